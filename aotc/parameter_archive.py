@@ -67,7 +67,7 @@ class UnevaluatedArray(ABC):
 
     @abstractmethod
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Compute it."""
+        """Compute the array."""
 
     def computed_parts(self) -> Iterator[Array]:
         """Yield it in parts along its first axis, each computed when asked for."""

@@ -85,7 +85,7 @@ def assertion(message: str, where: str | None) -> str:
 
 
 def failed_assertion(text: str) -> InputError | None:
-    """The error behind what IREE says, if a failed assertion is."""
+    """Return the error behind IREE's message, if it is a failed assertion."""
     found = _ASSERTION.search(text)
     if found is None:
         return None

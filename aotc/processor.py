@@ -1,4 +1,4 @@
-"""The processor of this machine: its architecture and what programs may use of it.
+"""The processor of this machine: its architecture and the features programs may use.
 
 Feature names are LLVM's, so that they compare with a target's `cpu_features_required`.
 Only Linux is asked for more than the architecture: elsewhere `cpu_features()` gives

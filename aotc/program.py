@@ -59,7 +59,7 @@ PASSES = "graph.passes"
 
 @dataclass(frozen=True)
 class StateSpec:
-    """One `State` of the program: its leaves share a prefix in `Program.parameters`."""
+    """A `State` of the program: its leaves share a prefix in `Program.parameters`."""
 
     name: str
     leaves: tuple[str, ...]
@@ -69,7 +69,7 @@ class StateSpec:
 
 @dataclass(frozen=True)
 class Title:
-    """Name and version of a bundle; None for what its source does not say."""
+    """Name and version of a bundle; None if the source states none."""
 
     name: str | None = None
     version: str | None = None
@@ -138,7 +138,7 @@ class Program:
         return cls(module)
 
     def copy(self) -> Program:
-        """The same program, which passes on this one leave as it is."""
+        """Return a copy of the program, which passes on this one do not change."""
         arrays = self.parameters if self.has_arrays else None
         return Program(copy_module(self.module), arrays, self.networks)
 

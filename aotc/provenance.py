@@ -43,7 +43,7 @@ def tools(variants: Sequence[Compiled]) -> dict[str, str]:
 
 
 def sbom(variants: Sequence[Compiled], files: Digests, title: tuple[str, str]) -> bytes:
-    """The software bill of materials, CycloneDX 1.6: files, and what made them."""
+    """Return the software bill of materials, CycloneDX 1.6: files, and their tools."""
     name, version = title
     components = [
         {"type": "application", "name": tool, "version": release}

@@ -25,7 +25,8 @@ class Node(ABC):
 
     @abstractmethod
     def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
-        """The parts by name, and what makes such an object of others in this order.
+        """Return the parts by name, and a function that builds such an object of
+        others.
 
         Of two objects that differ in nothing but their parts, the second is equal.
         """

@@ -96,7 +96,9 @@ class _Linear:
         return found
 
     def attach_derivative(self, x: Array, b: Array, captured: Sequence[Array]) -> Array:
-        """The solution x, a number so far, as a function of b and what is captured."""
+        """Return the solution x, a number so far, as a function of b and the
+        captured arrays.
+        """
         found: Array = self._known(x, b, list(captured))
         return found
 
@@ -386,7 +388,7 @@ def _constant(x: Array) -> Array:
 
 
 def _like(name: str, function: Any, x: Array) -> Any:
-    """The function, which refuses to return what is not like `x`."""
+    """Wrap the function to refuse results of another type than `x`."""
 
     def check_type(*args: Any) -> Array:
         result = lift(function(*args))

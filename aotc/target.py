@@ -1,4 +1,4 @@
-"""Targets: what a bundle's variants are compiled for, as one table.
+"""Targets that variants of a bundle are compiled for, as one table.
 
 `Target.parse("cuda:sm_89")` reads a name that a user writes, `str(target)` gives the
 canonical name back, and ``Target.parse(str(t)) == t``. Only names in the table are
@@ -22,7 +22,7 @@ from aotc.errors import InputError, SetupError
 
 @dataclass(frozen=True)
 class Target:
-    """One row of the table of targets.
+    """A row of the table of targets.
 
     Args:
         name: canonical name, such as ``cuda:sm_89``.
@@ -72,7 +72,8 @@ class Target:
 
     @classmethod
     def named(cls, text: str) -> tuple[Target, ...]:
-        """All targets that `text` names: `cpu` and `cuda` name sets, `native` one.
+        """Return all targets that `text` names: `cpu` and `cuda` name sets, `native`
+        one.
 
         `cpu` are the levels that common processors of the architecture of this machine
         have, and the loader takes the best one that a device runs. `cuda` are the GPUs
@@ -129,7 +130,9 @@ class Target:
 
     @property
     def family(self) -> str:
-        """The kind of target: its members differ in speed, not in what they can do."""
+        """The family of the target: its members differ in speed, not in
+        capabilities.
+        """
         return self.name.partition(":")[0].partition("-v")[0]
 
     def to_json(self) -> dict[str, object]:

@@ -112,5 +112,5 @@ def _fail(path: Path, line: int | None, expected: str, got: str) -> NoReturn:
 
 
 def names_text(symbols: Sequence[str], sizes: Sequence[int]) -> str:
-    """`batch=1, length=128`."""
+    """Return the text `batch=1, length=128`."""
     return ", ".join(f"{k}={n}" for k, n in zip(symbols, sizes, strict=True))

@@ -99,7 +99,7 @@ def inner(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 def outer(a: ArrayLike, b: ArrayLike) -> Array:
-    """All products of an element of a with one of b."""
+    """Return the products of each element of a with each of b."""
     x, y = one_dtype(a, b)
     return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
@@ -156,7 +156,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | tuple[Axes, Axes] = 2) -> 
 
 
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
-    """Every element of `a` times the whole of `b`, in its place."""
+    """Multiply every element of `a` by the whole of `b`, in its place."""
     x, y = one_dtype(a, b)
     rank = max(x.ndim, y.ndim)
     x = reshape(x, (1,) * (rank - x.ndim) + x.shape)

@@ -33,7 +33,7 @@ from aotc.tracing.tracing import emit
 
 
 def diff(a: ArrayLike, n: int = 1, axis: int = -1) -> Array:
-    """Each element along `axis` less the one before it, `n` times over."""
+    """Subtract from each element along `axis` the one before it, `n` times over."""
     x = lift(a)
     if operator.index(n) < 0:
         fail("bad-order", f"expected n to be 0 or more; got {n}")

@@ -297,7 +297,9 @@ def _shift(shift: ArrayLike) -> int | Array:
 
 
 def repeat(a: ArrayLike, repeats: Any, axis: int | None = None) -> Array:
-    """Every element along `axis`, `repeats` times in a row; or a number for each."""
+    """Repeat every element along `axis` `repeats` times in a row; or a number for
+    each.
+    """
     x, number = (ravel(a), 0) if axis is None else (lift(a), axis)
     number = one_axis(x, number)
     counts = repeats if isinstance(repeats, Dim) else _counts(repeats)
@@ -309,7 +311,7 @@ def repeat(a: ArrayLike, repeats: Any, axis: int | None = None) -> Array:
 
 
 def _counts(repeats: Any) -> int | list[int]:
-    """One number of 0 or more, or a list of them."""
+    """Return one number of 0 or more, or a list of them."""
     numbers = known_integers(repeats)
     if numbers.ndim > 1 or (numbers < 0).any():
         fail("bad-repeats", f"expected integers of 0 or more; got {repeats}")

@@ -68,7 +68,7 @@ def _correlation(rows: Array) -> Array:
 
 
 def _variables(m: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Array:
-    """All variables as rows."""
+    """Return all variables as rows."""
     parts = [m] if y is None else one_dtype(m, y)
     rows = []
     for part in parts:

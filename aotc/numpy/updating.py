@@ -65,7 +65,7 @@ class Place:
         return self._update("scatter_add", add, values, mode)
 
     def multiply(self, values: ArrayLike, *, mode: str | None = None) -> Array:
-        """Multiplied by `values`."""
+        """Return the array with the selected elements multiplied by `values`."""
         return self._update("scatter_mul", multiply, values, mode)
 
     def min(self, values: ArrayLike, *, mode: str | None = None) -> Array:

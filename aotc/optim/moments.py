@@ -17,12 +17,12 @@ from aotc.tracing.array import Array
 
 
 def average(decay: Any) -> Callable[[Array, Array], Array]:
-    """One step of an average: of a new value and the old average."""
+    """Return a step of a moving average: of a new value and the old average."""
     return lambda new, old: (1 - decay) * new + decay * old
 
 
 def average_square(decay: float) -> Callable[[Array, Array], Array]:
-    """One step of an average of squares."""
+    """Return a step of a moving average of squares."""
     return lambda new, old: (1 - decay) * np.square(new) + decay * old
 
 

@@ -1,4 +1,4 @@
-"""Numbers that whole trees share: rates, counts of steps, and what follows from them.
+"""Numbers that whole trees share: rates, counts of steps, and their corrections.
 
 They stay scalars, so that an update is one loop over the elements of each parameter.
 """
@@ -78,7 +78,7 @@ def zero_count() -> Array:
 
 
 def increment(count: Any) -> Array:
-    """One step more."""
+    """Count one step more."""
     return np.minimum(count, _LAST - 1) + 1
 
 
@@ -100,7 +100,7 @@ def in_each_dtype(compute: Callable[[str], Array]) -> Callable[[Array], Array]:
 
 
 def bias_corrector(decay: float, count: Array) -> Callable[[Array], Array]:
-    """Divides averages that began with 0 by what the weights so far add up to.
+    """Return a function that divides averages that began with 0 by the sum of weights.
 
     That is 1 - decay ** count, without the cancellation that the formula suffers while
     `count` is small.

@@ -95,7 +95,7 @@ def _scale_updates(size: Any, updates: Tree) -> Tree:
 def scale_by_trust_ratio(
     min_norm: float = 0.0, trust_coefficient: float = 1.0, eps: float = 0.0
 ) -> GradientTransformation:
-    """Each array times trust_coefficient |parameters| / (|updates| + eps).
+    """Scale each array by trust_coefficient |parameters| / (|updates| + eps).
 
     Where one of the norms is 0, updates stay. You, Gitman and Ginsburg, "Large batch
     training of convolutional networks", arXiv:1708.03888 (2017).
@@ -119,7 +119,9 @@ def scale_by_trust_ratio(
 
 
 def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation:
-    """Each array times the norm of its parameters, or `min_scale` if that is larger."""
+    """Scale each array by the norm of its parameters, or `min_scale` if that is
+    larger.
+    """
 
     def scale_update(update: Array, param: Array) -> Array:
         return update * in_dtype(np.maximum(norm(param), min_scale), update.dtype)
@@ -130,7 +132,7 @@ def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation
 
 
 def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
-    """Each array times the root mean square of its parameters, or `min_scale`."""
+    """Scale each array by the root mean square of its parameters, or `min_scale`."""
 
     def scale_update(update: Array, param: Array) -> Array:
         size = np.maximum(root_mean_square(param), min_scale)

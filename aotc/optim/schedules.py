@@ -148,7 +148,7 @@ def piecewise_constant_schedule(
 def join_schedules(
     schedules: Sequence[Callable[..., Any]], boundaries: Sequence[int]
 ) -> Schedule:
-    """One schedule after the other.
+    """Join schedules one after the other.
 
     Args:
         schedules: each gets the number of steps since it began.
@@ -179,7 +179,7 @@ def join_schedules(
 def warmup_constant_schedule(
     init_value: float, peak_value: float, warmup_steps: int
 ) -> Schedule:
-    """Along a straight line to `peak_value`, which stays."""
+    """Rise linearly to `peak_value`, which stays."""
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
@@ -191,7 +191,7 @@ def warmup_cosine_decay_schedule(
     end_value: float = 0.0,
     exponent: float = 1.0,
 ) -> Schedule:
-    """Along a straight line to the peak, then along a cosine to the end.
+    """Rise linearly to the peak, then decay along a cosine to the end.
 
     Args:
         init_value: at the first step.
@@ -221,7 +221,7 @@ def warmup_exponential_decay_schedule(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """Along a straight line to the peak, then as `exponential_decay` has it.
+    """Rise linearly to the peak, then decay as `exponential_decay` does.
 
     Args:
         init_value: at the first step.

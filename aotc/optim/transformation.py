@@ -1,4 +1,4 @@
-"""Gradient transformations: what optimizers are made of, and how they are put together.
+"""Gradient transformations, of which optimizers consist, and their composition.
 
 updates, state = optimizer.update(grads, state, params)
 params = optim.apply_updates(params, updates)
@@ -27,7 +27,7 @@ class Update(Protocol):
     def __call__(
         self, updates: Tree, state: Tree, params: Tree = None
     ) -> tuple[Tree, Tree]:
-        """New updates, of the form of the old ones, and the new state."""
+        """Return new updates, of the form of the old ones, and the new state."""
 
 
 class GradientTransformation(NamedTuple):
@@ -45,7 +45,7 @@ class GradientTransformation(NamedTuple):
 
 
 class EmptyState(NamedTuple):
-    """The state of what keeps nothing."""
+    """The state of a transformation that keeps nothing."""
 
 
 # ---- how they are made --------------------------------------------------------------
@@ -107,12 +107,12 @@ def identity() -> GradientTransformation:
 
 
 def set_to_zero() -> GradientTransformation:
-    """No updates: what they would have been added to stays."""
+    """Replace updates by zeros, so that parameters stay."""
     return stateless(lambda updates, params: leafwise(zeros_like, updates))
 
 
 def chain(*args: GradientTransformation) -> GradientTransformation:
-    """One transformation after the other; the state is a tuple of theirs."""
+    """Apply one transformation after the other; the state is a tuple of theirs."""
 
     def init(params: Tree) -> Tree:
         return tuple(each.init(params) for each in args)
@@ -138,7 +138,7 @@ def chain(*args: GradientTransformation) -> GradientTransformation:
 
 
 def apply_updates(params: Tree, updates: Tree, key: Any = None) -> Tree:
-    """New parameters: params + updates, in the dtypes of the old ones.
+    """Return params + updates, in the dtypes of the old parameters.
 
     Args:
         params: a pytree of float arrays.

@@ -20,7 +20,9 @@ from aotc.tracing.source_locations import fail
 
 
 def select_tree(flag: Array, new: Tree, old: Tree) -> Tree:
-    """One of two trees; both are computed, so that states can be written over."""
+    """Select one of two trees; both are computed, so that states can be written
+    over.
+    """
     return tree_map(lambda x, y: np.where(flag, x, y), new, old)
 
 
@@ -114,7 +116,7 @@ class MultiSteps:
         )
 
     def gradient_transformation(self) -> GradientTransformation:
-        """The same as a pair of functions."""
+        """Return the optimizer as a pair of functions."""
         return GradientTransformation(self.init, self.update)
 
     def _accumulator(self, count: Any) -> Callable[[Array, Array], Array]:

@@ -185,7 +185,7 @@ def files(
     variants: Sequence[Compiled],
     title: tuple[str, str],
 ) -> dict[str, Content]:
-    """Every file of a bundle but manifest and signature."""
+    """Return every file of a bundle but manifest and signature."""
     found: dict[str, Content] = {module_file(v): v.vmfb for v in variants}
     found |= archives
     digested = digests(found)

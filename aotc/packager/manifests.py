@@ -1,4 +1,4 @@
-"""A compiled program → its manifest, but for what writing a bundle adds."""
+"""A compiled program → its manifest, without the facts that writing a bundle adds."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _MOST_MERGED = 1000  # distinct sizes of several symbols; more are rounded up fi
 
 @dataclass(frozen=True)
 class Buckets:
-    """Sizes that calls are padded to, and what that means for some traffic.
+    """The sizes that calls are padded to, and their effect on some traffic.
 
     Args:
         traffic: that they are for.
@@ -159,7 +159,9 @@ def _best_of_one(calls_of: Mapping[Sizes, int], most: int, top: int) -> list[Siz
 
 
 def _grids(counts: Mapping[Sizes, int], most: int, top: Sizes) -> Iterator[list[Sizes]]:
-    """All combinations of the best buckets of each size by itself, if not too many."""
+    """Yield all combinations of the best buckets of each size by itself, if not too
+    many.
+    """
     for shares in product(range(1, most + 1), repeat=len(top)):
         if prod(shares) <= most < prod(shares) + min(shares):
             lines = [

@@ -28,7 +28,7 @@ class Reporter(Protocol):
         """A context manager for the duration of a stage."""
 
     def step(self, text: str) -> None:
-        """Tell what the stage is busy with, or what it waits for."""
+        """Report the stage's current work, or what it waits for."""
 
     def report_part(self, part: str, seconds: float) -> None:
         """Tell that a part of the stage is done, such as the code of one target."""
@@ -36,14 +36,14 @@ class Reporter(Protocol):
 
 class Silent:
     def stage(self, name: str) -> Any:
-        """Tell nothing."""
+        """Report nothing."""
         return nullcontext()
 
     def step(self, text: str) -> None:
-        """Tell nothing."""
+        """Report nothing."""
 
     def report_part(self, part: str, seconds: float) -> None:
-        """Tell nothing."""
+        """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class BuildReport:
     channel: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Schema `aotc.build/1`."""
+        """Return the report as a document of the schema `aotc.build/1`."""
         return {
             "bundle": str(self.bundle) if self.bundle else None,
             "ir": self.ir,
@@ -153,7 +153,9 @@ class BuildReport:
         }
 
     def _variant_passes(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what passes did for each target, those over IREE's own IR last."""
+        """Return the records of passes for each target, those over IREE's own IR
+        last.
+        """
         rewrites = {str(each.target): each.rewrites for each in self.variants}
         return {
             target: [each.to_json() for each in (*records, *rewrites.get(target, ()))]
@@ -172,7 +174,7 @@ class BuildReport:
         return {name: rows for name, rows in found.items() if rows}
 
     def to_text(self) -> str:
-        """The same for people."""
+        """Return the report as text for people."""
         if self.ir is not None:
             return self.ir
         lines = [

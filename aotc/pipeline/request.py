@@ -236,7 +236,7 @@ class Request:
         return self.stop_after in (None, "bundle")
 
     def require_open(self, stage: str) -> None:
-        """Refuse to be asked for what comes before the stage that the source is at.
+        """Refuse options that act before the stage of the source.
 
         Raises:
             InputError: `bad-option`; `no-graph`, if lowered IR was to be compared with

@@ -1,4 +1,4 @@
-"""Builds in the cache: what passes and the compiler made of a program.
+"""Cached builds: results of passes and the compiler for a program.
 
 A build that is equal to one before it runs no pass: it takes the compiled modules, the
 program that the manifest is made of, and the weights that passes have changed. It is
@@ -75,7 +75,7 @@ class Made:
 
 
 def computing_parts() -> dict[str, str]:
-    """Return the parts of a recipe that decide what aotc and NumPy compute here."""
+    """Return the parts of a recipe that decide the results of aotc and NumPy here."""
     return {
         "aotc": code_digest(),
         "packages": digest(
@@ -89,7 +89,7 @@ def computing_parts() -> dict[str, str]:
 
 
 def is_reusable(request: Request, stage: str) -> bool:
-    """Return whether a build does nothing with passes but what every build does.
+    """Return whether a build runs the default passes and nothing more.
 
     Args:
         request: what it is asked for.
@@ -121,7 +121,7 @@ class KeptBuild:
     def of(
         cls, cache: Cache, program: Program, targets: Sequence[Target], weights: str
     ) -> KeptBuild:
-        """Return where it is kept what is made of a program for some targets.
+        """Return the cache entry of the results for a program and some targets.
 
         Args:
             cache: what keeps it.
@@ -147,7 +147,7 @@ class KeptBuild:
         return cls(cache, recipe, program.module.context, dict(program.parameters))
 
     def find(self) -> Made | None:
-        """Return what was made, if the cache has all of it."""
+        """Return the kept results, if the cache has all of them."""
         start = time.perf_counter()
         value = self.cache.find(self.recipe)
         if value is None:
@@ -172,7 +172,7 @@ class KeptBuild:
         )
 
     def keep(self, made: Made) -> None:
-        """Keep what was made; not if the cache has not the modules, or it is large."""
+        """Keep the results, unless the cache lacks the modules or they are large."""
         table = ArrayTable({id(array): [name] for name, array in self.own.items()})
         parameters = [[k, table.number_of(x)] for k, x in made.parameters.items()]
         if table.nbytes > MOST_BYTES:
@@ -200,7 +200,7 @@ class KeptBuild:
 
 
 def _records(rows: Sequence[tuple[str, bool]]) -> list[PassRecord]:
-    """Return what passes did in a build before, which takes no time now."""
+    """Return the records of passes from an earlier build, which take no time now."""
     return [PassRecord(name, 0.0, changed) for name, changed in rows]
 
 

@@ -1,4 +1,4 @@
-"""One build under way: what was asked, and what has been made of it so far."""
+"""A build under way: its request, and its results so far."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Source:
 
 
 class Build:
-    """One build under way.
+    """A build under way.
 
     Args:
         request: what was asked for.
@@ -148,7 +148,7 @@ class Build:
         return Source(unit, stage, title, dict(program.parameters), original)
 
     def _state_sizes(self, program: Program) -> None:
-        """State for which sizes there is to be code, and what becomes of others."""
+        """State the sizes that get code, and the policy for others."""
         asked = self.request
         if not asked.own_sizes:
             leave_out_specializations(program)
@@ -254,7 +254,7 @@ class Build:
     # ---- what is made of the program
 
     def take_made(self, made: Made) -> None:
-        """Go on from what an equal build has made of the program."""
+        """Continue from the results of an equal build."""
         self.unit.program = Program(made.module, networks=self.program.networks)
         report = self.report
         report.graph_ops.update(made.graph_ops)
@@ -263,7 +263,7 @@ class Build:
         self.parameters, self.weights = made.parameters, made.weights
 
     def keep_made(self) -> None:
-        """Let the cache keep what was made of the program, if that may be reused."""
+        """Keep the results of the program in the cache, if they may be reused."""
         if self.kept is None or self.made is not None:
             return
         report = self.report
@@ -290,7 +290,7 @@ class Build:
         self.report.stages[name] = time.perf_counter() - start
 
     def step(self, text: str) -> None:
-        """Tell what the stage is busy with, or what it waits for."""
+        """Report the stage's current work, or what it waits for."""
         self._reporter.step(text)
 
     def tell(self, part: str, reuse: str, seconds: float) -> None:
@@ -414,7 +414,7 @@ class Build:
             packager.take_back(self.archives, bundle)
 
     def _write(self, output: Path, signer: Signer | None, force: bool) -> Path:
-        """Write what has been made as a bundle."""
+        """Write the results as a bundle."""
         return packager.pack(
             self.program,
             self.report.variants,
@@ -428,7 +428,7 @@ class Build:
         )
 
     def close(self) -> None:
-        """Remove what the build has on the disk beside its bundle."""
+        """Remove the build's temporary files."""
         self._opened.close()
 
 
@@ -472,7 +472,7 @@ def _self_check_mode(request: Request) -> str:
 def _require_known(
     asked: Sequence[str], targets: Sequence[Target], self_check: str
 ) -> None:
-    """Refuse to require a check of what is not built, or without any check."""
+    """Refuse to require a check of a target that is not built, or without any check."""
     if asked and self_check == "off":
         raise InputError(
             "bad-option",

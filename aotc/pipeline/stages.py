@@ -1,4 +1,4 @@
-"""The stages of a build, in order, each with what it does.
+"""The stages of a build, in order, with their actions.
 
 What a stage needs alone is imported when it is run: a build that the cache knows runs
 no pass and no check, and imports none.
@@ -58,7 +58,7 @@ class Import(Stage):
     """The source as a program."""
 
     def run(self, build: Build) -> None:
-        """Load it."""
+        """Load the source."""
         build.load()
         build.report.images = image_layouts(build.program.entry_points)
         _note_ops(build, "graph")
@@ -74,7 +74,7 @@ class Certify(Stage):
         return build.request.certify_gradients
 
     def run(self, build: Build) -> None:
-        """Certify them."""
+        """Certify the gradients."""
         from aotc.checks.certificate import certify
 
         build.report.certificates = certify(build.program)
@@ -97,7 +97,7 @@ class Lower(Stage):
         return build.made is None
 
     def run(self, build: Build) -> None:
-        """Run them."""
+        """Run the passes of the stage."""
         if self.stage.per_target and not build.units:
             _require_specialized(build.program)
             require_supported(build.program.module, build.targets)
@@ -219,7 +219,7 @@ def _note_ops(build: Build, stage: str) -> None:
 
 
 def _require_specialized(program: Program) -> None:
-    """Refuse to leave out what was to make code for some sizes.
+    """Refuse to leave out the pass that makes code for some sizes.
 
     Raises:
         InputError: `bad-option`.
@@ -243,7 +243,7 @@ class Tune(Stage):
         return build.tuning is not None
 
     def run(self, build: Build) -> None:
-        """Read it, or measure what it lacks."""
+        """Read the tuning file, or measure the schedules that it lacks."""
         from aotc.tuning import is_tunable, tune
 
         assert build.tuning is not None
@@ -275,7 +275,7 @@ def _fusing(build: Build) -> FuseRegions:
 
 
 def _state_intermediates(build: Build) -> None:
-    """State at the program for all targets what tensors any of them may have.
+    """State at the program the intermediate tensors of all targets.
 
     The manifest lists them, so that a call whose sizes are too large is refused.
     """
@@ -352,7 +352,7 @@ class CompareWithSource(Stage):
         return build.request.parity is not None and build.request.packs
 
     def run(self, build: Build) -> None:
-        """Compare them, and refuse what differs."""
+        """Compare the bundle with the source, and refuse differences."""
         from aotc.checks.parity import measure, require
 
         assert build.request.parity is not None
@@ -377,7 +377,9 @@ class CheckItself(Stage):
         return build.self_check != "off"
 
     def run(self, build: Build) -> None:
-        """Compare them, and refuse what was to be compared and was not."""
+        """Compare compiled code with the graph, and refuse code left unchecked
+        though required.
+        """
         self._compare(build)
         build.require_checked()
 
@@ -423,14 +425,14 @@ class CheckItself(Stage):
 
 
 class Pack(Stage):
-    """The bundle."""
+    """The stage that writes the bundle."""
 
     def is_wanted(self, build: Build) -> bool:
         """Return whether the build is to end in a bundle."""
         return build.request.packs
 
     def run(self, build: Build) -> None:
-        """Write it."""
+        """Write the bundle."""
         build.pack()
         build.keep_made()
 

@@ -50,7 +50,7 @@ def quantization_aware(
     learned: bool = False,
     rate: float = _MOVING,
 ) -> QuantizationAware:
-    """The function with weights and inputs of layers rounded to what a recipe holds.
+    """Return the function with weights and inputs of layers rounded as by a recipe.
 
     Layers are products and convolutions by weights, the leaves of the first argument
     (or transposes and other views of them), and rows that are read of such. Those in
@@ -113,7 +113,8 @@ class QuantizationAware:
     def observe(
         self, ranges: Ranges, params: Any, *args: Any, **kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """The ranges after what is seen of inputs, and the function's result by them.
+        """Return the ranges updated by the inputs seen, and the function's result by
+        them.
 
         The ends of a range move towards the least and the greatest element of the
         input (Jacob et al., "Quantization and Training of Neural Networks for
@@ -193,7 +194,7 @@ def _ends(kind: Precision, x: Array) -> dict[str, Array]:
 
 
 class _Rounding:
-    """Rounds what layers read, while a function is called.
+    """A hook that rounds the operands of layers, while a function is called.
 
     Args:
         aware: what is asked for.

@@ -1,4 +1,4 @@
-"""Plans for the layers of a program, by what calibration data shows of their inputs."""
+"""Plans for the layers of a program, by the statistics of calibration data."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ class Choice:
         return self.calibration != Choice.calibration or self.percentile is not None
 
     def _without_effect(self) -> Iterator[tuple[str, str]]:
-        """Yield why options do nothing, and by what they would do something."""
+        """Yield the options without effect, with the reason, and how they would have
+        one.
+        """
         recipe = "another recipe"
         kinds = [each for each in ladder(self.recipe) if not each.is_of_tables]
         for method in self.methods:
@@ -163,7 +165,7 @@ def calibrate(
 def _rungs(
     program: Program, layer: Layer, choice: Choice, seen: Mapping[str, Seen]
 ) -> list[LayerPlan]:
-    """The plans that a layer can have, without what is measured."""
+    """Return the plans that a layer can have, before measurements."""
     plans, why = list[LayerPlan](), ""
     for kind in ladder(choice.recipe):
         if kind.is_of_tables and not layer.is_table:

@@ -51,7 +51,9 @@ class Data:
         return arrays_digest(dict(sorted(self.arrays.items())))
 
     def facts(self, entries: Sequence[Entry]) -> dict[str, Any]:
-        """Return what recipes and bundles say of it: digest and number of samples."""
+        """Return the facts on the data for recipes and bundles: digest and number of
+        samples.
+        """
         found = [
             self.array(entry, port)
             for entry in entries
@@ -112,7 +114,7 @@ class Data:
         return found
 
     def _parts(self, entry: Entry, port: Port) -> Iterator[Array]:
-        """Return what the calls of an entry are given of an input, in their order."""
+        """Yield the input arrays of the calls of an entry, in their order."""
         kind, array = port.type, self._converted(entry, port)
         self._require_sizes(entry, port, array)
         if array.ndim == kind.rank + 1:

@@ -1,4 +1,4 @@
-"""Factors of input channels: what is hard to round moves between input and weight.
+"""Factors of input channels that move rounding errors between input and weight.
 
     x W = (x / f) (f W)
 
@@ -73,7 +73,7 @@ def smooth(
 def _balanced(
     program: Program, group: Sequence[Layer], seen: Seen, share: float
 ) -> Array | None:
-    """Factors by which weights take a share of what is hard to round; None for none.
+    """Return factors that move a share of the input's range to weights; None for none.
 
     What is below the median counts as that: channels that the data hardly uses, such as
     pixels at the border, would else exceed their range in a call that does.

@@ -1,4 +1,4 @@
-"""Scales and integers of weights and inputs, in NumPy: what a layer's numbers become.
+"""Scales and integers of weights and inputs, in NumPy.
 
 Weights are symmetric, with a scale for each feature or group; inputs are u8 with one
 scale and zero point, and 0 is among their values.
@@ -137,7 +137,7 @@ def rounded(values: Array, scale: Array, precision: Precision) -> Array:
 
 
 def fake_weight(weight: Array, grid: WeightGrid, precision: Precision) -> Array:
-    """Return what a weight is after rounding to nearest."""
+    """Return a weight after rounding to nearest."""
     grouped = weight.reshape(grid.grouped)
     steps = rounded(grouped, grid.scales, precision)
     return (steps * grid.scales).reshape(weight.shape).astype(np.float32)
@@ -166,7 +166,7 @@ class InputGrid:
 
 
 def fake_input(x: Array, grid: InputGrid) -> Array:
-    """Return what an input is after quantisation."""
+    """Return an input after quantisation."""
     scale, zero = np.float32(grid.scale), np.float32(grid.zero_point)
     steps = np.round(np.clip(x / scale, 0 - zero, 255 - zero))
     return (steps * scale).astype(np.float32)

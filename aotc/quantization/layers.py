@@ -91,7 +91,7 @@ class Layer:
 
     @property
     def weight(self) -> Value:
-        """The weight."""
+        """The weight of the layer."""
         return _base(weight_operand(self.op))[0]
 
     @property
@@ -106,7 +106,7 @@ class Layer:
 
     @property
     def where(self) -> str:
-        """The user's line."""
+        """The user's line of the layer."""
         return where_of(self.op) or self.entry.name
 
     @property
@@ -258,7 +258,9 @@ def layers_of(program: Program) -> list[Layer]:
 
 
 def refusals_of(program: Program) -> list[Refusal]:
-    """Return what no recipe quantises: other products, and what else reads weights."""
+    """Return the ops that no recipe quantises: other products, and other readers of
+    weights.
+    """
     found, read = list[Refusal](), set[str]()
     for values, op in _products(program):
         sources = [values.source_of[x] for x in op.operands if x in values.source_of]
@@ -308,7 +310,7 @@ def _entries(program: Program) -> Iterator[BuildTimeValues]:
 def _products(
     program: Program,
 ) -> Iterator[tuple[BuildTimeValues, LayerOp]]:
-    """The products of calls and what reads tables, with what is known of weights."""
+    """Yield the products of calls and the reads of tables, with the known weights."""
     for values in _entries(program):
         for op in values.ops:
             if not isinstance(op, LayerOp):

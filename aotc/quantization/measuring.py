@@ -146,11 +146,11 @@ class Yardstick:
         return found
 
     def measure(self, program: Program) -> Measured:
-        """Return what a program loses: the most of any entry."""
+        """Measure the loss of a program: the largest of any entry."""
         return self.compare(program, run(program, self.calls))
 
     def compare(self, program: Program, found: Mapping[str, list[Array]]) -> Measured:
-        """Return what a program loses whose outputs for the calls are known.
+        """Return the loss of a program from its outputs for the calls.
 
         Args:
             program: that gave them.

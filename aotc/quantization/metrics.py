@@ -70,7 +70,7 @@ METRICS: dict[str, Callable[[Array, Array], float]] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of what is lost.
+    """A metric of the loss.
 
     Args:
         name: of it: one of `METRICS`, `auto`, or that of a user's function.
@@ -129,7 +129,7 @@ class Metric:
         found: Outputs,
         data: Mapping[str, Array],
     ) -> float:
-        """Return what is lost of the outputs of an entry: the most of any of them.
+        """Return the loss in an entry's outputs: the largest of any of them.
 
         Raises:
             InputError: `bad-metric`: the user's function fails, or gives no number.

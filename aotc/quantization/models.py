@@ -1,4 +1,4 @@
-"""Quantise a model of any frontend, and write what it becomes.
+"""Quantisation of a model of any frontend, and writing of the result.
 
 Three files of one name: the program (`.mlir`), its parameters (`.irpa`) and the recipe
 (`.json`). All verbs take the program; a recipe is applied to the model by a build.

@@ -72,7 +72,7 @@ def layer_errors(
     rounded: Mapping[str, Array],
     grids: Grids,
 ) -> dict[str, LayerError]:
-    """Return what each quantised layer loses, given inputs that are not quantised."""
+    """Return the error of each quantised layer, given inputs that are not quantised."""
     fakes = {
         layer.op.results[0]: FakeLayer.of(
             program, layer, plan, grids, rounded.get(layer.name)
@@ -206,7 +206,7 @@ class Report:
         return sum(each[0] for each in found), sum(each[1] for each in found)
 
     def to_json(self) -> dict[str, Any]:
-        """Schema `aotc.quantize/1`."""
+        """Return the report as a document of the schema `aotc.quantize/1`."""
         return {
             "recipe": self.recipe.name,
             "calibration": dict(self.recipe.calibration),

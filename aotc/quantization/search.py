@@ -139,7 +139,9 @@ class _Search:
         return found
 
     def narrow(self, choice: tuple[int, ...]) -> tuple[int, ...]:
-        """A choice with layers narrowed where it holds, what spares the most first."""
+        """Narrow layers of a choice while it holds, those first that spare the most
+        bytes.
+        """
         sizes = self.bytes
         steps = [(n, rung) for n, at in enumerate(choice) for rung in range(at)]
         steps.sort(key=lambda step: sizes[step[0]][step[1]] - _at(sizes, choice, step))
@@ -156,7 +158,7 @@ class _Search:
     def chosen(
         self, choice: tuple[int, ...], alone: Sequence[Sequence[Measured]]
     ) -> Chosen:
-        """Return the plans of a choice, with what was measured on the way to it.
+        """Return the plans of a choice, with the measurements on the way to it.
 
         Args:
             choice: a rung for each layer.
@@ -202,7 +204,7 @@ class _Model(NamedTuple):
         alone: Sequence[Sequence[Measured]],
         quality: float,
     ) -> _Model:
-        """Return the model of what was measured.
+        """Make the model from the measurements.
 
         A layer costs what it loses by the metric, which may be the same for many, and
         the noise that it adds to results.

@@ -72,7 +72,7 @@ def observe(
     with_moments: bool = False,
     factors: Mapping[str, Array | None] | None = None,
 ) -> dict[str, Seen]:
-    """Run a program, and return what is seen of the inputs of its layers.
+    """Run a program, and return the statistics of the inputs of its layers.
 
     Args:
         program: that the layers are of.

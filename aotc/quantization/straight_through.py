@@ -70,7 +70,9 @@ def _storable(step: Array, kind: Precision) -> Array:
 
 
 def _with_scaled_gradient(x: Array, count: int) -> Array:
-    """The same numbers, with derivatives by the factor of LSQ: 1/√(terms · levels)."""
+    """Return the numbers, with derivatives by the factor of LSQ: 1/√(terms ·
+    levels).
+    """
     fixed = stop_gradient(x)
     return np.add(fixed, np.multiply(np.subtract(x, fixed), 1 / math.sqrt(count)))
 

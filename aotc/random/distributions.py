@@ -106,7 +106,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None) -> Array:
 
 
 def rademacher(key: ArrayLike, shape: Any = (), dtype: Any = "i32") -> Array:
-    """-1 or 1. Not differentiable."""
+    """Draw -1 or 1. Not differentiable."""
     return 1 - 2 * np.astype(bits(key, shape) >> 31, dtype)
 
 

@@ -136,7 +136,7 @@ def logarithmic(x: Array) -> Logarithmic:
 
 
 def logarithmic_complement(x: Array) -> Logarithmic:
-    """The same of 1 - x, for x up to 1/2; f is as accurate as x."""
+    """Return the logarithmic form of 1 - x, for x up to 1/2; f is as accurate as x."""
     near = np.less(x, 1 - math.sqrt(0.5))
     return np.where(near, -x, 1.0 - 2.0 * x), np.astype(near, x.dtype) - 1.0
 

@@ -45,7 +45,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: Any = None, dtype: Any = None) ->
 def loggamma(
     key: ArrayLike, a: ArrayLike, shape: Any = None, dtype: Any = None
 ) -> Array:
-    """The logarithm of what `gamma` draws; small `a` do not underflow."""
+    """Draw the logarithm of `gamma` numbers; small `a` do not underflow."""
     return _of_gamma(key, a, shape, dtype, lambda x: x)
 
 

@@ -71,7 +71,7 @@ def bits(key: ArrayLike, shape: Any = (), dtype: Any = "u32") -> Array:
 
 
 def words(key: ArrayLike, shape: Shape) -> tuple[Array, Array]:
-    """Two words for each element of `shape`: the same ones in whatever shape."""
+    """Return two words for each element of `shape`: the same ones in whatever shape."""
     if any(isinstance(size, int) and size < 0 for size in shape):
         fail("bad-shape", f"expected sizes of 0 or more; got {shape}")
     first, second = _words_of(key, _DRAW, _counter((element_count(shape),)))
@@ -95,7 +95,7 @@ def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
 
 
 def _behind_barrier(key: Array) -> Array:
-    """The key; one that is known is kept apart from what is computed with it.
+    """Put a key known at build time behind a barrier, so that nothing folds with it.
 
     IREE 3.13 evaluates what follows from constants while it compiles, each op on its
     own, and what it does not evaluate it copies into all that reads it: 12 normal

@@ -1,4 +1,4 @@
-"""The variant that this machine runs, and what is said where it is not the best one."""
+"""The variant that this machine runs, and messages where it is not the best one."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _remedy(judgement: Judgement, host: Host) -> str:
 
 
 def _advice(manifest: Manifest, host: Host, targets: Sequence[str]) -> str:
-    """Suggest what to do when no variant runs here, or not the requested one.
+    """Suggest a remedy when no variant runs here, or not the requested one.
 
     Args:
         manifest: of the bundle.

@@ -39,7 +39,7 @@ _ndarray = np.ndarray
 
 
 class Input:
-    """One input array: its title in messages, and its exact dtype."""
+    """An input array: its title in messages, and its exact dtype."""
 
     def __init__(self, owner: str, leaf: Leaf, gpu: Gpu | None = None) -> None:
         self.leaf = leaf
@@ -281,7 +281,7 @@ class Contract:
                 )
 
     def _check_guards(self, values: Mapping[str, int]) -> None:
-        """Hold the sizes to what the model was traced for."""
+        """Require the guards of the traced model to hold for the sizes."""
         for guard, condition in self._guards:
             if not condition.holds(values):
                 used = sorted(condition.symbols)

@@ -1,4 +1,4 @@
-"""Tensors of other frameworks on a GPU → what IREE computes with, where they lie.
+"""Tensors of other frameworks on a GPU → buffers of IREE, in place.
 
 DLPack is the protocol: `__dlpack_device__` says where a tensor lies, `__dlpack__` lends
 its memory in a capsule, which keeps the tensor alive until IREE lets go of it.
@@ -59,7 +59,7 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex"}
 
 @cache
 def _dtype(code: int, bits: int) -> Any:
-    """The dtype of NumPy, or a text for what it has none for."""
+    """Return the dtype of NumPy, or a text if it has none."""
     if (code, bits) == (6, 8):
         return np.dtype(bool)
     if (code, bits) == (4, 16):

@@ -81,7 +81,7 @@ class Prepared(NamedTuple):
 
 
 class Function:
-    """One exported function: flat arrays in, flat arrays out, all of them checked.
+    """An exported function: flat arrays in, flat arrays out, all of them checked.
 
     Args:
         code: that exports it.

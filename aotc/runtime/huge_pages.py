@@ -119,7 +119,7 @@ class HugePages:
         self.view = memoryview(array).cast("B")
 
     def put_in_place(self, header: int, map_file: Callable[[str], None]) -> None:
-        """Replace what is mapped from a file; the memory belongs to the mapping then.
+        """Replace a mapping of a file by this memory, which the mapping owns then.
 
         Args:
             header: how many bytes the file holds, of the content; zeros come after.
@@ -146,7 +146,7 @@ class HugePages:
         self.view = memoryview(b"")
 
     def close(self) -> None:
-        """Give back what is not in place."""
+        """Free the memory that is not in place."""
         os.close(self._file)
         for address in list(self._mapped):
             self._unmap(address)

@@ -211,7 +211,7 @@ class Fetcher:
         return self.array(view, staged)
 
     def begin(self, view: Any, copies: Copies) -> Any:
-        """Begin to copy what a buffer view shows; return where to."""
+        """Begin to copy the contents of a buffer view; return the destination."""
         if 0 in view.shape:
             return None
         source = view.get_buffer()
@@ -222,7 +222,7 @@ class Fetcher:
         return staged
 
     def array(self, view: Any, staged: Any) -> Array:
-        """The array of what was copied."""
+        """Return the copied contents as an array."""
         raw = iree.HalElementType.map_to_dtype(view.element_type)
         array: Array = (
             np.empty(view.shape, raw)
@@ -287,7 +287,9 @@ class DeviceArray:
         return self.size * self.dtype.itemsize
 
     def numpy(self) -> Array:
-        """A copy on the host, which waits for what frameworks still do with it."""
+        """Return a copy on the host, after waiting for other frameworks' work on the
+        array.
+        """
         self._gpu.synchronize()
         element = int(ELEMENTS[self._fetcher.leaf.dtype])
         return self._fetcher(_BufferView(self._buffer, self.shape, element))

@@ -1,4 +1,4 @@
-"""Several calls of an entry as one: their rows one after the other, and split again.
+"""Batches: calls of an entry joined to one by rows, and split again.
 
 It takes an entry that has a size, its batch, as the first one of inputs and of all
 outputs, and that in no other place. Inputs without it are those of all calls of a batch

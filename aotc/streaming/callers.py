@@ -113,7 +113,7 @@ class FunctionCaller:
         return [self._function(**given) if is_named else self._function(given)]
 
     def require_same_alone(self, call: Call, results: Sequence[Any]) -> None:
-        """Nothing, as no calls are put together."""
+        """Do nothing, as no calls are batched."""
 
     def build(self, result: Any) -> Any:
         """The result as it is."""

@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 
 class End(NamedTuple):
-    """No item follows: the source is over, or raised an error."""
+    """The end of a stream: the source is over, or raised an error."""
 
     error: BaseException | None
 

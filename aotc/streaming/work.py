@@ -60,7 +60,7 @@ class Work:
         self._workers = [self._thread(loop, name) for name, loop in loops.items()]
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the threads."""
         for thread in (self._reader, *self._workers):
             thread.start()
 
@@ -160,7 +160,7 @@ class Work:
     def _batch_from(
         self, first: Item
     ) -> tuple[list[Item], Item | Failure | End | None]:
-        """The items of a batch, and what came next and is none of them."""
+        """Return the items of a batch, and the next one that did not fit."""
         batching = self._caller.batching
         assert batching is not None
         items, rows = [first], batching.rows(first.inputs)

@@ -98,7 +98,7 @@ class Profile:
         return tuple(each.name for each in often if each.count % 1)
 
     def to_json(self) -> dict[str, Any]:
-        """The document."""
+        """Return the profile as a document."""
         found = [each.to_json() for each in self.dispatches]
         head = {"export": self.export, "calls": self.calls, "ms": self.ms}
         head |= {"uneven": [*self.uneven]}

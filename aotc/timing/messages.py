@@ -68,7 +68,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Round:
-    """Calls one after the other: their times, and what the process used meanwhile.
+    """A round of calls: their times, and the process's use of resources.
 
     `page_faults` are pages that it took from the system without reading a disk.
     """

@@ -158,7 +158,8 @@ def serve(
     facts: Callable[[T], Any],
     compute: Callable[[T, Any], Any],
 ) -> None:
-    """Load what the first question names, and answer others until there are no more.
+    """Load the subject of the first question, and answer others until there are no
+    more.
 
     Args:
         requests: where questions come from.
@@ -178,7 +179,7 @@ def serve(
 def _answer(
     answers: BinaryIO, compute: Callable[[], T], facts: Callable[[T], Any]
 ) -> T | None:
-    """Send the facts of what is computed, or the error; returns it, or None."""
+    """Compute and send the facts, or the error; return the value, or None."""
     try:
         with system_errors():
             found = compute()

@@ -16,7 +16,7 @@ from aotc.tracing.user_code import Call, Expression, expression_at
 
 
 def explanation(error: BaseException, call: Call) -> InputError | None:
-    """An error that says what to write, for one of Python's that the model raised.
+    """Return an error with advice, for a Python error that the model raised.
 
     Args:
         error: met in the user's code.
@@ -152,7 +152,9 @@ def _foreign_call(node: ast.Call, expression: Expression) -> InputError | None:
 
 
 def _wrong_function(error: TypeError, called: Any) -> InputError | None:
-    """A function given to one of aotc's that does not take what it is called with."""
+    """Return the error of a function argument that does not take the arguments of
+    its call.
+    """
     module = getattr(called, "__module__", None) or ""
     if "positional argument" not in str(error) or not module.startswith("aotc."):
         return None

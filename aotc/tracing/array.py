@@ -90,7 +90,7 @@ class Array:
 
     @property
     def type(self) -> Tensor:
-        """Shape and dtype."""
+        """The shape and dtype."""
         if self._type is None:
             data = self._known
             self._type = Tensor(data.shape, dtypes.canonical(data.dtype))
@@ -298,14 +298,14 @@ _OPERATORS = frozenset(
 
 
 def as_number(array: Array) -> Array:
-    """The same value as a Python number: it adapts to the dtype that it meets."""
+    """Return the value as a Python number: it adapts to the dtype that it meets."""
     number = as_array(array)
     number._is_weak = True
     return number
 
 
 def as_array(number: Array) -> Array:
-    """The same value as an array, which keeps its dtype."""
+    """Return the value as an array, which keeps its dtype."""
     return Array(
         value=number._value,
         trace=number._trace,
@@ -336,7 +336,9 @@ def _values(name: str, part: Any) -> Any:
 
 
 def _fail_to_escape(array: Array, name: str, instead: str) -> NoReturn:
-    """Refuse what compiled code and derivatives would know nothing of."""
+    """Refuse to give an array to code that compiled code and derivatives would not
+    see.
+    """
     fail(
         "traced-value",
         f"an array of a model ({array.type}) cannot be given to NumPy's own '{name}': "

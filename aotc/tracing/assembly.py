@@ -152,7 +152,7 @@ def array_type(array: Any) -> Tensor:
 
 @dataclass
 class Argument:
-    """One parameter of an entry, flattened."""
+    """A parameter of an entry, flattened."""
 
     parameter: str
     source: Any
@@ -367,7 +367,7 @@ def contracts_of(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract
 def _specializations(
     declared: EntryFunction, entry: Entry, dims: Iterable[Dim]
 ) -> tuple[Sizes, ...]:
-    """All combinations of the sizes that Dims are to be specialized for.
+    """Return all combinations of the sizes that Dims are to be specialized for.
 
     Those that a guard refuses are left out: no call has them.
     """
@@ -394,7 +394,7 @@ def _specializations(
 def _require_bound(
     declared: EntryFunction, contracts: Sequence[Contract], types: Sequence[Tensor]
 ) -> None:
-    """Every symbol must follow from the sizes of a call."""
+    """Require every symbol to follow from the sizes of a call."""
     bound = {binding.symbol for binding in solve_symbols(types)}
     for number, contract in enumerate(contracts):
         if number not in bound:
@@ -407,7 +407,9 @@ def _require_bound(
 
 
 def _require_distinct(declared: EntryFunction, arguments: Sequence[Argument]) -> None:
-    """No Weights or State may come in twice: whose update would hold?"""
+    """Refuse a Weights or State that comes in twice, as its update would be
+    ambiguous.
+    """
     seen: dict[int, str] = {}
     for argument in arguments:
         if argument.stored is None:

@@ -1,4 +1,4 @@
-"""Python functions as private graph functions: what transformations and loops run.
+"""Python functions as private graph functions: bodies of transformations and loops.
 
 A body may use arrays of the function around it; they become its last arguments, in one
 order for all bodies that belong together, so that one list of operands serves them all.

@@ -1,4 +1,4 @@
-"""Values of a call that a trace may look at: what `aotc.specialize` asks for.
+"""Values of a call that a trace may look at, for `aotc.specialize`.
 
 While `aotc.jit` traces a function for a call, it says what arrays are in that call; a
 guard then holds later calls to the same value. An entry of a model has no call yet when

@@ -1,4 +1,4 @@
-"""Calls of public functions: what a model gives them, and what errors say about it.
+"""Calls of public functions: checks of a model's arguments, and their errors.
 
 `guard` stands around the functions that models call. The annotations of a function
 are what it takes: static arguments (integers, numbers, texts, lists of them, …) are
@@ -180,7 +180,7 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 class _Misfit(Exception):
-    """A value is not what an annotation says."""
+    """A value that does not fit an annotation."""
 
 
 def _read(name: str, value: Any, static: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Find what a function captures: what its code reads by name besides arguments.
+"""Captures of functions: names that their code reads besides arguments.
 
 Globals, the variables of functions around it, and attributes of objects, classes,
 functions and modules that these are, of the function and of the user's functions that
@@ -44,7 +44,7 @@ _OF_NO_EXPRESSION = (
 
 @dataclass(frozen=True)
 class Capture:
-    """A name that a function reads, and what has the value of it, or has none yet.
+    """A name that a function reads, and its owner.
 
     Args:
         owner: the variables of a module or a function, the attributes of an object or a
@@ -108,7 +108,7 @@ class Captures:
 
 
 def captures_of(*functions: Any) -> Captures:
-    """Find what functions capture.
+    """Find the captures of functions.
 
     Args:
         functions: of Python, or what calls such: methods, partials, objects.
@@ -138,7 +138,7 @@ class _Search:
     # ---- values
 
     def value(self, value: Any, text: str, place: Place) -> None:
-        """Find what is captured by way of a value."""
+        """Find the captures by way of a value."""
         kind = type(value)  # of proxies, isinstance would ask what they stand for
         if issubclass(kind, _INERT) or id(value) in self._seen:
             return
@@ -266,7 +266,7 @@ class _Search:
             self._noted(Capture(each, name, text, place))
 
     def _capture(self, owner: Any, key: str, text: str, place: Place) -> None:
-        """Take note of a name, and of what is captured by way of its value."""
+        """Note a name, and the captures by way of its value."""
         made = Capture(owner, key, text, place)
         try:
             value = made.value()
@@ -344,7 +344,7 @@ class _Search:
         self._read_by_name(code, (code.co_filename, code.co_firstlineno))
 
     def _read_by_name(self, code: types.CodeType, place: Place) -> None:
-        """Note what `getattr`, `vars`, patterns and their like read of objects."""
+        """Note the reads of objects by `getattr`, `vars`, patterns and their like."""
         names = {*code.co_names}
         texts = [each for each in code.co_consts if type(each) is str]
         if "MATCH_CLASS" in {step.opname for step in dis.get_instructions(code)}:
@@ -365,7 +365,7 @@ class _Search:
         rest: list[dis.Instruction],
         place: Place,
     ) -> None:
-        """Capture a name, or what is read of the module that it stands for."""
+        """Capture a name, or the attributes read from the module that it refers to."""
         text, attributes = name, leading_attributes(rest)
         while True:
             try:

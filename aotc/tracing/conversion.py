@@ -233,6 +233,6 @@ def _fail_to_mix(xs: Sequence[ArrayLike], lifted: Sequence[Array]) -> NoReturn:
 
 
 def _preference(dtype: str) -> tuple[bool, float]:
-    """Floats before integers; among equals what every target computes with."""
+    """Return a sort key: floats before integers, then dtypes of all targets first."""
     width = dtypes.bits(dtype)
     return dtypes.is_float(dtype), -math.inf if width == 64 else width

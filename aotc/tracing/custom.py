@@ -136,7 +136,7 @@ class _Execution:
         return self._form
 
     def evaluate(self, arrays: Sequence[Array]) -> list[Array]:
-        """The flat outputs."""
+        """Return the flat outputs."""
         self.custom.require_rules()
         return self.outputs_of(self.custom.function(*self.arguments.unflatten(arrays)))
 
@@ -148,7 +148,7 @@ class _Execution:
         return self.custom.record(self, arrays)
 
     def outputs_of(self, result: Any) -> list[Array]:
-        """The flat outputs of what the function or its rule returned."""
+        """Return the flat outputs of the function's or its rule's result."""
         leaves, tree = flatten(result)
         self._form = tree
         return returned_arrays(self.custom.function, leaves, tree)
@@ -243,7 +243,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     _rule: Callable[..., Any] | None = None
 
     def defjvp(self, rule: Callable[..., Any]) -> None:
-        """Give the rule."""
+        """Set the rule."""
         self._rule = rule
 
     def require_rules(self) -> None:
@@ -293,7 +293,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 def checkpoint(
     function: Callable[..., Any], save: Literal["nothing", "products"] = "nothing"
 ) -> Callable[..., Any]:
-    """The same function; what it computes is computed again for its derivative.
+    """Return the function, marked so that its derivative recomputes its values.
 
     That saves the memory of its intermediate values, for the time of a second forward
     computation.
@@ -442,7 +442,9 @@ def _with_gaps(
 def _float_leaves(
     name: str, tree: Structure, types: Sequence[Tensor], found: Any
 ) -> list[Array]:
-    """The leaves of what a rule gave, for the floats among `types`; None is zero."""
+    """Return the leaves of a rule's result, for the floats among `types`; None is
+    zero.
+    """
     leaves = leaves_like(f"values from the rule of '{name}'", tree, found)
     result = []
     for leaf, kind in zip(leaves, types, strict=True):

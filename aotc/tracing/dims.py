@@ -36,7 +36,7 @@ class DimTerm:
         raise NotImplementedError
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """The size, given what each Dim is."""
+        """Return the size, given the value of each Dim."""
         raise NotImplementedError
 
     def __add__(self, other: Term) -> DimExpression:
@@ -167,7 +167,7 @@ class Dim(DimTerm):
         return tuple(sorted(set(sizes)))
 
     def dims(self) -> Iterator[Dim]:
-        """Itself."""
+        """Yield the Dim itself."""
         yield self
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
@@ -175,7 +175,7 @@ class Dim(DimTerm):
         return sizes[self.name]
 
     def contract(self) -> Contract:
-        """The same facts for the graph."""
+        """Return the contract of the Dim, for the graph."""
         return Contract(
             self.name,
             self.min,
@@ -219,7 +219,7 @@ class DimExpression(DimTerm):
     right: Term
 
     def __post_init__(self) -> None:
-        """Refuse what is no size."""
+        """Refuse terms that are no sizes."""
         for side in (self.left, self.right):
             if isinstance(side, bool) or not isinstance(side, (int, DimTerm)):
                 fail("bad-spec", f"expected Dims and ints in a size; got {side!r}")
@@ -231,7 +231,7 @@ class DimExpression(DimTerm):
                 yield from side.dims()
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """The size, given what each Dim is."""
+        """Return the size, given the value of each Dim."""
         left, right = (
             side if isinstance(side, int) else side.value(sizes)
             for side in (self.left, self.right)

@@ -1,4 +1,4 @@
-"""Warn of what tracing a function changes outside of it.
+"""Warnings of effects that tracing a function has outside of it.
 
 A function is traced once for many calls: what it appends, assigns or counts outside
 happens then, and in no call. Assignments are found in its code; changes of containers

@@ -154,7 +154,7 @@ class State(Stored):
 
     @property
     def frozen(self) -> Frozen:
-        """The same state for reading, such as the parameters in an evaluation."""
+        """Return the state for reading, such as the parameters in an evaluation."""
         return Frozen(self)
 
 
@@ -216,7 +216,7 @@ _execute: Execute | None = None
 
 
 def provide_execution(execute: Execute) -> None:
-    """Say what a call of an entry does where nothing is traced."""
+    """Register the execution of entries where nothing is traced."""
     global _execute
     _execute = execute
 

@@ -43,7 +43,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Applied:
-    """An op that was executed, where, and on what."""
+    """An executed op, with its location and operands."""
 
     name: str
     attributes: Mapping[str, Any]
@@ -117,7 +117,7 @@ class CustomCall:
 
 @dataclass(eq=False)
 class Executing:
-    """Base of the scopes here: what is done in the scope around them."""
+    """Base of the scopes here, which compute in the scope around them."""
 
     parent: Scope | None = field(default_factory=current_scope, init=False)
     is_recording = False  # not annotated: it is no field

@@ -124,7 +124,9 @@ class LayerOps:
         self._note(array, Weight(name, size, array, order, is_given=True))
 
     def _as_input(self, leaf: Any) -> Any:
-        """Return what an argument of the function is to it; arrays are no constants."""
+        """Register an array argument of the function as an input; arrays are no
+        constants.
+        """
         if not isinstance(leaf, (Array, numpy.ndarray)):
             return leaf
         array = lift(leaf)
@@ -180,7 +182,7 @@ class LayerOps:
         attributes: Mapping[str, Any],
         results: Sequence[Array],
     ) -> None:
-        """Take note of what an op makes of weights and constants alone."""
+        """Note the results of an op on weights and constants alone."""
         known = [each for each in weights if each is not None]
         if not known:
             self._constants.update((_key(x), x) for x in results)

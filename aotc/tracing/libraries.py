@@ -34,7 +34,7 @@ def library_function(node: ast.Call, expression: Expression) -> str | None:
 
 
 def _as_attribute(node: ast.expr, expression: Expression) -> str | None:
-    """`numpy.linalg.norm` for `np.linalg.norm`."""
+    """Return `numpy.linalg.norm` for `np.linalg.norm`."""
     if not isinstance(node, ast.Attribute):
         return None
     owner = expression.value_of(node.value)

@@ -16,12 +16,12 @@ _load: Callable[[], object] | None = None
 
 
 def provide_functions(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Say what operators and methods of arrays do, by the names of functions."""
+    """Register the functions behind operators and methods of arrays, by name."""
     _functions.update(functions)
 
 
 def provide_loader(load: Callable[[], object]) -> None:
-    """Say what imports the module that provides the functions, on first use."""
+    """Register the import of the module that provides the functions, on first use."""
     global _load
     _load = load
 

@@ -1,4 +1,4 @@
-"""Questions about sizes: what the contracts promise, and what slices leave."""
+"""Questions about sizes: the promises of contracts, and the spans of slices."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def position_of(end: Any, size: Size) -> Size:
 
 
 def _position_from_end(end: Any, size: Size) -> Size:
-    """The same position where the axis is read from its end."""
+    """Return the same position counted from the end of the axis."""
     return size - 1 - position_of(end, size)

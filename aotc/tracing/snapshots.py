@@ -1,4 +1,4 @@
-"""Compares what a function captures with what it was when it was traced.
+"""Comparison of a function's captures with their values when it was traced.
 
 Asked at each call, so it looks at identities first, which takes some ten nanoseconds
 for each name. Where one differs, contents decide: those of plain values, of containers
@@ -76,7 +76,7 @@ class Snapshot:
         return [each for each, key in pairs if _key(each) != key]
 
     def unseen(self) -> Iterator[tuple[Capture, str]]:
-        """The captures that are too large to be compared, and what these are."""
+        """Yield the captures that are too large to be compared, with their kinds."""
         for each in self.captures:
             kind = _unseen_part(_value(each))
             if kind:

@@ -117,7 +117,7 @@ def _relative_to(root: str | None, filename: str) -> str:
 
 
 def fail(code: str, message: str, hint: str | None = None) -> NoReturn:
-    """Refuse what the user's current line asks for."""
+    """Raise an error at the user's current line."""
     raise InputError(code, message, where=user_line(), hint=hint)
 
 

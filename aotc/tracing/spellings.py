@@ -1,4 +1,4 @@
-"""aotc's spelling of what NumPy, PyTorch and JAX call otherwise.
+"""Spellings in aotc of names from NumPy, PyTorch and JAX.
 
 Tables of names, and a search by likeness for what is in no table. Messages quote them;
 nothing is renamed silently, because arguments and defaults differ as well.

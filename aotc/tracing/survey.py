@@ -39,7 +39,7 @@ class Survey:
 
     @property
     def findings(self) -> list[Finding]:
-        """All that was noted, in the order of first sight."""
+        """The findings noted, in the order of first sight."""
         return [
             Finding(op, reason, tuple(uses.values()), advice, kind, code)
             for (kind, code, op, reason, advice), uses in self._found.items()
@@ -91,7 +91,7 @@ class Survey:
         return any(key[0] == "unsupported" and key[2] == op for key in self._found)
 
     def record_result(self, node: Hashable, results: Any) -> None:
-        """Note that `node` gave `results`: graph values, or what is known by now."""
+        """Note that `node` gave `results`: graph values, or values known by now."""
         if any(isinstance(x, Array) and x._data is None for x in _leaves(results)):
             self._captured.add(node)
         else:
@@ -201,7 +201,7 @@ def _note_here(kind: str, reason: str, advice: str = "") -> None:
 
 
 def require_importable(findings: Sequence[Finding]) -> None:
-    """Refuse a model with what is unsupported in it; a tolerant survey notes it.
+    """Refuse a model with unsupported parts; a tolerant survey notes them.
 
     Raises:
         InputError: there are findings; `unsupported-ops`.

@@ -37,7 +37,7 @@ LARGEST_CONSTANT = 4 << 20
 
 
 class Trace:
-    """One graph function under construction.
+    """A graph function under construction.
 
     Args:
         module: the MLIR module it goes into.

@@ -44,7 +44,7 @@ def user_errors() -> Iterator[None]:
 
 
 def _complete(error: AotcError, calls: list[Call]) -> None:
-    """Add what only the user's code tells: the line, its callers, what to write."""
+    """Add facts from the user's code: the line, its callers, advice."""
     if not calls:
         return
     error.where = error.where or _line(calls[-1])

@@ -164,7 +164,7 @@ def read_position(folder: Path) -> Position:
 
 
 def read_validation(folder: Path) -> Any:
-    """Read what validations have shown by the checkpoint in `folder`, as JSON.
+    """Read the results of validations from the checkpoint in `folder`, as JSON.
 
     None where there were none.
 

@@ -1,4 +1,4 @@
-"""One entry of a model: chosen by name, called with inputs and outputs by name."""
+"""An entry of a model: chosen by name, called with inputs and outputs by name."""
 
 from __future__ import annotations
 

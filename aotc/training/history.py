@@ -12,7 +12,7 @@ from aotc.training.entries import Array
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the entry, with one batch.
+    """A step: one call of the entry, with one batch.
 
     Args:
         step: its number, from 1; a resumed loop counts on.

@@ -181,7 +181,7 @@ def _array(value: Any, leaf: Leaf) -> Array:
 
 
 def _check(array: Array, leaf: Leaf, where: str | None) -> None:
-    """Refuse an array whose rows are not what the input takes, as a call would."""
+    """Refuse an array whose rows do not fit the input, as a call would."""
     wanted: tuple[Any, ...] = leaf.shape[1:]
     dtype = dtypes.to_numpy(leaf.dtype)
     hint = None

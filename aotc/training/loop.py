@@ -169,7 +169,7 @@ def fit(
 
 
 class _Loop:
-    """The steps of a run and what is kept of them."""
+    """The steps of a run and their records."""
 
     def __init__(
         self,
@@ -191,7 +191,9 @@ class _Loop:
         self._at: Position
 
     def run(self, start: Position) -> Position:
-        """All steps from `start` on, or those until a signal; where that is."""
+        """Run all steps from `start` on, or those until a signal; return the
+        position.
+        """
         self._at = start
         try:
             self._run(start)
@@ -294,7 +296,7 @@ def _validator(
     resumed: Path | None,
     allow_nan: bool,
 ) -> Validator | None:
-    """Make what validates, from the state that a checkpoint has."""
+    """Make the validator, from the state that a checkpoint has."""
     if asked is None:
         return None
     shown = read_validation(resumed) if resumed else None

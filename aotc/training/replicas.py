@@ -21,7 +21,7 @@ _AXIS = "data"  # of devices that a batch is divided among
 
 
 class Replicas:
-    """The devices of this process, and what the ranks of its group agree on.
+    """The devices of this process, and the agreement of the ranks of its group.
 
     Args:
         models: of the devices of this process.
@@ -111,7 +111,7 @@ class Replicas:
         return found
 
     def load_state(self, path: Any) -> None:
-        """Put the states of a file into the models of all devices here."""
+        """Load the states of a file into the models of all devices here."""
         self._models.load_state(path)
 
     def wait(self) -> None:

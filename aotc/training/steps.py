@@ -134,7 +134,7 @@ class StepRunner:
 
 @contextmanager
 def _errors_of(step: int) -> Iterator[None]:
-    """Errors about what a call got, or made of it, name the step; it counts from 1."""
+    """Name the step, counted from 1, in errors about its arguments or results."""
     try:
         yield
     except (Finding, InputError) as error:

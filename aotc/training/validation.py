@@ -87,7 +87,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, found: Any) -> Progress:
-        """Read what a checkpoint holds.
+        """Read the progress from a checkpoint.
 
         Raises:
             TypeError, ValueError, KeyError: it is something else.
@@ -191,7 +191,9 @@ class Validator:
 
     @property
     def best(self) -> Validated | None:
-        """The best validation; of one before a resumed run what is monitored alone."""
+        """The best validation; one before a resumed run has the monitored mean
+        alone.
+        """
         found = self.progress
         if found.best is None:
             return None

@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Wording(Protocol):
-    """The words for what a user can do next."""
+    """The wording of advice to a user."""
 
     def option(self, name: str, *values: object) -> str:
         """The argument `name`, with the values to choose from if any are given."""
@@ -46,7 +46,7 @@ class PythonWording:
         return f"constants={{{name!r}: VALUE}}"
 
     def load_state(self) -> str:
-        """The model's method."""
+        """Return the call of the model's method."""
         return "model.load_state(FILE)"
 
     def find_nan(self, source: str, folder: Path | None) -> str:

@@ -22,7 +22,7 @@ from aotc.transforms.tape_sweeps import pulled_back, pushed_forward
 
 @dataclass(frozen=True)
 class ExecutedBody:
-    """A function that has run: its flat outputs, and the form of what it returned.
+    """A function that has run: its flat outputs, and the form of its result.
 
     Args:
         name: that derivatives of it are asked for by.
@@ -73,7 +73,9 @@ class Executed:
     def apply(
         self, derived: Derived, more: Sequence[Array]
     ) -> tuple[list[Array], list[Array]]:
-        """The outputs of a transformed function; the body's own, and what it adds."""
+        """Return the outputs of a transformed function: the body's own, and the
+        added ones.
+        """
         smooth = [y for y in self._outputs if dtypes.is_float(y.primal.dtype)]
         assert isinstance(derived, (Vjp, Jvp))
         wrt = [self._inputs[number] for number in derived.wrt]

@@ -137,7 +137,7 @@ def _rule(
 def _seeds(
     kind: str, operands: Sequence[Tensor], results: Sequence[Tensor], moved: Any
 ) -> list[Tensor | None]:
-    """The types of what the rule is given beside the op; None for zero."""
+    """Return the types of the rule's arguments beside the op; None for zero."""
     if kind == "vjp":
         return [tensor if dtypes.is_float(tensor.dtype) else None for tensor in results]
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]

@@ -19,7 +19,7 @@ from aotc.transforms.executed import Executed
 
 
 class Traced:
-    """A function traced on its arguments, and what is called in its place.
+    """A function traced on its arguments, and the call of its transformations.
 
     Args:
         transformation: what messages call it.
@@ -60,7 +60,8 @@ class Traced:
     def apply(
         self, derived: Derived, more: Sequence[Array]
     ) -> tuple[list[Array], list[Array]]:
-        """The outputs of a transformed function; the body's own, and what it adds.
+        """Return the outputs of a transformed function: the body's own, and the added
+        ones.
 
         It is called where tracing is now, which may be in a function nested in the one
         that the arguments are of.

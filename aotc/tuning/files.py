@@ -120,7 +120,7 @@ class TuningFile:
         return cls(path, targets, _digest(content))
 
     def to_json(self) -> dict[str, Any]:
-        """Schema `aotc.tuning/1`."""
+        """Return the file as a document of the schema `aotc.tuning/1`."""
         return {
             "schema": SCHEMA,
             "toolchain": {

@@ -36,7 +36,7 @@ class TimedCode:
         return self.code.target
 
     def load(self) -> Call:
-        """See `aotc.checks.compiled.Loadable`."""
+        """Load the code; see `aotc.checks.compiled.Loadable`."""
         functions = self.code.functions(threads=1)
         inputs = {each.name: each.inputs for each in self.code.exports}
 

@@ -127,7 +127,7 @@ def entry_name(function: str) -> str:
 
 
 def _entry(module: Module, name: str) -> Entry:
-    """An entry that calls a function and returns what it returns."""
+    """Return an entry that calls a function and returns its results."""
     function = functions_of(module)[name]
     taken, made = signature(function)
     with ir.InsertionPoint(function.entry_block), function.location:

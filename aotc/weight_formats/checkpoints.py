@@ -32,7 +32,7 @@ _CONFIGS = {
 
 
 def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
-    """The tensors of a checkpoint by name, and what its files say besides.
+    """Read the tensors of a checkpoint by name, and the metadata of its files.
 
     Args:
         path: of a file, or of the folder with all of them.

@@ -1,4 +1,4 @@
-"""The element types of ggml: how blocks of them lie in memory, and what they mean.
+"""The element types of ggml: layout of their blocks in memory, and their values.
 
 Source: `ggml-common.h` (`block_q4_0` and its kin) and the reference functions
 `dequantize_row_*` of `ggml-quants.c` in ggml-org/ggml. A row is cut into blocks along
@@ -128,7 +128,7 @@ class _Blocks:
         return compute_when_read(compute, *(self.data[name] for name in part.fields))
 
     def numbers(self, part: Part | Scaled) -> StoredArray | QuantizedWeights:
-        """Scales or minima."""
+        """Return scales or minima."""
         if isinstance(part, Part):
             return self.values(part)
         return QuantizedWeights(
@@ -177,7 +177,7 @@ def _nibbles_of_rows(low: Array) -> Array:
 
 
 def _five_bits_of_rows(low: Array, high: Array) -> Array:
-    """The same, bit i of the bytes `high` above the i-th 32 of them."""
+    """Unpack 5-bit numbers: bit i of the bytes `high` is above the i-th 32 of them."""
     return np.bitwise_or(
         _nibbles_of_rows(low), np.left_shift(_flat(_shifted(high, 1)), 4)
     )
@@ -237,7 +237,7 @@ def _block_type(
     block: int = 32,
     step: int = 32,
 ) -> BlockType:
-    """A type; levels are signed integers where no minimum says what 0 stands for."""
+    """Make a type; levels are signed integers where there is no minimum."""
     integers = levels if minimum is not None else _signed(bits, levels)
     layout = numpy.dtype(fields)
     part = Part(integers, of)

@@ -75,7 +75,7 @@ def read_gguf(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
 
 
 def _parts_of(file: Path) -> list[Path]:
-    """All files of the model that a file is of.
+    """Return all files of the model that a file belongs to.
 
     Raises:
         InputError: one is missing.
@@ -100,7 +100,7 @@ def _parts_of(file: Path) -> list[Path]:
 
 
 def _require_all(parts: list[_Part], count: int) -> None:
-    """Compare what files say of the model's parts with what there is.
+    """Compare the files' statements on the model's parts with the parts there are.
 
     Raises:
         ValueError: they are parts of another model.
@@ -223,7 +223,7 @@ class _Cursor:
         self.place = 0
 
     def take(self, count: int) -> Any:
-        """The next bytes.
+        """Return the next bytes.
 
         Raises:
             ValueError: there are not so many.
@@ -243,7 +243,7 @@ class _Cursor:
         return self.take(dtype.itemsize).view(dtype)[0].item()
 
     def text(self) -> str:
-        """The next text."""
+        """Read the next text."""
         return bytes(self.take(self.number("<u8"))).decode()
 
     def pairs(self, count: int) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Small integers in words of 32 bits, and groups of them: what formats have in common.
+"""Small integers in words of 32 bits, and groups of them: shared by formats.
 
 The first integer is in the lowest bits. Formats pack along rows or columns; here the
 integers of a matrix are [outputs, inputs] in the end.
@@ -49,7 +49,7 @@ def take(arrays: Arrays, layer: str, name: str) -> Any:
 
 
 def put(arrays: Arrays, layer: str, weights: QuantizedWeights) -> None:
-    """Put the weights of a layer in the place of its `weight`.
+    """Replace the `weight` of a layer by quantised weights.
 
     Raises:
         ValueError: there is a tensor of that name, too.

@@ -161,7 +161,7 @@ def is_valid(module: Any) -> bool:
 def entry_memory(
     host: memory.Host, entry: str, sizes: dict[str, Any], is_mapped: bool
 ) -> dict[str, Any] | None:
-    """The most memory of an entry; None where it depends on what that computes.
+    """Return the peak memory of an entry; None where it depends on values.
 
     Args:
         host: the code of its module.
@@ -196,7 +196,7 @@ def entry_memory(
 
 
 def write_module(invocation: Any, file: Path) -> None:
-    """Write what was compiled."""
+    """Write the compiled module."""
     from iree.compiler.api import Output
 
     output = Output.open_membuffer()
@@ -219,7 +219,7 @@ def is_process_flag(flag: str) -> bool:
 
 
 def merge(module: Any, graph: Any) -> None:
-    """Put the functions of `graph` into `module`; definitions replace declarations.
+    """Move the functions of `graph` into `module`; definitions replace declarations.
 
     Kernels are left in `graph`, see `inline_kernels`.
     """
@@ -246,7 +246,7 @@ def is_kernel(op: Any) -> bool:
 
 
 def inline_kernels(module: Any, graph: Any) -> None:
-    """Put the bodies of kernels in the place of the calls of their executables.
+    """Inline the bodies of kernels at the calls of their executables.
 
     Up to the phase `stream` IREE's passes over whole modules, which are over a hundred,
     have nothing to do in kernels: they would walk, verify and simplify each of their
@@ -259,7 +259,7 @@ def inline_kernels(module: Any, graph: Any) -> None:
 
 
 def inline_kernel(holder: Any, executable: Any) -> None:
-    """Put the body of a kernel in the place of the call of it."""
+    """Inline the body of a kernel at its call."""
     (kernel,) = holder.regions[0].blocks[0].operations
     parts = executable.regions[0].blocks[0].operations
     (inner,) = (op for op in parts if op.operation.name == "builtin.module")

@@ -117,7 +117,9 @@ class _Memory:
         return False
 
     def _argument_begins(self, resource: Any, block: Any) -> bool:
-        """The same of an argument of a block: what its op captures."""
+        """Return whether an argument of a block begins at a multiple, by the
+        captured value.
+        """
         op = block.owner
         if op.name != "stream.cmd.execute":
             return False

@@ -177,11 +177,11 @@ class _Run:
         return self._host.is_external(name)
 
     def form(self, *computed: Any) -> int:
-        """A number for what is computed in one way; another one for each way."""
+        """Return a number that equal computations share."""
         return self._forms.setdefault(computed, len(self._forms))
 
     def allocate(self, size: Known, kind: str) -> _Buffer:
-        """Count a new buffer from now; `kind` is what it may be used for."""
+        """Count a new buffer from now; `kind` is its possible use."""
         if not isinstance(size, int | Range):
             raise UnknownMemory
         self.alive += _most(size)
@@ -384,7 +384,7 @@ def _arithmetic(compute: Callable[..., int]) -> Any:
 
 
 def _over_ranges(compute: Callable[..., int]) -> Any:
-    """The same, of an op that is greatest and least where its operands are either.
+    """Extend an op to ranges that is extreme where its operands are.
 
     A division is, by what is above 0.
     """
@@ -407,7 +407,7 @@ def _over_ranges(compute: Callable[..., int]) -> Any:
 
 
 def _ends(value: Known) -> tuple[int, ...]:
-    """The least and the greatest that a number may be; nothing of what is none."""
+    """Return the least and the greatest value of a number; empty for others."""
     if isinstance(value, Range):
         return value.least, value.most
     return (value,) if isinstance(value, int) else ()
@@ -425,7 +425,7 @@ def _remainder(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]
 
 
 def _forward_operands(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """An op that gives on what it gets, one for one."""
+    """Forward the operands as results."""
     return operands[: len(step.results)]
 
 

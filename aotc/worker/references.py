@@ -36,7 +36,7 @@ def _blocks(op: Any) -> Iterator[Any]:
 
 
 def _separate_references(branch: Any) -> bool:
-    """Replace what a branch has passed before by another reference to the same."""
+    """Replace a branch's repeated reference by another one to the same object."""
     from iree.compiler import ir
 
     latest: dict[Any, Any] = {}

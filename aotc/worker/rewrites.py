@@ -1,4 +1,4 @@
-"""The passes over IREE's own IR, between its phases: the one list of what runs when.
+"""Passes over IREE's own IR, between its phases, in one list.
 
 They are what the stage `vmfb` does besides IREE. As passes of other stages they are
 noted in the report of a build, and a dump has the IR after each.
@@ -32,7 +32,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A pass over what IREE has made of a module.
+    """A pass over a module in IREE's IR.
 
     Args:
         name: of it.
@@ -98,7 +98,7 @@ def rewrites_for(kind: Kind) -> list[Rewrite]:
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs the passes of a job, and notes what they did.
+    """A runner of the passes of a job, with records of them.
 
     Args:
         job: as the worker is told it.

@@ -150,7 +150,7 @@ def _constant(value: Any) -> int | None:
 
 
 def _define(module: Any, affinities: dict[int, Any]) -> None:
-    """Write a global for each place, what gives its block, and what gives all back."""
+    """Write a global for each place, its getter, and a function that frees all."""
     from iree.compiler import ir
 
     if not affinities:
