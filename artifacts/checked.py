@@ -80,7 +80,7 @@ class Check:
 
 
 def checks_of(manifest: Mapping[str, Any], target: str) -> list[Check]:
-    """Return what a manifest, as JSON, says of each entry for a target."""
+    """Read the checks of each entry for a target from a manifest, as JSON."""
     rows = {
         row["entry"]: row
         for row in manifest.get("self_check", ())

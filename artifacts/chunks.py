@@ -32,12 +32,12 @@ class Chunks:
         return None if data is None else cls(data["size"], tuple(data["sha256"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a manifest says of them."""
+        """Return the digests as a manifest holds them."""
         return {"size": self.size, "sha256": [*self.sha256]}
 
 
 class Hasher:
-    """Hashes what is written to a file: as a whole and, if it is large, in chunks."""
+    """A hasher of a file being written: as a whole and, if it is large, in chunks."""
 
     def __init__(self) -> None:
         self.size = 0

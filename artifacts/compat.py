@@ -70,7 +70,7 @@ def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mis
 
 
 def _other_release(manifest: Manifest, variant: Variant, present: str) -> Mismatch:
-    """The verdict on another release of IREE: only what was tried can be supported.
+    """Return the verdict on another release of IREE: only tried ones can be supported.
 
     Versions that fit do not suffice: modules of IREE 3.13 load under 3.12, and some of
     them then fail there.

@@ -107,7 +107,7 @@ class _Replacement(ast.NodeTransformer):
 
 
 def _require_condition(tree: ast.expr) -> None:
-    """Raise a ValueError unless `tree` is made of what is allowed."""
+    """Raise a ValueError unless `tree` consists of allowed expressions."""
     if isinstance(tree, ast.BoolOp):
         for part in tree.values:
             _require_condition(part)

@@ -157,7 +157,7 @@ def load_into(
 
 
 def _finish(executor: Executor) -> None:
-    """Wait for what has been submitted, also when interrupted: it reads memory."""
+    """Wait for submitted work, also when interrupted, as it reads memory."""
     interrupted: KeyboardInterrupt | None = None
     while True:
         try:

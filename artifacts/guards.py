@@ -1,4 +1,4 @@
-"""Guards of an entry: what every call of it is held to, each by a name of its own.
+"""Guards of an entry, which hold its calls to its contract, each with a name.
 
     device of x              x lies on the host, or on the GPU that computes
     dtype of x               f32
@@ -29,7 +29,7 @@ CODE = "code for the sizes"
 
 @dataclass(frozen=True)
 class CallGuard:
-    """One guard of an entry.
+    """A guard of an entry.
 
     Args:
         name: that errors and counters give it.
@@ -111,7 +111,7 @@ def bytes_guard(name: str) -> str:
 
 
 def call_guards(entry: EntryPoint, symbols: Mapping[str, Symbol]) -> list[CallGuard]:
-    """All guards of an entry, in the order in which a call is held to them.
+    """Return all guards of an entry, in the order in which a call is held to them.
 
     Args:
         entry: of a bundle.

@@ -43,7 +43,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def collect(parent: Path, prefix: str) -> None:
-    """Remove what our dead processes left in `parent` under `prefix` and a name."""
+    """Remove leftovers of our dead processes in `parent`, under `prefix` and a name."""
     try:
         names = os.listdir(parent)
     except OSError:

@@ -31,7 +31,7 @@ _LISTED = 20  # names in a message
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array: an input, an output or a part of a state.
+    """An array: an input, an output or a part of a state.
 
     Of images that a build has given a layout, `layout` has it: `nhwc`. `where` is the
     line of the model that declares it, as far as the bundle says so.
@@ -232,7 +232,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Variant:
-    """One compiled module; `selection` finds the best one for a device.
+    """A compiled module; `selection` finds the best one for a device.
 
     `memory` is by the function that computes calls; of those that are not in it,
     `memory_unknown` says why. `kernels` and `dispatches` are None in bundles that do

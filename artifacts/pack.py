@@ -69,7 +69,7 @@ class FinishedFile:
     chunks: Chunks | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the manifest says of its content."""
+        """Return the manifest's facts on the content."""
         found: dict[str, Any] = {"size": self.size, "sha256": self.sha256}
         if self.chunks is not None:
             found["chunks"] = self.chunks.to_json()
@@ -227,7 +227,7 @@ def _check_allowed(allow_unsigned: bool, path: Path) -> None:
 
 
 def _check_present(root: int, path: Path) -> None:
-    """Looked at first: about the files of any other folder there is nothing to say."""
+    """Refuse a folder that is no bundle, before any other check."""
     with os.scandir(root) as entries:
         if next(entries, None) is None:
             raise InputError("bundle-empty", "the directory is empty", where=str(path))
@@ -446,7 +446,7 @@ def _copy_files(
 
 
 def _finish(content: Content, place: Path) -> FinishedFile:
-    """Put the content of a file in its place."""
+    """Move or write the content of a file to its place."""
     if isinstance(content, FinishedFile):
         content.path.rename(place)
         return content
@@ -474,7 +474,7 @@ def write_file(
     chunks: Iterable[bytes | memoryview],
     head: Callable[[], bytes] | None = None,
 ) -> FinishedFile:
-    """Write a new file through to the disk, and hash what is written.
+    """Write a new file through to the disk, and hash its content.
 
     Args:
         path: of the file.

@@ -45,7 +45,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Selection:
-    """The best variant for a host, and what was judged on the way.
+    """The best variant for a host, and the judgements on others.
 
     Args:
         variant: None if none can be used.

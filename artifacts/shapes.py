@@ -34,7 +34,7 @@ class Undefined(ValueError):
 
 @dataclass(frozen=True)
 class Dim:
-    """One dimension given by an expression over named symbols."""
+    """A dimension given by an expression over named symbols."""
 
     text: str
     symbols: frozenset[str]
@@ -55,7 +55,9 @@ class Dim:
         return isinstance(self._tree, ast.Name)
 
     def decides(self, known: Collection[str]) -> str | None:
-        """The one symbol not yet known that the size says, if it is linear in it."""
+        """Return the one unknown symbol that the size determines, if it is linear in
+        it.
+        """
         unknown = self.symbols.difference(known)
         if len(unknown) != 1:
             return None
@@ -123,7 +125,7 @@ def _parse(text: str) -> Dim:
 
 
 def _check(tree: ast.expr, symbols: set[str]) -> None:
-    """Collect the symbols of an expression, and refuse what is none of ours."""
+    """Collect the symbols of an expression, and refuse unknown syntax."""
     if isinstance(tree, ast.Name):
         symbols.add(tree.id)
         return

@@ -31,7 +31,7 @@ STATE_FACT = "ask the device itself, by `aotc doctor --format json`"
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One reason why a variant is not optimal on a host, and what would mend it."""
+    """A reason why a variant is not optimal on a host, with a remedy."""
 
     code: str
     verdict: Verdict

@@ -89,7 +89,7 @@ def vulkan_features(data: bytes) -> set[str]:
 
 
 def _pairs(data: bytes, at: int) -> bytes:
-    """Some words from a place on, an even number of them."""
+    """Return an even number of words from a place on."""
     end = min(at + 1024, len(data))
     return data[at : end - (end - at) % 8]
 

@@ -111,7 +111,7 @@ class Report:
     # ---- for people -----------------------------------------------------------------
 
     def to_text(self) -> str:
-        """A table of times, with what they depend on above and what to know below."""
+        """Return a table of times, with the conditions above and notes below."""
         names = self._names
         rows = [
             (name, latency.count, *(_ms(getattr(latency, c)) for c in _COLUMNS[1:]))

@@ -29,7 +29,7 @@ def bundle_in(path: Path) -> Path | None:
 
 
 def check_module(package: Path, manifest: Manifest) -> None:
-    """Compare the Python of a package with what the manifest of its bundle says.
+    """Compare the Python of a package with the manifest of its bundle.
 
     Raises:
         VerificationError: `digest-mismatch`, or `module-unlisted`: the manifest has

@@ -1,4 +1,4 @@
-"""The options of `aotc compat` that name devices, and those that say what is asked."""
+"""Options of `aotc compat` that name devices, and those that state the policy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class FleetChoice:
     assume_memory: int | None
 
     def devices(self) -> list[Device]:
-        """All of them.
+        """Return all devices.
 
         Raises:
             InputError: what `fleet.read_fleet` and `profiles.read_profile` raise.

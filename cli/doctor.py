@@ -246,7 +246,7 @@ def _drivers() -> list[str] | None:
 
 
 def _development_key() -> str | None:
-    """The id of the development key, or what is wrong with it."""
+    """Return the id of the development key, or an error about it."""
     from aotc.artifacts.trust import Trust
 
     try:

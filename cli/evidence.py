@@ -246,7 +246,7 @@ def _bundles(question: Question, traffic: Traffic) -> _Field:
 
 
 def _require_bundles(question: Question) -> None:
-    """Refuse a model among bundles, and what is for models alone."""
+    """Refuse a model among bundles, and options for models alone."""
     replay, bundle = question.replay, question.subject.bundle
     if replay.models is not None or replay.max_variants is not None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Errors of the command line: what is printed, and the exit code.
+"""Errors of the command line: the printed text, and the exit code.
 
 | code | meaning                                             |
 |------|-----------------------------------------------------|

@@ -105,7 +105,9 @@ def _require_one_of(option: str, given: str | None, known: list[str]) -> None:
 
 
 def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:
-    """The manifest, and what its verification says; a bad signature is no obstacle."""
+    """Read the manifest, and the result of verifying it; a bad signature is no
+    obstacle.
+    """
     from aotc.artifacts import files, strict_json
     from aotc.artifacts.manifest import FILE, Manifest
     from aotc.artifacts.pack import read_bundle

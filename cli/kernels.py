@@ -97,7 +97,9 @@ class KernelTable:
     # ---- for people -----------------------------------------------------------------
 
     def to_text(self) -> str:
-        """A table, with the assumptions behind its figures and what has no kernel."""
+        """Return a table, with the assumptions behind its figures and ops without
+        kernels.
+        """
         lines = [f"VARIANT {self.variant.id}"]
         regions, machine = self._regions, self._known.get("machine")
         if regions:

@@ -1,4 +1,4 @@
-"""The options of `aotc run` that belong to `--loop`, and what they say together."""
+"""Options of `aotc run` that belong to `--loop`, and their combination."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OptionWording:
         return f"--{words} {shown}".rstrip()
 
     def constant(self, name: str) -> str:
-        """An `--input`."""
+        """Return an `--input` with a value."""
         return f"--input {name}=VALUE"
 
     def load_state(self) -> str:
@@ -135,7 +135,8 @@ _VALIDATION = (
 
 
 def loop_options() -> Callable[[_Function], _Function]:
-    """All of them, as one argument `loop`: `Settings`, or None without `--loop`.
+    """Return a decorator that passes the options as one argument `loop`; None without
+    `--loop`.
 
     `--metrics` is not among them: it is for other runs too (`metrics_option`).
     """

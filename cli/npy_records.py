@@ -51,7 +51,7 @@ class _Pipe:
         self._file = file
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         return self._file.read(size)
 
 

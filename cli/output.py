@@ -122,7 +122,7 @@ def _reporting_write_errors(stream: TextIO) -> Iterator[None]:
 
 
 def discard(stream: TextIO) -> None:
-    """Lead a stream that cannot be written to nowhere, with what it keeps back.
+    """Redirect an unwritable stream to nowhere, with its buffered text.
 
     Python would write it at its end, fail once more, and print a traceback.
     """
@@ -132,7 +132,7 @@ def discard(stream: TextIO) -> None:
 
 
 def _flush_c_streams() -> None:
-    """Write out what C code has printed and its library still keeps back."""
+    """Flush the output that C code has printed and its library still buffers."""
     import ctypes
 
     ctypes.CDLL(None).fflush(None)

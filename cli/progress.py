@@ -48,7 +48,7 @@ class Reporter:
             self._draw()
 
     def step(self, text: str) -> None:
-        """Show what the current stage is busy with."""
+        """Show the current work of the stage."""
         self._draw(text)
 
     def report_part(self, part: str, seconds: float) -> None:
@@ -117,7 +117,7 @@ class _LiveLine:
 
 
 class Bar:
-    """Steps of a known number, with what was measured last.
+    """A progress bar of a known number of steps, with the last metrics.
 
     Args:
         total: the number of steps.

@@ -281,7 +281,7 @@ def _require_plain_stream(
     find_nan: Path | None,
     form: str,
 ) -> None:
-    """Refuse what a stream has no place for."""
+    """Refuse options that a stream does not support."""
     if stream is None:
         return
     others = {

@@ -1,4 +1,4 @@
-"""The options of `aotc run` that belong to `--stream`, and what they say together."""
+"""Options of `aotc run` that belong to `--stream`, and their combination."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ _OPTIONS = (
 
 
 def stream_options() -> Callable[[_Function], _Function]:
-    """All of them, as one argument `stream`; None without `--stream`."""
+    """Return a decorator that passes the options as one argument `stream`; None
+    without `--stream`.
+    """
     names = tuple(StreamSettings.__annotations__)
     return combine_options("stream", _OPTIONS, names, _settings)
 

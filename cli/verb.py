@@ -56,7 +56,7 @@ class Verb(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Do the work; what is printed meanwhile is not taken for the answer."""
+        """Run the verb; text printed meanwhile is not taken for the answer."""
         if self.needs_settings:
             options.require_readable()
         with output.reserved_for_answers():
@@ -235,7 +235,7 @@ def combine_options(
     fields: Collection[str],
     make: Callable[[dict[str, Any]], Any],
 ) -> Callable[[_Function], _Function]:
-    """Several options as one argument.
+    """Return a decorator that passes several options as one argument.
 
     Args:
         name: of the argument.

@@ -1,4 +1,4 @@
-"""Affine expressions over symbols: what sizes are made of.
+"""Affine expressions over symbols, of which sizes consist.
 
 MLIR keeps them simplified and compares them; this file evaluates and prints them, and
 says `max` and `min` in them.
@@ -128,7 +128,7 @@ def is_number(expr: Expr) -> TypeGuard[ir.AffineConstantExpr]:
 
 
 def symbol_count(exprs: Iterable[Expr]) -> int:
-    """One more than the highest symbol that any of `exprs` mentions."""
+    """Return one more than the highest symbol that any of `exprs` mentions."""
     return max((max(symbols_in(expr), default=-1) + 1 for expr in exprs), default=0)
 
 
@@ -194,7 +194,7 @@ def substitute(expr: Expr, symbols: Sequence[Expr]) -> Expr:
 
 
 def as_sum(expr: Expr) -> tuple[Atoms, int]:
-    """The expression as factors of what is no sum or multiple itself, and a number.
+    """Return the expression as multiples of atoms, which are no sums, and a number.
 
     `s0 * 2 + s0 floordiv 3 - 1` gives `({s0: 2, s0 floordiv 3: 1}, -1)`.
     """
@@ -220,7 +220,7 @@ def _add_terms(expr: Expr, factor: int, atoms: Atoms) -> int:
 
 
 def as_difference(expr: Expr) -> tuple[Expr, Expr]:
-    """Two expressions without negative factors or number, whose difference it is."""
+    """Split an expression into two without negative terms, whose difference it is."""
     atoms, number = as_sum(expr)
     added = {atom: factor for atom, factor in atoms.items() if factor > 0}
     taken = {atom: -factor for atom, factor in atoms.items() if factor < 0}

@@ -86,7 +86,7 @@ def read_dictionary(
 
 
 class Int(Attribute[int]):
-    """An integer."""
+    """An integer attribute."""
 
     mlir = ir.IntegerAttr
     encode = staticmethod(
@@ -120,7 +120,7 @@ class Str(Attribute[str]):
 
 
 class Bool(Attribute[bool]):
-    """True or False."""
+    """A boolean attribute."""
 
     mlir = ir.BoolAttr
     encode = staticmethod(lambda value: ir.BoolAttr.get(value))
@@ -145,7 +145,7 @@ class OneSize(Attribute[Size]):
 
     @staticmethod
     def decode(attr: ir.Attribute) -> Size:
-        """The size.
+        """Return the size.
 
         Raises:
             InputError: there is another number of them.

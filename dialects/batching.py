@@ -31,7 +31,7 @@ def add_leading_axis(b: Builder, value: Value, size: Size) -> Value:
 def add_leading_axes(
     b: Builder, operands: Sequence[Value], batched: Sequence[bool], size: Size
 ) -> list[Value]:
-    """Every operand with the leading axis."""
+    """Give every operand the leading axis."""
     return [
         x if has else add_leading_axis(b, x, size)
         for x, has in zip(operands, batched, strict=True)
@@ -53,7 +53,7 @@ def leading(**changes: Change) -> BatchRule:
         batched: Sequence[bool],
         size: Size,
     ) -> Any:
-        """The same op, along one more axis."""
+        """Rebuild the op along one more axis."""
         changed = {n: change(getattr(op, n), size) for n, change in changes.items()}
         return op.rebuild(*add_leading_axes(b, operands, batched, size), **changed)
 
@@ -76,7 +76,7 @@ def prepend_size(shape: Shape, size: Size) -> Shape:
 
 
 def before(value: int) -> Change:
-    """One number for each axis: `value` for the new one."""
+    """Return a change that prepends `value` for the new axis."""
     return lambda values, _: (value, *values)
 
 

@@ -159,7 +159,7 @@ class Builder:
 
 
 def replace_op(op: Operation, rule: Callable[[Builder, Any], Any]) -> None:
-    """Put what a rule writes of an op in its place.
+    """Replace an op by the values that a rule writes.
 
     Args:
         op: erased.

@@ -38,7 +38,9 @@ class Declaration(Protocol):
     def evaluate(
         self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types, /
     ) -> Arrays:
-        """The results, given what evaluates a function and the types of the results."""
+        """Evaluate the results, with `run` for functions, and the types of the
+        results.
+        """
 
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline, /

@@ -16,7 +16,7 @@ from aotc.mlir import Value, ir
 
 @dataclass(frozen=True)
 class Counter:
-    """Each element is its position on an axis.
+    """A count along an axis: each element is its position.
 
     Args:
         axis: this one.

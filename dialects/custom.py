@@ -1,4 +1,4 @@
-"""Functions that say how they are differentiated, and what that makes of their calls.
+"""Custom derivatives of functions, and the rules of their calls.
 
     func.func private @f(%x) attributes {graph.custom_jvp = {rule = @f_rule}} {…}
 
@@ -142,7 +142,7 @@ class CustomJvp(Custom):
     rule: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """Both with a tangent for each float."""
+        """Return the types of the rule, with a tangent for each float on both sides."""
         return {"rule": (inputs + floats(inputs), outputs + floats(outputs))}
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
@@ -193,7 +193,7 @@ class Checkpoint(Custom):
 
 @dataclass(frozen=True)
 class CheckpointProducts(Checkpoint):
-    """The same, but for products of matrices and convolutions, which are kept.
+    """A checkpoint that keeps products of matrices and convolutions.
 
     `saving` returns the outputs, then all products; `given` takes the inputs and then
     these, and computes the outputs from them.
@@ -295,7 +295,9 @@ def keeping_products(function: Function) -> CheckpointProducts:
 
 
 def _define_known(kind: Tensor) -> str:
-    """A function of x and what that is known to be; it has the slope of x."""
+    """Define a function of x and its known value that returns the latter; the slope
+    is x's.
+    """
     name = functions.define("known", [kind, kind], lambda pair: pair[1:])
     rule = functions.define("known_slope", [kind] * 4, lambda values: values[1:3])
     annotate(functions.find(name), CustomJvp(rule))

@@ -1,4 +1,4 @@
-"""Several devices, simulated: how the references of collectives meet.
+"""Simulation of several devices: rendezvous of the references of collectives.
 
 Each device is a thread that evaluates the whole program. At a collective all wait for
 one another, and the last to arrive computes the results for all. (Control flow needs no

@@ -42,7 +42,7 @@ Sizes = tuple[tuple[str, int], ...]  # of some symbols, sorted by their names
 
 @dataclass(frozen=True)
 class Port:
-    """One argument or result of a graph function.
+    """An argument or result of a graph function.
 
     Args:
         name: dotted path, unique among ports of the kind.
@@ -79,7 +79,7 @@ class Specialization:
 
 @dataclass(frozen=True)
 class Entry:
-    """One function of the model that can be called.
+    """A function of the model that can be called.
 
     Args:
         name: of the entry and of its graph function.
@@ -210,7 +210,7 @@ def entries_of(module: Module, *, with_declared: bool = False) -> list[Entry]:
 
 
 def specializations_in(module: Module) -> dict[str, Specialization]:
-    """Return what the entries that specialize others are, by their names."""
+    """Return the specializations of entries, by the names of the special entries."""
     found = {
         name: _specialization(function)
         for name, function in functions_of(module).items()
@@ -220,7 +220,7 @@ def specializations_in(module: Module) -> dict[str, Specialization]:
 
 
 def declare_entry(function: Function) -> Function:
-    """Leave of an entry what is said of it, without code; returns the declaration."""
+    """Reduce an entry to its declaration without code, and return it."""
     with ir.InsertionPoint(function.operation), function.operation.location:
         declared = func.FuncOp(name_of(function), function.type, visibility="private")
     for name in function.attributes:
@@ -300,7 +300,7 @@ def write_devices(function: Function, devices: DeviceAxis) -> None:
 
 
 def lower_signature(function: Function, lowered: Function) -> None:
-    """State at a lowered function what the graph function in its place did.
+    """Copy the attributes of the graph function to the lowered one in its place.
 
     Types of the graph dialect go with it: they say what symbolic sizes are.
     """

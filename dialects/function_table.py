@@ -1,4 +1,4 @@
-"""The functions of a module by name, and by what they are, without a walk over it.
+"""Table of a module's functions by name, and by kind, without a walk over it.
 
 A module has no index of its functions. Rules that find, name or declare one for each op
 would walk over all of them each time; within `index_functions` they ask a table:
@@ -63,7 +63,7 @@ class FunctionTable(Mapping[str, Function]):
         return candidate
 
     def group_by(self, key_of: KeyOf) -> Mapping[Hashable, list[Function]]:
-        """The functions by what `key_of` gives for them, where it is not None.
+        """Group the functions by `key_of`, leaving out those of None.
 
         It is asked once for each function, when that is complete.
         """

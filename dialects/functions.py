@@ -67,7 +67,7 @@ def is_root(function: Function) -> bool:
 
 
 def signature(function: Function) -> tuple[list[Tensor], list[Tensor]]:
-    """The types of what a function takes and returns."""
+    """Return the types of a function's arguments and results."""
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     return [Tensor.of(t) for t in kind.inputs], [Tensor.of(t) for t in kind.results]
 
@@ -96,7 +96,7 @@ def unique_name(module: Module, name: str) -> str:
 
 
 def copy_module(module: Module) -> Module:
-    """Another module of the same text, lines included."""
+    """Return a copy of a module, source lines included."""
     with module.context:
         other = ir.Module.create(module.operation.location)
         for name in module.operation.attributes:

@@ -56,6 +56,6 @@ def mark_fused(function: Function, fused: Fused) -> None:
 
 
 def target_of(region: Function) -> str | None:
-    """Return what the regions of the module of a region are for; None if it is open."""
+    """Return the target of the module of a region; None if it is open."""
     attributes = region.operation.parent.attributes
     return str(plain_of(attributes[TARGET])) if TARGET in attributes else None

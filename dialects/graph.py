@@ -115,7 +115,9 @@ class Reason:
 def NOT_DIFFERENTIABLE(  # noqa: N802 - reads like the constant it is
     why: str, hint: str | None = None
 ) -> Reason:
-    """The op has no derivative, because of `why`; `hint` says what to do instead."""
+    """Return the reason why the op has no derivative; `hint` says what to do
+    instead.
+    """
     return Reason("not-differentiable", why, hint)
 
 
@@ -394,7 +396,7 @@ def signature_of(op: Operation, cls: type[GraphOp]) -> Signature:
 
 
 def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
-    """Remember what a function gives for ops: most are like one before.
+    """Cache a function of ops by their signatures, as most ops equal one before.
 
     Args:
         fact: takes ops, or None, and reads nothing of them but their signatures.
@@ -508,7 +510,7 @@ class Evaluator:
     def __call__(
         self, op: GraphOp, arrays: Sequence[np.ndarray], symbols: Sequence[int]
     ) -> list[np.ndarray]:
-        """See `evaluate`."""
+        """Evaluate an op; see `evaluate`."""
         cls = type(op)
         if op not in self._known:
             self._known[op] = cls.attributes_of(op), list(map(Tensor.of, op.results))

@@ -55,7 +55,7 @@ def is_limited(op: type[GraphOp], dtypes: str, target: Target) -> bool:
 
 
 def require_supported(module: Module, targets: Sequence[Target]) -> None:
-    """Refuse what a target is known not to compile.
+    """Refuse ops that a target is known not to compile.
 
     Args:
         module: graph IR.
@@ -71,7 +71,9 @@ def require_supported(module: Module, targets: Sequence[Target]) -> None:
 def refusals(
     module: Module, targets: Sequence[Target]
 ) -> Iterator[tuple[str, CompileError]]:
-    """All uses of ops that a target is known not to compile: the op and the error."""
+    """Yield the uses of ops that a target is known not to compile: the op and the
+    error.
+    """
     for op in graph_ops(module):
         for target in targets:
             refusal = _refusal(op, target)

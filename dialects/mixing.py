@@ -25,7 +25,7 @@ class Mixed(Protocol):
 
     @property
     def kind(self) -> str:
-        """One of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
+        """The kind: one of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
 
 
 def kind_of(

@@ -33,7 +33,7 @@ CUT = "graph.cut"  # the ops that are computed in the sizes of the call
 
 
 def add_padded_entry(module: Module, entry: Entry, sizes: Mapping[str, int]) -> str:
-    """Put a padded entry for calls of at most some sizes beside one for all.
+    """Add a padded entry for calls of at most some sizes beside the general one.
 
     Args:
         module: of the graph dialect, with the entry and no calls but of control flow.

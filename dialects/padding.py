@@ -40,7 +40,7 @@ PadRule = Callable[["Padding", Any, Sequence[Value]], Any]
 
 
 class Padding:
-    """The sizes of a bucket, and what rules write with.
+    """The sizes of a bucket, and the builder that rules write with.
 
     Args:
         symbols: of the function, whose sizes are those of the call.
@@ -99,7 +99,7 @@ class Padding:
         return self.b.cut_to(x, exact.shape)
 
     def hide(self, x: Value, exact: Tensor, axes: Sequence[int], value: float) -> Value:
-        """A padded tensor with `value` in the place of what comes after the call's.
+        """Replace the elements after those of the call by `value`.
 
         Args:
             x: the padded tensor.
@@ -141,7 +141,7 @@ class Padding:
 
 
 def _build_padded(p: Padding, op: GraphOp, operands: Sequence[Value]) -> Any:
-    """The same op: no element of its result depends on those at other places."""
+    """Build the op on padded operands, as its elements are independent."""
     return p.build(op, operands)
 
 
@@ -156,7 +156,7 @@ def harmless_but_along(axes: AxesOf) -> Any:
     """
 
     def pad(p: Padding, op: Any, operands: Sequence[Value]) -> Any:
-        """The same op, if none of the axes is padded."""
+        """Build the op, if none of the axes is padded."""
         if p.axes(Tensor.of(op.operands[0]), axes(op)):
             return None
         return p.build(op, operands)
@@ -173,7 +173,7 @@ def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
     """
 
     def pad(p: Padding, op: Any, operands: Sequence[Value]) -> Any:
-        """The same op, what comes after hidden."""
+        """Build the op with padding hidden."""
         (x,) = operands
         exact = Tensor.of(op.operands[0])
         return p.build(op, [p.hide(x, exact, axes(op), value(exact.dtype))])

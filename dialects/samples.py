@@ -8,7 +8,7 @@ from aotc.dialects.types import Tensor
 
 @dataclass(frozen=True)
 class Sample:
-    """One use of an op: operand types (or arrays) and attributes.
+    """A use of an op: operand types (or arrays) and attributes.
 
     `low` and `high` bound the random operand values, in case the op is only defined or
     smooth in a region; a symbol in a shape is given by name and drawn from 1 to 5.

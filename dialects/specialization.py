@@ -67,7 +67,7 @@ def specialization_name(entry: str, sizes: Mapping[str, int]) -> str:
 
 
 def add_specialization(module: Module, entry: Entry, sizes: Mapping[str, int]) -> str:
-    """Put an entry for calls of some sizes beside one for all; returns its name.
+    """Add an entry for calls of some sizes beside the general one; return its name.
 
     Args:
         module: of the graph dialect, with the entry.

@@ -210,7 +210,7 @@ def derived_of(function: Function) -> Derived | None:
 
 
 def transformations_of(known: Mapping[str, Function], name: str) -> Iterator["Derived"]:
-    """Yield what a function is made by, outermost first, down to one that is not."""
+    """Yield the transformations that a function is made by, outermost first."""
     while (made := transformation_of(known[name])) is not None:
         yield made
         name = made.of

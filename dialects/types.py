@@ -171,7 +171,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compare_sizes(left: "Size", sign: str, right: "Size") -> bool | None:
-    """Return what the contracts prove of a comparison; None if calls may differ in it.
+    """Return the provable answer of a comparison; None if calls may differ in it.
 
     Args:
         left: a size.
@@ -204,7 +204,7 @@ def _require_answer(left: "Size", sign: str, right: "Size") -> bool:
 
 
 def undecided_error(what: str, wish: str, hint: str = "") -> InputError:
-    """The error for what Python asks of a size that only a call decides.
+    """Return the error of a question by Python that only a call decides.
 
     Args:
         what: it asks for.
@@ -391,11 +391,11 @@ class Tensor:
         return _spelling(self)
 
     def with_shape(self, shape: Sequence[Size]) -> "Tensor":
-        """The same element type with another shape."""
+        """Return the element type with another shape."""
         return Tensor(tuple(shape), self.dtype)
 
     def with_dtype(self, dtype: str) -> "Tensor":
-        """The same shape with another element type."""
+        """Return the shape with another element type."""
         return Tensor(self.shape, dtype)
 
     def __str__(self) -> str:

@@ -294,7 +294,7 @@ class View:
         return View((element_count(self.source),), tuple(axes), (begin,))
 
     def _only_stride(self, axis: int) -> Stride | None:
-        """Return what an axis is, if that is one stride.
+        """Return the single stride of an axis, if it has only one.
 
         One element is a stride along any axis of the source that has one element, too.
         """

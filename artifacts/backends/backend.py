@@ -37,7 +37,7 @@ def _no_gpu(device: Facts) -> Facts | None:
 
 @dataclass(frozen=True)
 class Backend:
-    """One row: a backend of IREE's compiler, and all that decides where its code runs.
+    """A backend of IREE's compiler, with the facts that decide where its code runs.
 
     Args:
         name: as `iree-compile` and manifests name it.

@@ -36,5 +36,5 @@ def level(target: Facts) -> int:
 
 
 def has_driver(device: Facts) -> bool | None:
-    """Every runtime of IREE runs code for processors."""
+    """Return True, as every runtime of IREE runs code for CPUs."""
     return True

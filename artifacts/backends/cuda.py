@@ -55,7 +55,7 @@ def has_driver(device: Facts) -> bool | None:
 
 
 def gpu(device: Facts) -> Facts | None:
-    """The first one."""
+    """Return the first CUDA GPU."""
     return first_gpu(device, "cuda")
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The processor."""
+    """Check the processor of the GPU."""
     built, gfx = target.get("gfx"), host.gfx
     if not built or not gfx:
         return [unknown("gfx", "the AMD processor or what the code needs is unknown")]
@@ -33,7 +33,9 @@ def host_facts(device: Facts) -> dict[str, Any]:
 
 
 def has_driver(device: Facts) -> bool | None:
-    """Only a profile that says whether HIP is there tells; a GPU alone does not."""
+    """Return whether HIP is there, None if the profile does not say; a GPU alone
+    does not.
+    """
     rocm = section(device, "rocm")
     if rocm.get("devices") and "hip" not in rocm:
         return None
@@ -41,5 +43,5 @@ def has_driver(device: Facts) -> bool | None:
 
 
 def gpu(device: Facts) -> Facts | None:
-    """The first one."""
+    """Return the first ROCm GPU."""
     return first_gpu(device, "rocm")

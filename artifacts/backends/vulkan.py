@@ -27,7 +27,7 @@ _SOFTWARE_DEVICES = ("llvmpipe", "lavapipe", "SwiftShader")
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """Return what speaks against a host: its version, features, or no GPU at all."""
+    """Return the host's mismatches: its version, features, or no GPU at all."""
     runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
     module = target.get("min_vulkan_api")
     if runtime is None or runtime.vulkan_api is None or module is None or got is None:

@@ -63,7 +63,7 @@ def smallest_cover(
 
 @dataclass(frozen=True)
 class _Conditions:
-    """Demands, less what given targets serve.
+    """The demands that remain beside given targets.
 
     Args:
         needs: sets of targets, one of each of which has to be chosen, as more devices
@@ -89,7 +89,7 @@ class _Conditions:
 
     @property
     def targets(self) -> frozenset[str]:
-        """All targets that could help."""
+        """Return all targets that could help."""
         limited = (targets for counts, _ in self.limits for targets, _ in counts)
         return frozenset().union(*self.needs, *limited)
 

@@ -1,4 +1,4 @@
-"""Many devices, read from files and folders.
+"""Fleets of devices, read from files and folders.
 
 A fleet file is JSON of schema `aotc.fleet/1`, or one JSON document a line (`.jsonl`):
 
@@ -175,7 +175,7 @@ class _Reader:
         self._profiles = profiles
 
     def devices(self) -> Iterator[Device]:
-        """All devices of the file."""
+        """Yield all devices of the file."""
         for where, document in self._documents():
             schema = document.get("schema") if isinstance(document, dict) else None
             if schema == SCHEMA:
@@ -194,7 +194,7 @@ class _Reader:
                 )
 
     def _documents(self) -> Iterator[tuple[str, Any]]:
-        """Each JSON document of the file, and where it stands."""
+        """Yield each JSON document of the file, and its place."""
         data = self._profiles.read(self._file)
         if not self._by_line:
             yield str(self._file), _parse(data, str(self._file))

@@ -23,7 +23,7 @@ from aotc.artifacts.verdicts import Verdict
 
 @dataclass(frozen=True)
 class Artifact:
-    """A bundle to roll out: where it lies, and what it says of itself."""
+    """A bundle to roll out: its path and manifest."""
 
     path: str
     manifest: Manifest
@@ -50,7 +50,7 @@ class EntryMemory:
 
     @property
     def fits(self) -> bool | None:
-        """None if a number is unknown."""
+        """Return whether the entry fits into memory; None if a number is unknown."""
         if self.needed_bytes is None or self.available_bytes is None:
             return None
         return self.needed_bytes <= self.available_bytes
@@ -58,7 +58,7 @@ class EntryMemory:
 
 @dataclass(frozen=True)
 class Cell:
-    """One artifact on one class of devices.
+    """An artifact on a class of devices.
 
     Args:
         artifact: the bundle.
@@ -79,7 +79,7 @@ class Cell:
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
-        """Return what the manifest says of checks of the chosen variant, by entry."""
+        """Return the checks of the chosen variant by the manifest, by entry."""
         variant = self.selection.variant
         if variant is None:
             return ()
@@ -112,7 +112,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """All cells, row by row: `cells[i][j]` is artifact i on class j."""
+    """A matrix of cells, row by row: `cells[i][j]` is artifact i on class j."""
 
     artifacts: tuple[Artifact, ...]
     classes: tuple[DeviceClass, ...]

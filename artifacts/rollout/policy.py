@@ -52,7 +52,7 @@ class Policy:
         )
 
     def violations(self, cell: Cell) -> list[str]:
-        """Return what of the artifact's precision is not as it is asked for."""
+        """Return the violations of the demanded precision by the artifact."""
         return self.demand.violations(cell.artifact.manifest.data)
 
 

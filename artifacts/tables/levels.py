@@ -29,7 +29,9 @@ class Level:
 
 
 def levels(arch: str) -> list[Level]:
-    """The levels of an architecture, each with what the ones before it have."""
+    """Return the levels of an architecture, each with the features of those before
+    it.
+    """
     return [
         Level(
             row["level"],

@@ -1,4 +1,4 @@
-"""One page that needs nothing else: no script, no font, no network."""
+"""Page in HTML without dependencies: no script, no font, no network."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _rows(document: Document) -> list[str]:
 
 
 def _device(each: Mapping[str, Any]) -> str:
-    """The head of a row: the devices, and what is stated or assumed of them."""
+    """Return the head of a row: the devices, and stated or assumed facts on them."""
     runtime = f"IREE runtime {each['runtime']}"
     stated = [each["arch"] or "", *([runtime] if each["runtime"] else [])]
     lines = [

@@ -55,7 +55,9 @@ def _file(artifact: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _results(document: Document, cell: Cell, device: str) -> Iterator[dict[str, Any]]:
-    """One for each code; the policy itself where no variant has a reason."""
+    """Yield one result for each code; the policy itself where no variant has a
+    reason.
+    """
     artifact = document["artifacts"][cell["artifact"]]
     reasons: dict[str, list[str]] = {}
     for reason in cell["reasons"]:

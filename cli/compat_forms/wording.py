@@ -38,7 +38,7 @@ def device_of(each: Mapping[str, Any]) -> str:
 
 
 def devices_of(document: Document) -> list[str]:
-    """All classes, for forms that name the class of each cell."""
+    """Return all classes, for forms that name the class of each cell."""
     return [device_of(each) for each in document["classes"]]
 
 
@@ -77,7 +77,7 @@ def cells_to_explain(document: Document) -> Iterator[tuple[str, str, Cell]]:
 
 
 def lines_of(cell: Cell) -> Iterator[str]:
-    """Yield reasons for the verdict of a cell: what lacks, reasons by variant,
+    """Yield reasons for the verdict of a cell: missing code, reasons by variant,
     memory.
     """
     if cell["missing_target"]:

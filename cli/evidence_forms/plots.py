@@ -23,7 +23,7 @@ _TICKS = 5
 
 @dataclass(frozen=True)
 class Line:
-    """Points that are joined, and what they are called."""
+    """A line of joined points, with its name."""
 
     name: str
     points: Sequence[Point]

@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class _Row:
-    """A figure.
+    """A row: one figure of each contender.
 
     Args:
         name: of the row; `{baseline}` stands for the contender compared with.

@@ -33,7 +33,7 @@ class Inline(Protocol):
         """The lowered results of a function of these lowered arguments."""
 
     def with_lowering(self, lowering: Lowering, /) -> "Inline":
-        """The same by another lowering."""
+        """Return the inliner for another lowering."""
 
 
 # a function, and some of its outputs → the inputs that they depend on

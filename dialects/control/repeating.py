@@ -70,7 +70,7 @@ class While(ControlFlow):
         return inputs, carried
 
     def evaluate(self, run: Run, arrays: Arrays, *_: object) -> Arrays:
-        """A Python loop."""
+        """Evaluate by a Python loop."""
         condition, body = self.functions
         carried, captures = arrays[: self.carries], arrays[self.carries :]
         while run(condition, [*carried, *captures])[0]:
@@ -134,7 +134,7 @@ class While(ControlFlow):
         return scan.vjp(b, results[0].owner.opview, dys, wanted)
 
     def _as_scan(self, b: Builder, kinds: Types) -> Scan:
-        """The same loop, with steps after its end that change nothing."""
+        """Return the loop as a scan, with steps after its end that change nothing."""
         assert self.max_steps is not None
         condition, body = self.functions
         rest = define(f"{body}.rest", kinds, lambda values: values[: self.carries])
@@ -198,7 +198,7 @@ class While(ControlFlow):
     def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "While":
-        """The same loop with some operands and results only."""
+        """Return the loop with some operands and results only."""
         condition, body = self.functions
         names = restrict(condition, operands, [0]), restrict(body, operands, results)
         return While(names, len(results), self.max_steps)

@@ -94,7 +94,7 @@ class Scan(ControlFlow):
     def evaluate(
         self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types
     ) -> Arrays:
-        """A Python loop."""
+        """Evaluate by a Python loop."""
         carried, whole, captures = self._split(arrays)
         count = evaluate_size(self.length, symbols)
         stacks = [
@@ -253,7 +253,7 @@ class Scan(ControlFlow):
     def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "Scan":
-        """The same loop with some operands and results only."""
+        """Return the loop with some operands and results only."""
         carries = sum(i < self.carries for i in operands)
         taken = sum(i < self.carries + self.scanned for i in operands)
         body = restrict(self.functions[0], operands, results)
@@ -294,7 +294,9 @@ class Scan(ControlFlow):
     def _lower_numbers(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
     ) -> Values:
-        """The loop in one dispatch, which reads elements of what is scanned."""
+        """Lower the loop to one dispatch, which reads elements of the scanned
+        arrays.
+        """
         carried, whole, captures = self._split(operands)
         sources = [low.materialize(x) for x in whole]
         numbers = Numbers(low.symbols)

@@ -92,7 +92,7 @@ def optimization_barrier(x: Value) -> Value:
 
 
 def scalar_barrier(number: Value) -> Value:
-    """The same for a scalar, which is no work of the device."""
+    """Put a scalar behind a barrier, which is no work of the device."""
     kept = f"%y = util.optimization_barrier %0 : {number.type}"
     return _barrier(number, [kept, f"return %y : {number.type}"])
 
@@ -149,7 +149,7 @@ def is_kernel(function: Function) -> bool:
 
 
 def calls_loader(function: Function) -> bool:
-    """Return whether the text of a function calls what the loader defines."""
+    """Return whether the text of a function calls one that the loader defines."""
     return "util.call @" in (body_of(function) or "")
 
 

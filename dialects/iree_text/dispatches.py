@@ -1,4 +1,4 @@
-"""Dispatches that write over what they were given, as text for IREE.
+"""Dispatches that write over their operands, as text for IREE.
 
 A dispatch is one kernel launch. IREE makes them itself and gives each result a buffer
 of its own; one that is written down here may say that a result is tied to an operand.
@@ -120,7 +120,9 @@ def _start_lines(
 
 
 def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
-    """All of a tensor, or its first element, as loads and stores say it."""
+    """Return the text of all of a tensor, or its first element, for loads and
+    stores.
+    """
     zeros, ones = [0] * kind.rank, [1] * kind.rank
     sizes = list(kind.shape) if wanted == kind else ones
     return f"offsets = {zeros}, sizes = {sizes}, strides = {ones}"

@@ -138,7 +138,7 @@ class Lowering:
         return constant_of(attr)
 
     def constant(self, array: np.ndarray, dtype: str) -> Value:
-        """A dense constant."""
+        """Return a dense constant."""
         if dtype in dtypes.UNSIGNED:
             array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
         return constant_of(Array.encode(array))
@@ -180,7 +180,7 @@ class Lowering:
     def matmul(
         self, lhs: Value, rhs: Value, init: Value, cast: Any | None = None
     ) -> Value:
-        """One `linalg.matmul` that adds to `init`.
+        """Write a `linalg.matmul` that adds to `init`.
 
         Its maps are those of a product of rows and columns. IREE dies of an op that
         leaves them out, and only the parser of text adds them.
@@ -210,7 +210,7 @@ class Lowering:
         iterators: Sequence[str],
         body: Body,
     ) -> Value:
-        """One `linalg.generic` with one result.
+        """Write a `linalg.generic` with one result.
 
         Args:
             inputs: tensors read.
@@ -263,7 +263,7 @@ class Lowering:
         return lhs, rhs if either else self.vary(rhs)
 
     def pointwise(self, inputs: Sequence[Value], result: Tensor, body: Body) -> Value:
-        """One element of each input → one element of the result; equal shapes."""
+        """Apply `body` to one element of each input at a time; shapes are equal."""
         identity = ir.AffineMap.get_identity(result.rank)
         return self.generic(
             inputs,
@@ -309,7 +309,9 @@ class Lowering:
         )
 
     def generate(self, result: Tensor, body: Callable[[list[Value]], Value]) -> Value:
-        """Every element from its own indices: `body(indices)` returns the element."""
+        """Compute every element from its own indices: `body(indices)` returns the
+        element.
+        """
         return self.generic(
             [],
             [ir.AffineMap.get_identity(result.rank)],
@@ -418,7 +420,7 @@ class Lowering:
         return op.result
 
     def reshape(self, source: Value, old: Tensor, new: Tensor) -> Value:
-        """The same elements in another shape: a collapse, then an expand."""
+        """Reshape: a collapse, then an expand."""
         if old.rank < new.rank and element_slice(source) is not None:
             return self.element_copy(source, new)
         groups = reshape_groups(old.shape, new.shape)

@@ -14,7 +14,7 @@ Rewrite = Callable[[Operation, Block, Block], list[Block]]
 
 
 def to_blocks(module: Module) -> bool:
-    """Rewrite what stands in functions themselves; bodies of other ops keep theirs.
+    """Rewrite ops in functions themselves; bodies of other ops stay.
 
     Returns:
         Whether there was anything.

@@ -89,7 +89,7 @@ def _cholesky_step(values: list[Value]) -> list[Value]:
 
 
 def lu(b: Builder, x: Value) -> list[Value]:
-    """Both factors in one matrix, and the rows of x in the order of the pivots.
+    """Return both factors in one matrix, and the order of x's rows by the pivots.
 
     Rows stay where they are until the end; those that were a pivot are marked.
     """

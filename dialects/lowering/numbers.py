@@ -33,11 +33,11 @@ class Numbers(Lowering):
         return body(*inputs, init)
 
     def empty(self, of: Tensor) -> Value:
-        """Any element."""
+        """Return any element."""
         return self.scalar(of.dtype, 0)
 
     def full(self, of: Tensor, value: Value | float) -> Value:
-        """The value."""
+        """Return the value."""
         return value if isinstance(value, Value) else self.scalar(of.dtype, value)
 
     def constant(self, array: np.ndarray, dtype: str) -> Value:
@@ -45,15 +45,15 @@ class Numbers(Lowering):
         return self.scalar(dtype, np.asarray(array).item())
 
     def reshape(self, source: Value, old: Tensor, new: Tensor) -> Value:
-        """The same element."""
+        """Return the same element."""
         return source
 
     def number(self, x: Value) -> Value:
-        """The element."""
+        """Return the element."""
         return x
 
     def from_number(self, element: Value) -> Value:
-        """The element."""
+        """Return the element."""
         return element
 
     def lowered_type(self, kind: Tensor) -> Type:

@@ -1,4 +1,4 @@
-"""Control dependences, which IREE cannot express: it orders what it runs by data."""
+"""Control dependences, which IREE cannot express, as it orders work by data."""
 
 from collections.abc import Sequence
 

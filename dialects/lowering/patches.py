@@ -30,7 +30,7 @@ def patches(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[Value, Tensor]:
-    """All windows of an image as rows; see the note above.
+    """Return all windows of an image as rows; see the note above.
 
     Args:
         low: the function under construction.
@@ -69,7 +69,9 @@ def _gather(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """All windows of an image, N, counts…, window…, C, each element read by itself."""
+    """Return all windows of an image, N, counts…, window…, C, reading each element
+    alone.
+    """
     x = low.materialize(x)
 
     def element(loops: list[Value]) -> Value:

@@ -187,7 +187,7 @@ def _nearest_angle(
 
 
 def _half_pi_parts(width: int) -> tuple[float, float]:
-    """pi/2 as a float and what that leaves."""
+    """Return pi/2 as a float and the remainder."""
     if width == 32:
         return 1.57079637050628662109375, -4.371139000186241e-08
     return pymath.pi / 2, 6.123233995736766e-17

@@ -125,7 +125,8 @@ class Region:
         return anchor is None or all(map(anchor.operation.is_before_in_block, others))
 
     def readers(self) -> list[Operation]:
-        """The other ops of the block that read old states, or may: see Note [fusion].
+        """Return the other ops of the block that may read old states: see Note
+        [fusion].
 
         A return of an old state is one.
         """
@@ -189,7 +190,7 @@ class Region:
         return value in self.ties.values() and indexing == _identity(self._loops[0])
 
     def _text(self, reads: list[Read], olds: list[Value]) -> list[str]:
-        """The dispatch of one loop that does what all of them did."""
+        """Return the text of the dispatch with one loop in place of all."""
         numbers = [
             ir.RankedTensorType.get([], value.type.element_type) for value in self.after
         ]
@@ -206,7 +207,9 @@ class Region:
     def _merge_loops(
         self, reads: list[Read], olds: list[Value], given: Sequence[Value]
     ) -> linalg.GenericOp:
-        """One loop over `given`: the tensors of `reads`, numbers, the old states."""
+        """Merge the loops to one over `given`: the tensors of `reads`, numbers, the
+        old states.
+        """
         identity, first = _identity(self._loops[0]), len(given) - len(olds)
         number = ir.AffineMap.get(identity.n_dims, 0, [])
         maps = [m for _, m in reads] + [number] * len(self.after)

@@ -202,7 +202,7 @@ def sign_int(x: Value) -> Value:
 
 
 def invert(x: Value) -> Value:
-    """All bits flipped."""
+    """Flip all bits."""
     return arith.xori(x, constant(x.type, -1))
 
 
@@ -260,7 +260,7 @@ def divide_signed(x: Value, y: Value) -> Value:
 
 
 def divide_unsigned(x: Value, y: Value) -> Value:
-    """All ones for y = 0."""
+    """Divide unsigned integers; all bits are one for y = 0."""
     by_zero = int_compare("eq", y, constant(x.type, 0))
     quotient = with_zero_extension(arith.divui)(
         x, arith.select(by_zero, constant(x.type, 1), y)

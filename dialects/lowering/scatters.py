@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scattering:
-    """One scatter: what it writes into, what it writes, where, and how they combine.
+    """A scatter: its destination, updates, positions and combination.
 
     Args:
         x: the type of the whole.
@@ -91,7 +91,7 @@ class Scattering:
 
     @property
     def table(self) -> Tensor:
-        """The table."""
+        """Return the type of the table."""
         return _matrix(self.expanded_table, len(self.rows))
 
 

@@ -186,7 +186,7 @@ def _while(
 
 
 def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
-    """Each block on its own: the rank of every word, then the word of every rank."""
+    """Sort each block: the rank of every word, then the word of every rank."""
     split = of.with_shape((*of.shape[:-1], of.shape[-1] // BLOCK, BLOCK))
     rank = split.rank
     loops = [ir.AffineDimExpr.get(loop) for loop in range(rank + 1)]

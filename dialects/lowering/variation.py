@@ -110,7 +110,9 @@ class Variation:
         self._zeros: dict[str, Any] = {}
 
     def vary(self, x: Value) -> Value:
-        """The same elements, with a zero that the compiler does not know if need be."""
+        """Return the same elements, with a zero unknown to the compiler added if
+        need be.
+        """
         if self.varies(x):
             return x
         element = ir.RankedTensorType(x.type).element_type
@@ -228,7 +230,7 @@ def _all_vary(op: Operation) -> _Answering:
 
 
 def _origin(value: Value) -> _Answering:
-    """Tell what the elements of a tensor are computed from."""
+    """Find the origin of a tensor's elements."""
     op = value.owner
     if not isinstance(op, ir.Block):
         if op.name == "linalg.generic" and not _is_reduction(op):
@@ -241,7 +243,7 @@ def _origin(value: Value) -> _Answering:
 
 
 def _mixture(rule: _Rule, values: Sequence[Value]) -> _Answering:
-    """Tell what is computed from values is computed from, by a rule for these."""
+    """Combine the origins of values, each by a rule."""
     found: list[Origin] = []
     for each in values:
         found.append((yield rule, each))
@@ -342,7 +344,7 @@ def _comparison_varies(one: Value, other: Value, *, may_share: bool) -> _Answeri
 
 
 def _scalar_origin(scalar: Value) -> _Answering:
-    """Tell what a scalar is computed from."""
+    """Find the origin of a scalar."""
     if (source := _source(scalar)) is not None:
         return (yield _origin, source)
     op = _op_in_body(scalar)

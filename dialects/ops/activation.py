@@ -126,7 +126,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Gelu", x: Value) -> Value:
-        """One fused generic."""
+        """Write one fused generic."""
         body = approx.gelu_tanh if op.form == "tanh" else error_functions.gelu_exact
         return low.pointwise([x], Tensor.of(op.y), body)
 

@@ -185,7 +185,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> list[Value]:
-        """More batches."""
+        """Merge the new axis with the batch."""
         parts = [
             _merge_batches(b, x if has else add_leading_axis(b, x, size))
             for x, has in zip(operands[:3], batched[:3], strict=True)
@@ -214,17 +214,19 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Attention") -> list[Value]:
-        """Two products with a softmax between, normalized last: rows are shorter."""
+        """Write two products with a softmax between, normalized last: rows are
+        shorter.
+        """
         return normalized_last(b, op, op.value)
 
     @staticmethod
     def cascade(b: Builder, op: "Attention") -> list[Value]:
-        """The same, whose exponentials are not rounded to a narrower value's dtype."""
+        """Decompose without rounding exponentials to a narrower value's dtype."""
         return normalized_last(b, op, cast(b, op.value, Tensor.of(op.logsum).dtype))
 
     @staticmethod
     def composition(b: Builder, op: "Attention") -> list[Value]:
-        """Two products with a softmax between, each with a kernel of its own.
+        """Write two products with a softmax between, each with a kernel of its own.
 
         Each of them has as many programs as its results, where one kernel for all of it
         has one for each row. Nothing may read `logsum`, which is not computed.

@@ -65,7 +65,9 @@ def products_of(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
 
 
 def grouped_products(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
-    """The same as batch, key heads, heads of each * length, positions."""
+    """Multiply by groups of heads: batch, key heads, heads of each * length,
+    positions.
+    """
     return b.dot_general(
         _group_heads(b, op, x),
         y,

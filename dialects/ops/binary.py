@@ -31,7 +31,7 @@ Partials = tuple[Callable[[Value], Value], Callable[[Value], Value]]
 
 
 class Binary(GraphOp, traits=[Pure]):
-    """Two operands of one type, which is also the result's."""
+    """Base of ops on two operands of one type, which is also the result's."""
 
     lhs: Operand[Any]
     rhs: Operand[Any]
@@ -61,7 +61,7 @@ class Binary(GraphOp, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Each partial derivative times dy."""
+        """Multiply each partial derivative by dy."""
         left, right = cls.partials(b, op)
         return [left(dy), right(dy)]
 
@@ -95,7 +95,7 @@ class Add(Binary, name="add"):
 
     @staticmethod
     def partials(b: Builder, op: "Add") -> Partials:
-        """1 and 1."""
+        """Return the partial derivatives 1 and 1."""
         return (lambda d: d), (lambda d: d)
 
     lower = by_kind(f=arith.addf, i=arith.addi, u=arith.addi)
@@ -160,7 +160,7 @@ class Subtract(Binary, name="subtract"):
 
     @staticmethod
     def partials(b: Builder, op: "Subtract") -> Partials:
-        """1 and -1."""
+        """Return the partial derivatives 1 and -1."""
         return (lambda d: d), b.negate
 
     lower = by_kind(f=arith.subf, i=arith.subi, u=arith.subi)
@@ -198,7 +198,7 @@ class Multiply(Binary, name="multiply"):
 
     @staticmethod
     def partials(b: Builder, op: "Multiply") -> Partials:
-        """rhs and lhs."""
+        """Return the partial derivatives rhs and lhs."""
         return (lambda d: b.multiply(d, op.rhs)), (lambda d: b.multiply(d, op.lhs))
 
     lower = by_kind(f=arith.mulf, i=arith.muli, u=arith.muli)

@@ -186,7 +186,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
-        """NumPy's view."""
+        """Return NumPy's view."""
         return np.ascontiguousarray(x).view(dt.to_numpy(dtype)).reshape(np.shape(x))
 
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")

@@ -1,4 +1,4 @@
-"""Collectives: what the devices along a named axis compute with one another.
+"""Collectives: computations between the devices along a named axis.
 
 All devices run one program; on each of them an operand has its own value. Written for
 device d of n, x_e is the operand on device e. Cotangents belong to devices as well: the
@@ -56,7 +56,9 @@ class OverDevices(GraphOp):
 
     @classmethod
     def limit(cls, op: Self, target: Target) -> str | None:
-        """Only processors have collectives; a device that is alone needs none."""
+        """Refuse accelerators, as only CPUs have collectives; a single device needs
+        none.
+        """
         if op.axis_size == 1 or BACKENDS[target.backend].on_cpu:
             return None
         return (
@@ -80,7 +82,9 @@ class OverDevices(GraphOp):
 
 
 class Collective(OverDevices):
-    """One operand on each device. It has an effect: all devices must take part."""
+    """Base of collectives with one operand on each device. It has an effect: all
+    devices must take part.
+    """
 
     x: Operand[Any]
     y: Result[Any]
@@ -134,7 +138,7 @@ class AllReduce(Collective, name="all_reduce"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, kind: str) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         require_dtype(x, AllReduce.dtypes)
         _require_devices(axis_size)
         if kind not in _REDUCTIONS:
@@ -203,13 +207,13 @@ class AllGather(Collective, name="all_gather"):
 
     @staticmethod
     def across(x: np.ndarray, *, axis: int) -> np.ndarray:
-        """np.concatenate of what the devices have."""
+        """Concatenate the devices' arrays by np.concatenate."""
         whole = np.concatenate(list(x), axis)
         return np.broadcast_to(whole, (len(x), *whole.shape))
 
     @staticmethod
     def vjp(b: Builder, op: "AllGather", dy: Value) -> list[Value]:
-        """Each device gets the sum of the cotangents of its block."""
+        """Sum the cotangents of each device's block, and give them to it."""
         return [b.reduce_scatter(dy, **type(op).attributes_of(op))]
 
     batch = leading(axis=shift_axes)
@@ -245,12 +249,12 @@ class ReduceScatter(Collective, name="reduce_scatter"):
 
     @staticmethod
     def across(x: np.ndarray, *, axis: int) -> np.ndarray:
-        """np.split of np.sum."""
+        """Split the sum: np.split of np.sum."""
         return np.stack(np.split(AllReduce.across(x, kind="sum")[0], len(x), axis))
 
     @staticmethod
     def vjp(b: Builder, op: "ReduceScatter", dy: Value) -> list[Value]:
-        """Every device had a part in every block."""
+        """Gather the cotangents, as every device had a part in every block."""
         return [b.all_gather(dy, **type(op).attributes_of(op))]
 
     batch = leading(axis=shift_axes)
@@ -279,7 +283,7 @@ class AllToAll(Collective, name="all_to_all"):
     def infer(
         x: Tensor, *, axis_name: str, axis_size: int, split_axis: int, concat_axis: int
     ) -> Tensor:
-        """One axis is an n-th, the other n times as long."""
+        """Return the type with one axis an n-th, and the other n times as long."""
         _require_devices(axis_size)
         _require_blocks(x, split_axis, axis_size)
         _require_axis(x, concat_axis)
@@ -288,7 +292,7 @@ class AllToAll(Collective, name="all_to_all"):
 
     @staticmethod
     def across(x: np.ndarray, *, split_axis: int, concat_axis: int) -> np.ndarray:
-        """np.split, then np.concatenate of what goes to one device."""
+        """Split by np.split, then concatenate the parts for each device."""
         blocks = [np.split(each, len(x), split_axis) for each in x]
         slice_of = zip(*blocks, strict=True)
         return np.stack([np.concatenate(parts, concat_axis) for parts in slice_of])
@@ -330,7 +334,7 @@ class Permute(Collective, name="permute"):
         sources: tuple[int, ...],
         targets: tuple[int, ...],
     ) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         _require_devices(axis_size)
         for ends in (sources, targets):
             valid = all(0 <= device < axis_size for device in ends)
@@ -399,7 +403,7 @@ class AxisIndex(OverDevices, name="axis_index"):
 
     @staticmethod
     def infer(*, axis_name: str, axis_size: int) -> Tensor:
-        """An i32 scalar."""
+        """Return the type of an i32 scalar."""
         _require_devices(axis_size)
         return Tensor((), "i32")
 

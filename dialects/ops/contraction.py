@@ -132,7 +132,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def nests(op: "DotGeneral") -> tuple[Nest, ...]:
-        """Loops over the batch, rows, columns and what is contracted.
+        """Return loops over the batch, rows, columns and contracted axes.
 
         The latter in the order in which it lies in lhs.
         """
@@ -342,7 +342,7 @@ def loop_numbers(
     lhs_contract: Axes,
     rhs_contract: Axes,
 ) -> tuple[list[int], list[int], list[int]]:
-    """One loop number per axis of lhs, rhs and result; results come first."""
+    """Return one loop number per axis of lhs, rhs and result; results come first."""
     left_free = free_axes(lhs_rank, lhs_batch, lhs_contract)
     right_free = free_axes(rhs_rank, rhs_batch, rhs_contract)
     results = len(lhs_batch) + len(left_free) + len(right_free)

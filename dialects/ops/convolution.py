@@ -87,7 +87,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         dilation: tuple[int, ...],
         groups: int,
     ) -> Tensor:
-        """N, positions…, F."""
+        """Return the type N, positions…, F."""
         require_dtype(x, (*dt.FLOATS, *BYTES))
         is_of_bytes = x.dtype in BYTES
         require_dtype(kernel, BYTES if is_of_bytes else (x.dtype,))
@@ -199,7 +199,9 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """More images; with a kernel for each, groups of channels beside each other."""
+        """Merge more images; with a kernel for each, put groups of channels side by
+        side.
+        """
         if not batched[1]:
             return fold_leading_axis(b, op, operands, batched, size)
         x, kernel = add_leading_axes(b, operands, batched, size)
@@ -488,7 +490,7 @@ def _by_patches(
     source: Tensor,
     weight: Tensor,
 ) -> Value:
-    """One matrix product of all windows with the flattened kernel."""
+    """Multiply all windows by the flattened kernel in one matrix product."""
     counts: Any = Tensor.of(op.y).shape[1:-1]
     wide = Tensor((source.shape[0], *counts, weight.shape[-1]), _accumulator(op))
     window: Any = weight.shape[:-2]
@@ -515,7 +517,7 @@ def _accumulator(op: ConvGeneral) -> str:
 def _by_groups(
     low: Lowering, op: ConvGeneral, x: Value, kernel: Value, source: Tensor, wide: str
 ) -> Value:
-    """One convolution for each group, beside each other."""
+    """Convolve each group, and put the results side by side."""
     weight, result = Tensor.of(op.kernel), Tensor.of(op.y).with_dtype(wide)
     channels, features = weight.shape[-2], weight.shape[-1] // op.groups
     some = source.with_shape((*source.shape[:-1], channels))
@@ -582,7 +584,7 @@ def _sizes_seen(op: ConvGeneral, source: Tensor) -> Shape:
 
 
 def _repeat_last(low: Lowering, x: Value, source: Tensor, count: int) -> Value:
-    """Every element of the last axis `count` times."""
+    """Repeat every element of the last axis `count` times."""
     if count == 1:
         return x
     apart = source.with_shape((*source.shape, count))

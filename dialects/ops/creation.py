@@ -50,7 +50,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @staticmethod
     def ref(*, value: np.ndarray) -> np.ndarray:
-        """The array."""
+        """Return the array."""
         return value
 
     jvp = staticmethod(_no_tangent)
@@ -60,7 +60,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Constant") -> Value:
-        """arith.constant."""
+        """Write arith.constant."""
         return low.constant(op.value, Tensor.of(op.y).dtype)
 
     @classmethod
@@ -105,7 +105,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def ref(*, shape: tuple[int, ...], axis: int, dtype: str) -> np.ndarray:
-        """A broadcast np.arange."""
+        """Broadcast np.arange."""
         line = np.arange(shape[axis]).reshape(
             [-1 if a == axis else 1 for a in range(len(shape))]
         )
@@ -133,7 +133,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def counter(op: "Iota") -> Counter | None:
-        """Along its axis, where its positions do not wrap around."""
+        """Return the count along the axis, where positions do not wrap around."""
         size = op.shape[op.axis]
         return Counter(op.axis, size) if never_wraps(size, op.dtype) else None
 
@@ -164,7 +164,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def infer(*, size: Shape, dtype: str) -> Tensor:
-        """A scalar."""
+        """Return the type of a scalar."""
         if len(size) != 1:
             raise InputError("bad-attribute", f"expected one size; got {tuple(size)}")
         result = Tensor((), dtype)
@@ -173,7 +173,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def ref(*, size: tuple[int, ...], dtype: str) -> np.ndarray:
-        """The number."""
+        """Return the number."""
         return np.array(size[0]).astype(dt.to_numpy(dtype))
 
     jvp = staticmethod(_no_tangent)

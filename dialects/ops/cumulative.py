@@ -59,7 +59,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def ref(a: np.ndarray, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
-        """Step by step."""
+        """Compute step by step."""
         a, x = (np.moveaxis(_widen(v), axis, 0) for v in (a, x))
         y, total = np.empty_like(x), np.zeros_like(x, shape=x.shape[1:])
         for i in range(len(x))[:: -1 if reverse else 1]:
@@ -85,7 +85,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "LinearRecurrence", operands: Sequence[Value]) -> Any:
-        """Nothing comes before; from the other side, zeros keep the total at 0."""
+        """Hide padding, if it comes first, behind zeros, which keep the total at 0."""
         if not op.reverse:
             return p.build(op, operands)
         exact = Tensor.of(op.x)
@@ -93,7 +93,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "LinearRecurrence", a: Value, x: Value) -> Value:
-        """See Note [scan in blocks]; half-precision floats accumulate in f32."""
+        """Scan as in Note [scan in blocks]; half-precision floats accumulate in f32."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         a, x = (low.convert(value, source, wide.dtype) for value in (a, x))
@@ -140,7 +140,7 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         require_dtype(x, cls.dtypes)
         require_axes(x, (axis,))
         return x
@@ -170,14 +170,14 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
-        """Nothing comes before; from the other side, what changes no total."""
+        """Hide padding, if it comes first, behind the neutral element."""
         (x,), exact = operands, Tensor.of(op.x)
         axes = (op.axis,) if op.reverse else ()
         return p.build(op, [p.hide(x, exact, axes, cls.start(exact.dtype))])
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """See Note [scan in blocks]; half-precision floats accumulate in f32."""
+        """Scan as in Note [scan in blocks]; half-precision floats accumulate in f32."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)

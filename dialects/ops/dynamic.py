@@ -73,7 +73,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, starts: Tensor, *, sizes: Shape) -> Tensor:
-        """The given sizes."""
+        """Return the type of the given sizes."""
         _require_fit(x, starts, tuple(sizes))
         return x.with_shape(sizes)
 
@@ -84,7 +84,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "DynamicSlice", dx: Tangent, _: Tangent) -> Tangent:
-        """Linear in x."""
+        """Slice the tangent, as the op is linear in x."""
         return None if dx is None else b.dynamic_slice(dx, op.starts, sizes=op.sizes)
 
     @staticmethod

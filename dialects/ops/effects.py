@@ -28,22 +28,22 @@ from aotc.mlir import Value, arith, cf, ir
 
 
 class Effect(GraphOp):
-    """One operand that something is done with; no result."""
+    """Base of ops with an effect on one operand, and no result."""
 
     @classmethod
     def infer(cls, x: Tensor, **_: object) -> tuple[Tensor, ...]:
-        """No results."""
+        """Return no types."""
         require_dtype(x, cls.dtypes)
         return ()
 
     @staticmethod
     def jvp(b: Builder, op: "Effect", dx: Value) -> tuple[Value, ...]:
-        """No results, so no tangents."""
+        """Return no tangents, as there are no results."""
         return ()
 
     @staticmethod
     def vjp(b: Builder, op: "Effect") -> list[Tangent]:
-        """No results, so the operand gets no cotangent from it."""
+        """Return no cotangent, as there are no results."""
         return [None]
 
     batch = leading()
@@ -97,7 +97,7 @@ class Print(Effect, name="print"):
 
     @staticmethod
     def ref(x: np.ndarray, *, format: str) -> tuple[np.ndarray, ...]:
-        """Writes."""
+        """Write the text."""
         printing.show(format, x)
         return ()
 
@@ -126,12 +126,12 @@ class Barrier(GraphOp, name="barrier"):
 
     @staticmethod
     def infer(x: Tensor) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         return x
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """The operand."""
+        """Return the operand."""
         return x
 
     @staticmethod
@@ -148,7 +148,7 @@ class Barrier(GraphOp, name="barrier"):
 
     @staticmethod
     def lower(low: Lowering, op: "Barrier", x: Value) -> Value:
-        """IREE's own barrier."""
+        """Write IREE's own barrier."""
         return iree_text.optimization_barrier(x)
 
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((i32(),))]
@@ -174,12 +174,12 @@ class After(GraphOp, name="after", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, event: np.ndarray) -> np.ndarray:
-        """The first operand."""
+        """Return the first operand."""
         return x
 
     @staticmethod
     def jvp(b: Builder, op: "After", dx: Tangent, _: Tangent) -> Tangent:
-        """Linear in x."""
+        """Return the tangent of x, in which the op is linear."""
         return None if dx is None else b.after(dx, op.event)
 
     @staticmethod

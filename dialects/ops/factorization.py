@@ -102,7 +102,7 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Cholesky") -> Value:
-        """Column by column."""
+        """Eliminate column by column."""
         if not Tensor.of(op.x).shape[-1]:
             return op.x
         return elimination.cholesky(b, op.x)
@@ -314,7 +314,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Lu") -> list[Value]:
-        """Column by column."""
+        """Eliminate column by column."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, b.full(Tensor.of(op.permutation), 0)]
         return elimination.lu(b, op.x)
@@ -344,7 +344,7 @@ def _solve_unit(b: Builder, a: Value, y: Value, transpose: bool = False) -> Valu
 
 
 def _right_upper(b: Builder, u: Value, y: Value) -> Value:
-    """y u⁻¹."""
+    """Compute y u⁻¹."""
     return matrix_transpose(
         b, _solve(b, u, matrix_transpose(b, y), transpose=True, lower=False)
     )
@@ -427,7 +427,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Qr") -> list[Value]:
-        """Reflections."""
+        """Factorize by reflections."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, b.full(Tensor.of(op.r), 0.0)]
         return reflections.qr(b, op.x)

@@ -83,13 +83,13 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Fft", dre: Tangent, dim: Tangent) -> list[Value]:
-        """Linear."""
+        """Transform the tangents, as the op is linear."""
         parts = _both(b, op.re, dre, dim)
         return b.fft(*parts, axis=op.axis, inverse=op.inverse)
 
     @staticmethod
     def vjp(b: Builder, op: "Fft", dre: Value, dim: Value) -> list[Value]:
-        """The other direction: the matrix is symmetric, so that is its adjoint."""
+        """Transform back, as the matrix is symmetric, so that this is its adjoint."""
         parts = _both(b, op.re, dre, dim)
         return list(b.fft(*parts, axis=op.axis, inverse=not op.inverse))
 
@@ -120,7 +120,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
 
 
 def _both(b: Builder, like: Value, re: Tangent, im: Tangent) -> list[Value]:
-    """Two tangents, where None is zero."""
+    """Return both tangents, with zeros for None."""
     return [b.full_like(like, 0.0) if x is None else x for x in (re, im)]
 
 

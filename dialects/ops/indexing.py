@@ -67,7 +67,7 @@ class IndexMap:
 
     @property
     def rank(self) -> int:
-        """The number of axes of what is read."""
+        """The number of axes of the read array."""
         return len({*self.along, *self.kept})
 
     @property
@@ -78,12 +78,12 @@ class IndexMap:
 
     @property
     def shared_axes(self) -> list[int]:
-        """The axes of what is read that x and the indices both have."""
+        """The axes of the read array that both x and the indices have."""
         return [axis for axis in self.kept if axis in self.along]
 
     @property
     def window(self) -> list[int]:
-        """The axes of what is read that only x has."""
+        """The axes of the read array that only x has."""
         return [axis for axis in self.kept if axis not in self.along]
 
     def source(self, axis: int) -> int:
@@ -102,7 +102,7 @@ class IndexMap:
 
 
 def read_type(x: Tensor, indices: Sequence[Tensor], at: IndexMap) -> Tensor:
-    """The type of what the indices read from x; refuses maps that do not fit."""
+    """Return the type that the indices read from x; refuse maps that do not fit."""
     require_axes(x, at.axes)
     if len(indices) != len(at.axes) or not indices:
         raise InputError(
@@ -203,7 +203,7 @@ def in_range(
 def position(
     low: Lowering, number: Value, dtype: str, size: Size
 ) -> tuple[Value, Value]:
-    """The same for an integer element, the position as an index value.
+    """Return the position of an integer element as an index, and whether it is inside.
 
     It is compared as an integer: index values may have 32 bits, and VMVX casts an
     unsigned i8 to an index by its sign.
@@ -268,7 +268,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, *_: Tangent) -> Tangent:
-        """Linear in x."""
+        """Gather the tangent, as the op is linear in x."""
         if dx is None:
             return None
         return b.gather(dx, *op.indices, **cls.attributes_of(op))
@@ -288,7 +288,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """One more axis in the map of whichever operand has it."""
+        """Add an axis to the map of whichever operand has it."""
         x, *indices = operands
         in_x, *in_indices = batched
         if any(in_indices):

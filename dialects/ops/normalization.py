@@ -29,7 +29,7 @@ _PASSES = 3  # over a row
 
 
 class AlongAxis(GraphOp, traits=[Pure]):
-    """One operand, one axis, a result of the operand's type."""
+    """Base of ops along one axis, with a result of the operand's type."""
 
     x: Operand[Any]
     axis: Int
@@ -38,7 +38,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         require_dtype(x, dt.FLOATS)
         require_axes(x, (axis,))
         return x
@@ -50,7 +50,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """One for each element in each pass over a row."""
+        """Count one for each element in each pass over a row."""
         return _PASSES * Tensor.of(op.y).elements
 
     samples = [
@@ -105,7 +105,9 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def cascade(b: Builder, op: "Softmax") -> Value:
-        """A maximum, the sum of powers of what is above it, and their shares."""
+        """Write a maximum, the sum of exponentials of the distance to it, and their
+        shares.
+        """
         x, highest = _with_maximum(b, op)
         e = b.exp(b.subtract(x, highest))
         total = b.reduce_sum(e, axes=(op.axis,))
@@ -136,12 +138,12 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def cancelling(x: np.ndarray) -> Any:
-        """The one of the maximum in the sum, whose logarithm is nearly 0 beside it."""
+        """Return ones, as the maximum's summand 1 may cancel the logarithm's digits."""
         return np.ones_like(_widen(x))
 
     @staticmethod
     def ref(x: np.ndarray, *, axis: int) -> Any:
-        """Shifted by the maximum, which cancels."""
+        """Shift by the maximum, which cancels."""
         shifted = _shift(x, axis)
         return shifted - np.log(wide_sum(np.exp(shifted), axis, keepdims=True))
 
@@ -159,7 +161,9 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def cascade(b: Builder, op: "LogSoftmax") -> Value:
-        """A maximum, the sum of powers of what is above it, and its logarithm."""
+        """Write a maximum, the sum of exponentials of the distance to it, and its
+        logarithm.
+        """
         x, highest = _with_maximum(b, op)
         shifted = b.subtract(x, highest)
         logarithm = b.log(b.reduce_sum(b.exp(shifted), axes=(op.axis,)))
@@ -292,7 +296,9 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     def vjp(
         cls, b: Builder, op: Self, dy: Value, dmean: Value, dvariance: Value
     ) -> list[Value]:
-        """The same for dy: the Jacobian of y is symmetric; the statistics' shares."""
+        """Apply the symmetric Jacobian to dy, and add the cotangents of the
+        statistics.
+        """
         y, r = cls._saved_values(b, op)
         dy = cast(b, dy, Tensor.of(y).dtype)
         total = b.reduce_sum(b.multiply(dy, y), axes=op.axes)
@@ -336,7 +342,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @classmethod
     def cascade(cls, b: Builder, op: Self) -> list[Value]:
-        """Mean, variance, and what both make of each element."""
+        """Write the mean, the variance, and the normalized elements."""
         x = cast(b, op.x, Tensor.of(op.mean).dtype)
         mean, shifted = b.full_like(op.mean, 0.0), x
         if op.centered:
@@ -381,7 +387,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """One for each element in each pass over a row."""
+        """Count one for each element in each pass over a row."""
         return _PASSES * Tensor.of(op.y).elements
 
     samples = [

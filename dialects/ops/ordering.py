@@ -100,7 +100,9 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Argsort", x: Value) -> Value:
-        """See Note [sorting]; a few elements are selected by a reduction for each."""
+        """Sort as in Note [sorting]; a few elements are selected by a reduction for
+        each.
+        """
         source, (count,) = Tensor.of(op.x), op.count
         keys, of = _keys(low, op, x, source)
         if of.dtype == "i32" and is_few(count, source.shape[op.axis]):

@@ -77,7 +77,7 @@ class Pool(GraphOp, traits=[Pure]):
         padding: tuple[int, ...],
         dilation: tuple[int, ...],
     ) -> Tensor:
-        """N, positions…, C."""
+        """Return the type N, positions…, C."""
         require_dtype(x, dt.FLOATS)
         if x.rank not in (3, 4, 5) or len(padding) != 2 * (x.rank - 2):
             raise InputError(
@@ -156,7 +156,7 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """One for each element of each window."""
+        """Count one for each element of each window."""
         return Tensor.of(op.y).elements * prod(op.window)
 
     samples = [

@@ -135,7 +135,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Dequantize") -> Value:
-        """A product and a difference of what is repeated along blocks."""
+        """Write a product and a difference of values repeated along blocks."""
         y = b.multiply(_steps(b, op), _repeated(b, op, op.scale))
         if splat_of(op.offset) == 0:
             return y
@@ -277,12 +277,12 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @staticmethod
     def cascade(b: Builder, op: "ByteSoftmax") -> Value:
-        """The same, of entries that are nowhere in memory."""
+        """Write the quotients of entries that are not stored."""
         return _quotients(b, op, _entries(b, op))
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Two for each element: it is added, and divided."""
+        """Count two for each element: an addition and a division."""
         return 2 * Tensor.of(op.y).elements
 
     samples = [

@@ -73,7 +73,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Every element gets its weight times dy."""
+        """Multiply dy by every element's weight."""
         spread = b.expand(dy, Tensor.of(op.x), op.axes)
         weights = cls.weights(b, op)
         return [spread if weights is None else b.multiply(weights, spread)]
@@ -104,7 +104,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """One generic; half-precision floats accumulate in f32."""
+        """Write one generic; half-precision floats accumulate in f32."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         wide = accumulator(source.dtype)
         x = low.convert(x, source, wide)
@@ -135,7 +135,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """One for each element of its operand."""
+        """Count one for each element of the operand."""
         return Tensor.of(op.x).elements
 
     samples = [
@@ -222,7 +222,9 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.sum, of floats in f64; in the operand's dtype, or what that is kept in."""
+        """Sum by np.sum, of floats in f64; in the operand's dtype, or its
+        accumulator's.
+        """
         kept = x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))), copy=False)
         if not dt.is_float(dt.canonical(x.dtype)):
             return np.sum(kept, axis=axes, dtype=kept.dtype)
@@ -230,7 +232,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def weights(b: Builder, op: "ReduceSum") -> Tangent:
-        """1 everywhere."""
+        """Return weights of 1 everywhere."""
         return None
 
     @staticmethod
@@ -385,7 +387,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int) -> Tensor:
-        """i32, without `axis`."""
+        """Return the type i32, without `axis`."""
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
         if x.shape[axis] == 0:
@@ -396,7 +398,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, axis: int) -> Any:
-        """np.argmax."""
+        """Return np.argmax."""
         return np.argmax(x, axis=axis)
 
     jvp = NOT_DIFFERENTIABLE("integer result")

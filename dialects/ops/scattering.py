@@ -80,7 +80,9 @@ class Scatter(GraphOp, traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """The same op where x and the updates have the axis, and the indices may."""
+        """Scatter along one more axis of x and the updates, and perhaps of the
+        indices.
+        """
         in_indices = any(batched[2:])
         x, updates = add_leading_axes(b, operands[:2], batched[:2], size)
         indices = list(operands[2:])
@@ -92,7 +94,7 @@ class Scatter(GraphOp, traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "Scatter", operands: Sequence[Value]) -> Any:
-        """The same, if only axes are padded along which no update moves."""
+        """Build the op, if only axes are padded along which no update moves."""
         x, _, indices, *_ = map(Tensor.of, op.operands)
         if p.axes(x, op.axes) or p.axes(indices):
             return None
@@ -166,7 +168,7 @@ class Combining(Scatter, traits=[Pure]):
     def lower(
         cls, low: Lowering, op: Self, x: Value, updates: Value, *indices: Value
     ) -> Value:
-        """See lowering/scatters.py."""
+        """Scatter as in lowering/scatters.py."""
         kinds = [Tensor.of(value) for value in op.operands]
         if 0 in (element_count(kind.shape) for kind in kinds[:2]):
             return x
@@ -250,7 +252,7 @@ class Extremum(Combining, traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
-        """The mean of the tangents of what is extreme."""
+        """Return the mean of the tangents of the extreme elements."""
         of_x, of_updates, share = _shares(b, op)
         dy = b.full_like(op.x, 0.0) if dx is None else b.multiply(of_x, dx)
         if du is not None:
@@ -260,7 +262,7 @@ class Extremum(Combining, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """dy, in equal shares, for what is extreme."""
+        """Give dy in equal shares to the extreme elements."""
         indices = op.indices
         of_x, of_updates, share = _shares(b, op)
         shared = b.multiply(dy, share)
@@ -270,7 +272,7 @@ class Extremum(Combining, traits=[Pure]):
 
 
 def _shares(b: Builder, op: Extremum) -> tuple[Value, Value, Value]:
-    """1 at what is extreme in x and in the updates, and 1 / (their number) by place.
+    """Return 1 at extremes in x and in the updates, and 1 / (their number) by place.
 
     An update that is dropped may seem extreme; what goes to it or comes from it is
     dropped as well.

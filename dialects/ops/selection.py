@@ -191,7 +191,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Select", dy: Value) -> list[Tangent]:
-        """Each choice gets dy where it was taken."""
+        """Give each choice dy where it was taken."""
         zero = b.full_like(dy, 0.0)
         taken = b.select(op.condition, dy, zero)
         return [None, taken, b.select(op.condition, zero, dy)]
@@ -230,7 +230,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Select", *operands: Value) -> Value:
-        """arith.select."""
+        """Write arith.select."""
         return low.pointwise(
             operands, Tensor.of(op.y), lambda c, x, y: arith.select(c, x, y)
         )
@@ -360,7 +360,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Cast", x: Value) -> Value:
-        """One conversion out of the table of kinds."""
+        """Write one conversion out of the table of kinds."""
         source, target = Tensor.of(op.x), Tensor.of(op.y)
         if source.dtype == target.dtype:
             return x
@@ -388,7 +388,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def counted_axis(op: "Cast", axis: int) -> int | None:
-        """The same, of wider integers."""
+        """Return the counted axis, of wider integers."""
         is_wider = dt.bits(op.dtype) > dt.bits(Tensor.of(op.x).dtype)
         return axis if op.dtype in dt.INTEGERS and is_wider else None
 

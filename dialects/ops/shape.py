@@ -73,7 +73,7 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def pad(p: Padding, op: "Reshape", operands: Sequence[Value]) -> Value | None:
-        """The same, if what is padded comes first among axes that become others."""
+        """Reshape, if the padded axis comes first among axes that become others."""
         (x,) = operands
         source = Tensor.of(op.x).shape
         whole = all(
@@ -84,7 +84,7 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def lower(low: Lowering, op: "Reshape", x: Value) -> Value:
-        """tensor.collapse_shape and tensor.expand_shape."""
+        """Write tensor.collapse_shape and tensor.expand_shape."""
         return low.reshape(x, Tensor.of(op.x), Tensor.of(op.y))
 
     simplify = (
@@ -131,14 +131,14 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def counted_axis(op: "Reshape", axis: int) -> int | None:
-        """The same, if only axes of one element come or go."""
+        """Return the counted axis, if only axes of one element come or go."""
         if not Reshape.is_merged(op):
             return None
         return Reshape.kept_axes(op, 0).get(axis)
 
     @staticmethod
     def view(op: "Reshape", x: View) -> View | None:
-        """The same elements."""
+        """Return the view of the same elements."""
         return x.reshape(op.shape)
 
     samples = [
@@ -171,7 +171,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def infer(x: Tensor, *, permutation: tuple[int, ...]) -> Tensor:
-        """The permuted shape."""
+        """Return the permuted shape."""
         if sorted(permutation) != list(range(x.rank)):
             raise InputError(
                 "bad-axis",
@@ -186,7 +186,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def vjp(b: Builder, op: "Transpose", dy: Value) -> list[Value]:
-        """The inverse permutation."""
+        """Transpose by the inverse permutation."""
         return [b.transpose(dy, permutation=inverse(op.permutation))]
 
     batch = leading(permutation=after_leading)
@@ -195,7 +195,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def lower(low: Lowering, op: "Transpose", x: Value) -> Value:
-        """linalg.transpose."""
+        """Write linalg.transpose."""
         result = Tensor.of(op.y)
         if not result.rank:
             return x
@@ -252,12 +252,12 @@ class Transpose(Movement, name="transpose"):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """All, in another order."""
+        """Return all axes, in another order."""
         return {axis: at for at, axis in enumerate(op.permutation)}
 
     @staticmethod
@@ -297,7 +297,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @staticmethod
     def infer(x: Tensor, *, shape: Shape, axes: tuple[int, ...]) -> Tensor:
-        """The given shape."""
+        """Return the given shape."""
         rising = sorted(set(axes)) == list(axes) and all(
             0 <= a < len(shape) for a in axes
         )
@@ -387,12 +387,12 @@ class Broadcast(Movement, name="broadcast"):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """All that x has."""
+        """Return all axes of x."""
         return dict(enumerate(op.axes))
 
     @staticmethod
@@ -403,7 +403,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @staticmethod
     def view(op: "Broadcast", x: View) -> View | None:
-        """Axes that repeat."""
+        """Return the view with axes that repeat."""
         return x.broadcast(op.shape, op.axes)
 
     samples = [
@@ -439,7 +439,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def infer(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         if any(not 0 <= axis < x.rank for axis in axes):
             raise InputError("bad-axis", f"expected axes of {x}; got {tuple(axes)}")
         return x

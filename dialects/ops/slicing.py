@@ -107,7 +107,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def pad(p: Padding, op: "Slice", operands: Sequence[Value]) -> Any:
-        """The same from the same place, unless the sizes of the call decide it."""
+        """Slice at the same place, unless the sizes of the call decide it."""
         if any(map(p.is_padded, op.start)):
             return None
         return p.build(op, operands, start=op.start)
@@ -160,13 +160,13 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def counted_axis(op: "Slice", axis: int) -> int | None:
-        """The same, of its first elements."""
+        """Return the counted axis, of the first elements."""
         is_first = op.start[axis] == 0 and op.strides[axis] == 1
         return axis if is_first else None
 
     @staticmethod
     def view(op: "Slice", x: View) -> View | None:
-        """Some elements of each axis."""
+        """Return the view of some elements of each axis."""
         return x.slice(op.start, op.sizes, op.strides)
 
     samples = [
@@ -200,7 +200,7 @@ def _copy_slice(low: Lowering, op: Slice, x: Value) -> Value:
 
 
 def _read_by_position(low: Lowering, op: Slice, x: Value) -> Value:
-    """Every element read at its own position in x.
+    """Read every element at its own position in x.
 
     Note [strided reads]: not a generic with the map `i -> i * stride`. Where the last
     step ends at the end of x, IREE 3.13 merges such a generic with the one that
@@ -515,7 +515,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Concatenate", dy: Value) -> list[Value]:
-        """Each operand's part of dy."""
+        """Return each operand's part of dy."""
         left, right = Tensor.of(op.lhs).shape[op.axis], Tensor.of(op.rhs).shape[op.axis]
         none: list[Size] = [0] * Tensor.of(dy).rank
         after, before = list(none), list(none)
@@ -530,7 +530,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "Concatenate", operands: Sequence[Value]) -> Any:
-        """The same, unless something comes after what is padded."""
+        """Concatenate, unless something comes after padding."""
         if p.axes(Tensor.of(op.lhs), (op.axis,)):
             return None
         return p.build(op, operands)

@@ -122,7 +122,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Eigh") -> list[Value]:
-        """Rotations."""
+        """Factorize by rotations."""
         if not Tensor.of(op.x).shape[-1]:
             return [b.full(Tensor.of(op.w), 0.0), op.x]
         return rotations.eigh(b, op.x)
@@ -228,7 +228,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Svd") -> list[Value]:
-        """Rotations, then reflections."""
+        """Factorize by rotations, then reflections."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, *(b.full(Tensor.of(y), 0.0) for y in (op.s, op.vh))]
         return rotations.svd(b, op.x)
@@ -249,7 +249,7 @@ def _square_gaps(b: Builder, s: Value) -> Value:
 
 
 def _outer_part(b: Builder, op: Svd, x: Value) -> Value:
-    """(1 - u uᵀ) x / s: what leaves the space that the columns of u span."""
+    """Compute (1 - u uᵀ) x / s: the part outside of the span of u's columns."""
     inside = product(b, op.u, product(b, op.u, x, turn=LEFT))
     least = for_each(b, _rounding(b, op.s), Tensor.of(op.s).shape)
     inverse = _reciprocal(b, op.s, least)

@@ -114,7 +114,7 @@ class Mean(_Heads):
 
 @dataclass(frozen=True)
 class AnyOf(_Heads):
-    """One of several ways to write the same."""
+    """A term that matches any of several spellings."""
 
     choices: tuple["Term", ...]
 
@@ -152,7 +152,7 @@ def square(term: Term) -> Product:
 
 
 def any_of(*choices: Term) -> AnyOf:
-    """One of several ways to write the same."""
+    """Return a term that matches any of several spellings."""
     return AnyOf(choices)
 
 

@@ -60,7 +60,7 @@ def _is_number(size: Any, wanted: int) -> bool:
 
 
 def require_declared(what: str, declared: Declared, found: Any) -> None:
-    """Refuse a result that contradicts what is declared of its shape.
+    """Refuse a result that contradicts its declared shape.
 
     Args:
         what: the value, as the source names it.

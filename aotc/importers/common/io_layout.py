@@ -36,7 +36,7 @@ def with_io_layout(network: Imported, entry: Entry) -> Imported:
 
 
 def _with_layouts(original: Original, entry: Entry) -> Original:
-    """The same for how the framework computes it."""
+    """Convert the layouts of inputs and results of the framework's own run."""
     steps, example = original.steps, original.example
 
     def run(given: Inputs) -> Any:

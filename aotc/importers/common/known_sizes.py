@@ -37,7 +37,7 @@ def select(condition: Any, x: Any, y: Any) -> Any:
 
 
 def whole(number: Any) -> Size:
-    """A float that is whole as an integer, which is what sizes compute with.
+    """Return an integer for a float that is whole, as sizes compute with integers.
 
     Raises:
         InputError: it is not whole.

@@ -1,4 +1,4 @@
-"""ONNX's element types, and what aotc computes them in.
+"""Element types of ONNX, and the dtypes in which aotc computes them.
 
 Integers of 2 and 4 bits and floats of 4 and 8 bits are no dtypes of aotc. Their values
 are held in the next wider dtype that has them all, and an `Operand` remembers the type.
@@ -18,7 +18,7 @@ from aotc.tracing.source_locations import fail
 
 @dataclass(frozen=True)
 class Element:
-    """One element type of ONNX.
+    """An element type of ONNX.
 
     Args:
         name: as TensorProto spells it.

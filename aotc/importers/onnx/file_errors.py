@@ -1,4 +1,4 @@
-"""Errors of files that say what makes no sense."""
+"""Errors of files with invalid content."""
 
 from __future__ import annotations
 

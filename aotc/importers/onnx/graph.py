@@ -70,7 +70,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Node:
-    """One application of an operator.
+    """An application of an operator.
 
     Args:
         key: the operator: its name, after its domain if that is not ONNX's own.

@@ -1,4 +1,4 @@
-"""Operators on symbolic sizes: what `Shape` gives, until `Reshape` and others take it.
+"""Operators on symbolic sizes: from `Shape` until `Reshape` and others use them.
 
 ONNX models compute shapes with tensors. Where these hold sizes that only a call
 decides, the operators here compute with the sizes themselves, as NumPy arrays of

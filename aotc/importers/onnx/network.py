@@ -1,4 +1,4 @@
-"""A `Model` as a network: what it takes, what it stores, and the function it is."""
+"""A `Model` as a network: its inputs, its stored tensors, and its function."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _is_stored(constant: Constant, is_parameter: bool) -> bool:
 
 
 def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
-    """All tensors with their names, and whether they are parameters."""
+    """Yield all tensors with their names, and whether they are parameters."""
     read = set(_read(graph))
     for name, constant in graph.constants.items():
         if name in read:

@@ -1,4 +1,4 @@
-"""Zeros in the place of what cannot be imported, for a survey to go on with."""
+"""Placeholders, zeros, for ops that cannot be imported, so that a survey goes on."""
 
 from __future__ import annotations
 

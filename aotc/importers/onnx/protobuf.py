@@ -98,7 +98,7 @@ def _corrupt(position: int) -> InputError:
 
 
 def _entry(key: str, value: int) -> bytes:
-    """One key and value of a tensor's external data."""
+    """Encode one key and value of a tensor's external data."""
     pair = _field(1, key.encode()) + _field(2, str(value).encode())
     return _field(_EXTERNAL_DATA, pair)
 

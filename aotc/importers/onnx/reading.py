@@ -18,7 +18,7 @@ OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
 
 
 def require_onnx() -> Any:
-    """The package `onnx`.
+    """Return the package `onnx`.
 
     Raises:
         SetupError: it is not installed.

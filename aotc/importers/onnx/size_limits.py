@@ -106,7 +106,7 @@ class _Origins:
         return [*indices, *[None] * (table.ndim - 1)]
 
     def gather(self, node: Node) -> Origins:
-        """Some elements."""
+        """Return the origins of gathered elements."""
         origins, at = self.of(node.inputs[0]), self.constant(node.inputs[1])
         if at is None:
             return ()
@@ -119,7 +119,7 @@ class _Origins:
         return self.of(node.inputs[0])
 
     def concat(self, node: Node) -> Origins:
-        """One vector after the other."""
+        """Return the origins of concatenated vectors."""
         parts = [self.of(name) for name in node.inputs]
         return [each for part in parts for each in part] if all(parts) else ()
 

@@ -57,7 +57,7 @@ class _Facts:
 
 
 def open_sizes(module: Any, main: str) -> dict[tuple[int, int], DimTerm]:
-    """(argument, axis) → what is known of each size that the module leaves open."""
+    """Return the facts on each open size of the module: (argument, axis) → size."""
     function = functions_of(module)[main]
     block = function.regions[0].blocks[0]
     places = [
@@ -122,7 +122,7 @@ class _Reader:
         return False
 
     def _step(self, operation: Any, values: dict[Any, Value], block: Any) -> None:
-        """Compute what an op gives, if it is about sizes."""
+        """Evaluate an op, if it is about sizes."""
         op = Op(operation)
         operands = [values.get(operand, _UNKNOWN) for operand in operation.operands]
         found: Sequence[Value | None] = []

@@ -34,7 +34,7 @@ def is_export(data: bytes) -> bool:
 def from_export(
     data: bytes, name: str, module_class: type[Module] = Module
 ) -> Imported:
-    """A network of what `jax.export` serialized.
+    """Make a network of the serialized result of `jax.export`.
 
     Args:
         data: its contents.

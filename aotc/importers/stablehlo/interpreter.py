@@ -110,7 +110,7 @@ def functions_of(module: Any) -> dict[str, Any]:
 
 
 def nested_operations(operation: Any) -> Iterator[Any]:
-    """All operations inside of one."""
+    """Yield all operations nested inside of one."""
     for region in operation.regions:
         for block in region.blocks:
             for each in block.operations:

@@ -156,7 +156,7 @@ class _CallingConvention:
         self.sizes = sizes
 
     def network(self, module: Module, donated: Sequence[bool]) -> Imported:
-        """The network."""
+        """Return the network."""
         stored = {k: self._only(k) for k in (Weights, State)}
         order = [name for name in stored.values() if name is not None]
         inputs = {

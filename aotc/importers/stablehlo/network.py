@@ -73,7 +73,7 @@ class Module:
         return list(function.regions[0].blocks[0].arguments)
 
     def specs(self) -> list[Any]:
-        """The types of the arguments, with what is known of open sizes."""
+        """Return the types of the arguments, with the facts on open sizes."""
         sizes = open_sizes(self.mlir, self.main)
         return [
             _spec(argument.type, number, sizes)
@@ -185,7 +185,7 @@ def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm])
 
 
 def _refine_spec(name: str, known: Any, given: Spec) -> Spec:
-    """The Spec that is given, if it is one of what the module takes."""
+    """Return the given Spec, if it fits the module's own."""
     fits = (
         isinstance(known, Spec)
         and (known.dtype, len(known.shape)) == (given.dtype, len(given.shape))

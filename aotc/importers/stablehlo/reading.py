@@ -65,7 +65,7 @@ def parse(source: bytes | str, name: str) -> Any:
 
 
 def _require_survival(data: bytes) -> None:
-    """Refuse what kills the process that reads it."""
+    """Refuse a module that kills the process which reads it."""
     command = [sys.executable, "-P", "-m", __name__]
     child = subprocess.run(
         command,

@@ -52,7 +52,7 @@ def single_op(op: Op, region: int = 0) -> str | None:
 
 
 def called_op(op: Op) -> str | None:
-    """The same of the one function that a custom call names."""
+    """Return the single op of the function that a custom call names."""
     (name,) = ir.ArrayAttr(op.attribute("called_computations"))
     module = op.op
     while module.parent is not None:

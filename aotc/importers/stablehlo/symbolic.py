@@ -75,7 +75,7 @@ class SymbolicSizes:
         }
 
     def abstract(self, value: Any) -> Any:
-        """A pytree of Specs (or what is stored) as one of JAX's ShapeDtypeStructs."""
+        """Convert a pytree of Specs (or stored values) to JAX's ShapeDtypeStructs."""
         leaves, tree = self.jax.tree.flatten(contents(value), is_leaf=is_leaf)
         return self.jax.tree.unflatten(tree, [self._abstract(leaf) for leaf in leaves])
 
@@ -116,7 +116,7 @@ class SymbolicSizes:
 
 
 def contents(value: Any) -> Any:
-    """The pytree of what is stored; other values as they are."""
+    """Return the pytree of a stored value; other values as they are."""
     value = value.state if isinstance(value, Frozen) else value
     return value.tree if isinstance(value, Stored) else value
 
@@ -132,7 +132,7 @@ def is_leaf(value: Any) -> bool:
 
 
 def _solve(term: DimTerm, actual: Any, found: dict[str, Any]) -> None:
-    """Put down what the one unknown Dim of a size is."""
+    """Solve a size for its one unknown Dim, and note the value."""
     unknown = {dim.name for dim in term.dims()} - set(found)
     if len(unknown) != 1:
         return
@@ -145,7 +145,7 @@ _PARTS = {"complex64": "f32", "complex128": "f64"}
 
 
 def _numpy_dtype(leaf: Any) -> Any:
-    """The dtype of what describes an input; a pair of Specs is a complex one."""
+    """Return the dtype of an input's description; a pair of Specs is a complex one."""
     if isinstance(leaf, Complex):
         return numpy.dtype("complex64" if leaf.dtype == "f32" else "complex128")
     if str(leaf.dtype) in _PARTS:
@@ -154,7 +154,7 @@ def _numpy_dtype(leaf: Any) -> Any:
 
 
 def as_specs(value: Any) -> Any:
-    """A pytree of what describes inputs as one of Specs."""
+    """Convert a pytree of descriptions of inputs to Specs."""
     return require_jax().tree.map(_as_spec, contents(value), is_leaf=is_leaf)
 
 

@@ -50,7 +50,7 @@ class Known:
         return int(self.data.ndim)
 
     def array(self) -> Array:
-        """The same as an array of the model."""
+        """Return the sizes as an array of the model."""
         items = self.data.ravel().tolist()
         if not any(isinstance(item, Dim) for item in items):
             return lift(
@@ -91,7 +91,7 @@ def as_known(items: Any, dtype: str) -> Known:
 
 
 def kind_of(mlir_type: Any) -> Kind | None:
-    """The kind of a tensor type; None of what is no tensor.
+    """Return the kind of a tensor type; None for other types.
 
     Raises:
         InputError: the graph has no such tensors.
@@ -134,7 +134,7 @@ def array(value: Value) -> Array:
 
 
 def materialize(value: Value) -> Value:
-    """The value as what loops carry and functions return: no Known."""
+    """Return the value as loops carry it and functions return it: not a Known."""
     return value.array() if isinstance(value, Known) else value
 
 

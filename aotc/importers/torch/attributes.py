@@ -79,7 +79,7 @@ def _attributes(model: torch.nn.Module) -> dict[str, Any]:
 def _leaves(
     path: str, value: Any, seen: set[int], depth: int
 ) -> Iterator[tuple[str, Any]]:
-    """Yield what an attribute holds that calls could change, with the paths."""
+    """Yield the parts of an attribute that calls could change, with their paths."""
     if value is None or isinstance(value, (torch.Tensor, *_NUMBERS)):
         yield path, value
         return

@@ -172,7 +172,7 @@ _UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not regist
 
 
 def _reading_advice(path: Path, said: str) -> str:
-    """Suggest what to do about a file that torch does not read."""
+    """Suggest a remedy for a file that torch does not read."""
     if "which is not registered" in said:
         return _OP_ADVICE.format(name=path.name)
     found = _UNREGISTERED.search(said)

@@ -77,7 +77,7 @@ def load(path: Path) -> Any:
 
 
 def _filled(placeholder: Any, data: Any, mapped: _Mapped) -> Any:
-    """Return what a placeholder stands for, given the bytes of its elements."""
+    """Return the tensor of a placeholder, given the bytes of its elements."""
     found = data.view(placeholder.dtype).as_strided(
         placeholder.shape, mapped.strides, mapped.offset
     )

@@ -207,7 +207,7 @@ class _Slot:
 
 
 def _slots(program: Any) -> Iterator[_Slot]:
-    """One slot for each placeholder, in order."""
+    """Yield one slot for each placeholder, in order."""
     signature = program.graph_signature
     updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
     stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
@@ -246,7 +246,7 @@ def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _uniform_zero_points(program: Any) -> Iterator[str]:
-    """The names of what quantised ops subtract, if it is one number for all channels.
+    """Yield the names of zero points that are one number for all channels.
 
     What is known of it decides whether integers can be multiplied.
     """
@@ -432,7 +432,7 @@ class _Network:
 
 
 def _lift(value: Any) -> Any:
-    """An array, or the two of complex numbers, as what is computed with."""
+    """Lift an array, or the two of complex numbers, for computing."""
     return value.map(lift) if isinstance(value, Complex) else lift(value)
 
 

@@ -1,4 +1,4 @@
-"""Nodes of torch.fx: which ones are calls, and what messages say of them."""
+"""Nodes of torch.fx: detection of calls, and names for messages."""
 
 from __future__ import annotations
 

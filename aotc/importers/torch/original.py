@@ -50,7 +50,7 @@ def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
 
 
 class _Recorder(Interpreter):  # type: ignore[misc]
-    """Runs a graph and keeps what each node gives."""
+    """An interpreter that keeps the result of each node."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module, garbage_collect_values=False)
@@ -63,7 +63,7 @@ class _Recorder(Interpreter):  # type: ignore[misc]
 
 
 def _leaves(program: Any, forms: Mapping[str, Any], inputs: Inputs) -> list[Any]:
-    """The arguments in a row, as tensors; what is fixed as it was exported."""
+    """Return the arguments in a row, as tensors; fixed ones as they were exported."""
     given = [
         leaf
         for n, form in forms.items()

@@ -96,7 +96,9 @@ def _promised_number(node: Node) -> int | None:
 
 
 def symbols_of(made: Any) -> set[Any]:
-    """The unbacked symbols in what torch knows of a node: of shapes, and of numbers."""
+    """Return the unbacked symbols in torch's facts on a node: of shapes, and of
+    numbers.
+    """
     if isinstance(made, (list, tuple, torch.Size)):
         return set().union(*map(symbols_of, made))
     if isinstance(made, torch.Tensor):
@@ -131,7 +133,7 @@ def asserted_test(node: Node) -> Any:
 
 
 def _asserted_bounds(graph: Graph) -> Iterator[tuple[Any, Any]]:
-    """Symbols, and what they are asserted to be at most."""
+    """Yield symbols with their asserted upper bounds."""
     for test in map(asserted_test, graph.nodes):
         if isinstance(test, (sympy.GreaterThan, sympy.StrictGreaterThan)):
             test = test.reversed

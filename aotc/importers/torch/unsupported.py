@@ -20,7 +20,7 @@ from aotc.tracing.survey import note
 
 
 def unsupported(module: GraphModule) -> list[Finding]:
-    """All ops of a graph and its subgraphs that stand in the way of importing it."""
+    """Return the ops of a graph and its subgraphs that cannot be imported."""
     return grouped_findings(_obstacles(module))
 
 

@@ -1,4 +1,4 @@
-"""Rules of functions that rearrange axes: shapes say what becomes of padding."""
+"""Rules of functions that rearrange axes: shapes decide where padding goes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def transpose(x: Value, axes: Sequence[int] | None = None) -> Value:
 
 
 def swap_axes(x: Value, one: int, other: int) -> Value:
-    """Two axes in each other's place."""
+    """Swap two axes."""
     rank = len(x.shape)
     order = list(range(rank))
     a, b = one % rank, other % rank
@@ -52,7 +52,7 @@ def swap_axes(x: Value, one: int, other: int) -> Value:
 
 
 def unsqueeze(x: Value, axes: int | Sequence[int]) -> Value:
-    """New axes of size 1, at these places of the result."""
+    """Insert axes of size 1, at these places of the result."""
     listed = [axes] if isinstance(axes, int) else list(axes)
     rank = len(x.shape) + len(listed)
     new = {axis % rank for axis in listed}
@@ -100,7 +100,7 @@ def reshape(x: Value, sizes: Sequence[Size]) -> Value:
 
 
 def _resolved_shape(shape: Shape, sizes: Sequence[Size]) -> Shape:
-    """The sizes with what remains in the place of -1."""
+    """Return the sizes with the remaining one in the place of -1."""
     if -1 not in sizes:
         return tuple(sizes)
     known = tuple(canonical(size) for size in sizes if size != -1)

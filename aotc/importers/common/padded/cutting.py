@@ -98,7 +98,9 @@ def _part(x: Value, axis: int, first: Size, shape: list[Size]) -> Value:
 
 
 def select(x: Value, axis: int, index: Any) -> Value:
-    """One position of an axis, which goes away; the call fails if there is none."""
+    """Select one position of an axis, which goes away; the call fails if there is
+    none.
+    """
     axis %= len(x.shape)
     size = x.shape[axis]
     shape = [each for n, each in enumerate(x.shape) if n != axis]
@@ -125,7 +127,7 @@ def _index_text(index: Any) -> str:
 
 
 def unstack(x: Padded, axis: int = 0) -> list[Value]:
-    """Each position of an axis whose size is known."""
+    """Return each position of an axis whose size is known."""
     axis %= x.ndim
     size = x.shape[axis]
     if axis in padded_axes(x.shape) or not isinstance(size, int):

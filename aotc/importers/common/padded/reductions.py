@@ -1,4 +1,4 @@
-"""Rules of reductions: padding becomes what changes nothing, means count elements."""
+"""Rules of reductions: padding becomes the neutral element, means count elements."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def deviation(x: Padded, axes: Axes, keepdims: bool, ddof: float = 0) -> Value:
 def running_reduction(
     function: Callable[..., Any], x: Padded, axis: int, neutral: Any
 ) -> Value:
-    """A running sum, say: what changes nothing takes the place of padding."""
+    """Run a cumulative function, a sum say, with the neutral element in padding."""
     data = function(fill_padding(x, neutral, (axis % x.ndim,)), axis)
     return mask_padding_gradient(data, x.shape)
 

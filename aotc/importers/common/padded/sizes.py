@@ -152,7 +152,7 @@ def bounds_of(shape: Shape) -> Shape:
 
 
 def _bound(expr: Any) -> Size:
-    """The most that an expression can be; what it takes away is at least 0."""
+    """Return an upper bound of an expression; subtracted terms are at least 0."""
     expr = expr.maybe_downcast()
     if not is_data_dependent(Dim(expr)):
         return size_of(expr)
@@ -209,7 +209,7 @@ def _symbol_of(number: int) -> _Symbol:
 
 
 def shown_size(size: Size) -> str:
-    """A size for messages, with u0, u1, … for what values decide."""
+    """Return a size for messages, with u0, u1, … for sizes that values decide."""
     text = str(size)
     for number in range(len(_symbols().known)):
         text = text.replace(f"s{_FIRST + number}", f"u{number}")

@@ -66,7 +66,7 @@ def _true_positions(x: Value) -> list[Value]:
 
 
 def repeated_positions(repeats: Value, natural: Size | None = None) -> Value:
-    """Each position of a vector as often as it says, as a vector of i64."""
+    """Repeat each position of a vector as often as its element says, as i64."""
     if isinstance(repeats, Array) and repeats._data is not None:
         each = numpy.arange(repeats._data.size, dtype=numpy.int64)
         return Array(data=numpy.repeat(each, repeats._data))

@@ -69,7 +69,7 @@ class Equality:
 
 
 def refuse(what: str, help: str) -> NoReturn:
-    """Refuse what has no meaning, or no rule, for padded values."""
+    """Refuse an operation without meaning, or without a rule, for padded values."""
     fail("data-dependent-shape", what, help)
 
 

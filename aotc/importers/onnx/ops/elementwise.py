@@ -86,7 +86,7 @@ def clip(
 
 
 def bit_cast(x: Array, *, to: int) -> Array:
-    """The same bits as another type."""
+    """Return the same bits as another type."""
     if x.dtype == "bool":
         x = np.astype(x, "u8")
     if element(to).dtype == "bool":

@@ -170,7 +170,7 @@ def unique(
 def reverse_sequence(
     x: Array, lengths: Array, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Array:
-    """Each sequence of a batch reversed, as long as it is."""
+    """Reverse each sequence of a batch, up to its length."""
     moved = np.moveaxis(x, (batch_axis, time_axis), (0, 1))
     batch, time = moved.shape[:2]
     steps = np.reshape(np.arange(time, dtype="i64"), (1, time))

@@ -155,7 +155,7 @@ def mean_variance_normalization(
 def lrn(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
-    """Each channel over a power of the squares of channels around it.
+    """Divide each channel by a power of the squares of channels around it.
 
     Of an even number of channels ONNX has more behind, PyTorch more before.
     """

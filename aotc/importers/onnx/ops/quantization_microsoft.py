@@ -1,4 +1,4 @@
-"""Quantised operators of ONNX Runtime: what its quantiser and its exporters write.
+"""Quantised operators of ONNX Runtime, as its quantiser and its exporters write them.
 
 Source: ContribOperators.md of microsoft/onnxruntime. Those that quantise their result
 are the floats' operator between DequantizeLinear and QuantizeLinear, with scales that

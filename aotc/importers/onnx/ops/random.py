@@ -41,7 +41,7 @@ def random_normal(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Normally distributed numbers."""
+    """Draw normally distributed numbers."""
     return _normal(_key(seed, number), shape, element(dtype).dtype, mean, scale)
 
 
@@ -68,7 +68,7 @@ def random_uniform(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Evenly distributed numbers."""
+    """Draw evenly distributed numbers."""
     return _uniform(_key(seed, number), shape, element(dtype).dtype, low, high)
 
 

@@ -97,7 +97,7 @@ class Options:
         return [self._clip_gates(each[n : n + len(usual)]) for n in starts]
 
     def _clip_gates(self, functions: list[Activation]) -> list[Activation]:
-        """The activations of gates get what is within the bound; a cell has none."""
+        """Clip the inputs of the gates' activations to the bound; a cell has none."""
         clip = self.clip
         if clip is None:
             return functions
@@ -135,7 +135,7 @@ def _run(
     options: Options,
     own: Sequence[dict[str, Any]],
 ) -> list[Array]:
-    """All hidden states, and the last states, of all directions.
+    """Return all hidden states, and the last states, of all directions.
 
     Args:
         layer: of `aotc.nn`.

@@ -359,7 +359,7 @@ _HALVES = {"round_prefer_floor": 1e-6, "round_prefer_ceil": -1e-6}
 
 
 def _repeat(x: Array, factor: int, axis: int, *, is_image: bool) -> Array:
-    """Each element so many times, of an image in the layout of convolutions."""
+    """Repeat each element of an image in the layout of convolutions."""
     if is_image:
         return apply_channels_last(np.repeat, x, factor, axis - 1)
     return np.repeat(x, factor, axis)

@@ -179,7 +179,7 @@ def slice_(
     ends: tuple[int, ...] = (),
     axes: tuple[int, ...] | None = None,
 ) -> Value:
-    """Every so many elements of some axes, from one position to another."""
+    """Slice some axes from one position to another, in steps."""
     begin = starts if first is None else integers(first)
     stop = ends if last is None else integers(last)
     which = axes if along is None else numbers(along)

@@ -29,7 +29,7 @@ def case(op: Op, index: Value) -> Any:
 
 
 def if_(op: Op, condition: Value) -> Any:
-    """One branch or the other."""
+    """Return the result of one branch or the other."""
     holds = number(condition)
     if isinstance(holds, bool):
         return op.regions[0 if holds else 1]()
@@ -67,7 +67,7 @@ class _Loop:
         ]
 
     def all_values(self, values: Sequence[Value]) -> list[Value]:
-        """All values that the regions take."""
+        """Return all values that the regions take."""
         full: list[Value] = list(self.initial)
         for position, value in zip(self.carried_positions, values, strict=True):
             full[position] = value
@@ -78,11 +78,11 @@ class _Loop:
         return [materialize(values[position]) for position in self.carried_positions]
 
     def condition(self, values: Sequence[Value]) -> Array:
-        """The condition."""
+        """Evaluate the condition."""
         return array(self.op.regions[0](*self.all_values(values))[0])
 
     def step(self, values: Sequence[Value]) -> list[Value]:
-        """The body."""
+        """Evaluate the body."""
         return self.carried_values(self.op.regions[1](*self.all_values(values)))
 
 
@@ -144,7 +144,7 @@ def _argument(value: Any, block: Any) -> int | None:
 
 
 def _constant(value: Any, block: Any, op: Op, initial: Sequence[Value]) -> Any | None:
-    """The number that a value is at every step: a literal, or what is never changed."""
+    """Return the number that a value is at every step: a literal, or never changed."""
     position = _argument(value, block)
     if position is not None:
         body = op.op.regions[1].blocks[0]

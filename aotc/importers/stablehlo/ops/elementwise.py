@@ -24,7 +24,7 @@ def real(function: Callable[..., Any]) -> Rule:
 
 
 def either(of_reals: Callable[..., Any], of_pairs: Callable[..., Any]) -> Rule:
-    """One function of real operands, another of complex ones."""
+    """Return a rule by one function of real operands, and another of complex ones."""
 
     def rule(op: Op, *xs: Value) -> Value:
         if any(isinstance(x, Complex) for x in xs):
@@ -47,7 +47,9 @@ def parts(function: Callable[..., Array]) -> Rule:
 def _numbers_or_bools(
     of_numbers: Callable[..., Array], of_bools: Callable[..., Array]
 ) -> Callable[[Array, Array], Array]:
-    """One function of two arrays of numbers, another of truth values."""
+    """Return a function that chooses between functions of numbers and of truth
+    values.
+    """
     return lambda x, y: (of_bools if x.dtype == "bool" else of_numbers)(x, y)
 
 
@@ -153,7 +155,9 @@ def _multiply_high(x: Array, y: Array) -> Array:
 
 
 def bitcast(op: Op, x: Value) -> Value:
-    """The same bits; between widths the last axis holds the parts, low bits first."""
+    """Return the same bits; between widths the last axis holds parts, low bits
+    first.
+    """
     if isinstance(x, Complex) and op.kind == Kind(op.kind.shape, x.dtype, True):
         return x
     source, dtype = array(x), op.kind.dtype

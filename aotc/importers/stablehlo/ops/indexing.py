@@ -50,7 +50,7 @@ class Windows:
         return self.window_axes[self.kept.index(axis)]
 
     def batch_axes(self, rank: int) -> list[int]:
-        """The axes of what is read that count windows."""
+        """Return the axes of the read array that count windows."""
         return [axis for axis in range(rank) if axis not in self.window_axes]
 
 
@@ -147,7 +147,7 @@ def _broadcast(column: Array, shape: Shape, axes: Sequence[int]) -> Array:
 
 
 def read_shape(at: Windows, indices: Array) -> Shape:
-    """The shape of what is read."""
+    """Return the shape of the read array."""
     batch = [n for axis, n in enumerate(indices.shape) if axis != at.vector_axis]
     kept = [at.sizes[axis] for axis in at.kept]
     rank = len(batch) + len(kept)

@@ -36,7 +36,7 @@ def _info(a: Array) -> Array:
 
 
 def _potrf(op: Op, a: Value) -> tuple[Array, Array]:
-    """The factor; the other triangle stays what it was."""
+    """Return the factor; the other triangle is that of the input."""
     x = real_matrix(op, a)
     lower = _letter(op, "uplo") == "L"
     other = np.triu(x, 1) if lower else np.tril(x, -1)

@@ -35,7 +35,7 @@ def batch_norm_inference(
 def batch_norm_training(
     op: Op, x: Value, scale: Value, offset: Value
 ) -> tuple[Array, Array, Array]:
-    """The same with the mean and the variance of x, which are results too."""
+    """Normalize by the mean and the variance of x, which are results too."""
     source = array(x)
     axes = tuple(a for a in range(source.ndim) if a != op.integer("feature_index"))
     mean, variance = np.mean(source, axes), np.var(source, axes)

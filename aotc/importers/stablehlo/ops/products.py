@@ -40,7 +40,7 @@ def bilinear(function: Bilinear, lhs: Value, rhs: Value, dtype: str) -> Value:
 
 
 def dot_general(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Batch axes, then what is left of lhs, then of rhs."""
+    """Multiply; the result has batch axes, then the rest of lhs, then of rhs."""
     numbers = stablehlo().DotDimensionNumbers(op.attribute("dot_dimension_numbers"))
     attributes: Any = {
         "lhs_batch": tuple(numbers.lhs_batching_dimensions),
@@ -92,7 +92,7 @@ def convolution(op: Op, lhs: Value, rhs: Value) -> Value:
 
 
 def dynamic_conv(op: Op, lhs: Value, rhs: Value, padding: Value) -> Value:
-    """The same with computed padding."""
+    """Convolve with computed padding."""
     return _convolution(op, lhs, rhs, sizes(padding))
 
 

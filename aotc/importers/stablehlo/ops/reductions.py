@@ -73,7 +73,7 @@ def _integer_bounds(dtype: str) -> Any:
 
 
 def reduce(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
-    """All elements along axes combined with an initial one."""
+    """Reduce along axes, starting with an initial element."""
     count = len(operands) // 2
     xs, firsts = operands[:count], operands[count:]
     axes = op.ints("dimensions")

@@ -92,7 +92,7 @@ def _scatter_name(op: Op, x: Value) -> str | None:
 
 
 def _with_all_indexed(at: Windows, indices: Array) -> tuple[Windows, Array]:
-    """The same windows where axes that are not spanned whole are indexed, from 0."""
+    """Index, from 0, the axes that windows do not span as a whole."""
     partial = [
         axis
         for axis, (size, window) in enumerate(zip(at.shape, at.sizes, strict=True))
@@ -124,7 +124,7 @@ def _emit_scatter(
 
 
 def _whole(name: str, x: Array, update: Array, at: Windows) -> Array:
-    """All of x combined with each update."""
+    """Combine all of x with each update."""
     counted = tuple(at.batch_axes(update.ndim))
     if name == "scatter":
         last = [

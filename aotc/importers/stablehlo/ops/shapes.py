@@ -86,7 +86,7 @@ def iota(op: Op) -> Value:
 
 
 def dynamic_iota(op: Op, shape: Value) -> Value:
-    """The same for a computed shape."""
+    """Return an iota of a computed shape."""
     return _iota(op, sizes(shape))
 
 
@@ -105,7 +105,7 @@ def reshape_to(x: Value, shape: Shape) -> Value:
 
 
 def reshape(op: Op, x: Value) -> Value:
-    """The same elements in the shape of the result."""
+    """Reshape to the shape of the result."""
     return reshape_to(x, _resolved_shape(static_shape(op), x))
 
 
@@ -115,7 +115,7 @@ def _resolved_shape(shape: Shape, x: Value) -> Shape:
 
 
 def dynamic_reshape(op: Op, x: Value, shape: Value) -> Value:
-    """The same elements in a computed shape."""
+    """Reshape to a computed shape."""
     return reshape_to(x, sizes(shape))
 
 
@@ -285,7 +285,7 @@ def pad(op: Op, x: Value, value: Value) -> Value:
 def dynamic_pad(
     op: Op, x: Value, value: Value, low: Value, high: Value, interior: Value
 ) -> Value:
-    """The same with computed widths."""
+    """Pad with computed widths."""
     gaps = tuple(int(n) for n in sizes(interior))
     return _pad(x, value, sizes(low), sizes(high), gaps)
 

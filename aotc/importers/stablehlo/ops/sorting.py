@@ -18,7 +18,7 @@ from aotc.tracing.tracing import emit
 
 
 def sort(op: Op, *xs: Value) -> tuple[Value, ...]:
-    """All operands in the order of a comparator; equal elements keep theirs."""
+    """Sort all operands by a comparator, stably."""
     axis = op.integer("dimension", -1) % max(len(shape_of(xs[0])), 1)
     if not shape_of(xs[0]):
         return xs

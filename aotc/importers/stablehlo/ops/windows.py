@@ -56,7 +56,7 @@ def reduce_window(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
 
 
 def windows(op: Op, x: Value, filling: Value) -> Value:
-    """Every window of x as a last axis, `filling` where it is padded."""
+    """Return every window of x as a last axis, `filling` where it is padded."""
     size = op.ints("window_dimensions")
     ones = (1,) * len(size)
     padding = op.ints("padding", (0,) * (2 * len(size)))
@@ -156,7 +156,7 @@ def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Arra
 
 
 def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
-    """Each element of `source` added where its window of x has the chosen element."""
+    """Add each element of `source` where its window of x has the chosen element."""
     choice = window_choice(op)
     if choice is None or single_op(op, 1) != "stablehlo.add":
         fail(
@@ -189,7 +189,9 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
 
 
 def _chosen_positions(find: Callable[..., Array], seen: Array, where: Array) -> Array:
-    """The positions in x of what each window keeps; -1 in windows of padding only."""
+    """Return the position in x that each window keeps; -1 in windows of padding
+    only.
+    """
     place = np.expand_dims(find(seen, -1), -1)
     return np.squeeze(taken_along(where, place, where.ndim - 1), -1)
 

@@ -117,7 +117,7 @@ def takes_floats_of_sizes(target: Any) -> bool:
 
 
 def _without_writing(name: str) -> str | None:
-    """`aten.add.Tensor` for `aten.add_.Tensor`."""
+    """Return `aten.add.Tensor` for `aten.add_.Tensor`."""
     parts = name.split(".")
     if parts[0] != "aten" or not parts[1].endswith("_") or parts[1].endswith("__"):
         return None

@@ -54,7 +54,7 @@ def cast(x: Any, dtype: str | None = None, *_: Any, **__: Any) -> Any:
 
 
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Complex:
-    """One value everywhere."""
+    """Fill an array with one value."""
     name = PARTS[dtype or "complex64"]
     is_array = isinstance(value, (Array, Complex))
     z = as_complex(value if is_array else complex(value), name)
@@ -62,7 +62,7 @@ def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Compl
 
 
 def full_like(z: Any, value: Any, *, dtype: str | None = None) -> Complex:
-    """One value in the shape of an array."""
+    """Fill an array of the same shape with one value."""
     return full(z.shape, value, dtype=dtype or _name_of(z))
 
 
@@ -97,7 +97,7 @@ def _name_of(z: Complex) -> str:
 
 
 def _promote(*operands: Any) -> list[Complex]:
-    """All as complex numbers, whose parts have the dtype of the result."""
+    """Convert all to complex numbers, whose parts have the dtype of the result."""
     wide = result_dtype(*(_part("real", x) for x in operands))
     dtype = "f64" if wide == "f64" else "f32"
     pairs = [as_complex(x, dtype) for x in operands]

@@ -12,13 +12,13 @@ from aotc.tracing.array import Array
 
 
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Array:
-    """One value everywhere."""
+    """Fill an array with one value."""
     scalar = as_dtype(value, dtype or result_dtype(value))
     return np.broadcast_to(scalar, tuple(size))
 
 
 def full_like(x: Array, value: Any, *, dtype: str | None = None) -> Array:
-    """One value in the shape of `x`."""
+    """Fill an array of the shape of `x` with one value."""
     return full(x.shape, value, dtype=dtype or x.dtype)
 
 
@@ -45,7 +45,7 @@ def empty_strided(size: Sequence[Size], _: Any, *, dtype: str | None = None) -> 
 
 
 def fill(x: Array, value: Any) -> Array:
-    """One value in the shape and dtype of `x`."""
+    """Fill an array of the shape and dtype of `x` with one value."""
     return full_like(x, value)
 
 

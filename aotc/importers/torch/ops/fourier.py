@@ -25,7 +25,7 @@ def transform(z: Any, dim: Sequence[int], normalization: int, forward: bool) -> 
 def transform_of_reals(
     x: Array, dim: Sequence[int], normalization: int, onesided: bool
 ) -> Complex:
-    """The transform of real numbers: all of it, or what says all on the last axis."""
+    """Transform real numbers: to the full spectrum, or one half of its last axis."""
     if not onesided:
         return transform(x, dim, normalization, True)
     return fft.rfftn(x, axes=tuple(dim), norm=_FORWARD[normalization])

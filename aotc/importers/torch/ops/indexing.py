@@ -277,7 +277,7 @@ def search_sorted(
 
 
 def _search_rows(table: Array, values: Array, side: str) -> Array:
-    """The same in each row: how many elements come before a value."""
+    """Return the positions in each row: the number of elements before a value."""
     row, value = np.expand_dims(table, -2), np.expand_dims(values, -1)
     before = np.less(row, value) if side == "left" else np.less_equal(row, value)
     return np.sum(np.astype(before, "i32"), -1)

@@ -48,7 +48,7 @@ def _statistics(x: Array, axes: tuple[int, ...], eps: float) -> list[Array]:
 def rms_norm(
     x: Array, shape: Sequence[Size], weight: Maybe = None, eps: float | None = None
 ) -> Array:
-    """Divided by the root of the mean square over the last axes."""
+    """Divide by the root of the mean square over the last axes."""
     least = float(np.finfo(x.dtype).eps) if eps is None else eps
     return nn.rms_norm(x, weight, least, axes=_last_axes(shape))
 
@@ -75,7 +75,7 @@ def native_group_norm(
     groups: int,
     eps: float,
 ) -> list[Array]:
-    """The same; the mean and 1 / the deviation of each group as well."""
+    """Normalize groups; return the mean and 1 / the deviation of each as well."""
     rows = np.reshape(x, (n, groups, channels * positions // groups))
     mean, scale = (np.squeeze(part, 2) for part in _statistics(rows, (2,), eps))
     return [group_norm(x, groups, weight, bias, eps), mean, scale]

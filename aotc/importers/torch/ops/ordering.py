@@ -1,4 +1,4 @@
-"""ATen ops that put elements in order, and what follows from it."""
+"""ATen ops that order elements, and those built on them."""
 
 from __future__ import annotations
 

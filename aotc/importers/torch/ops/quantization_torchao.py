@@ -77,7 +77,7 @@ def choose_qparams_affine(
     zero_point_dtype: str | None = None,
     keepdim: bool = False,
 ) -> list[Array]:
-    """The scale and the zero that spread levels over what each block of `x` holds."""
+    """Return the scale and the zero that spread levels over each block's range."""
     bounds = integer_bounds(target_dtype)
     least = float(bounds[0] if low is None else low)
     most = float(bounds[1] if high is None else high)
@@ -125,7 +125,7 @@ def _split_into_blocks(
 
 
 def _symmetric(below: Array, above: Array, least: float, most: float) -> Array:
-    """The scale for which no level is beyond what is held."""
+    """Return the scale for which no level exceeds the range."""
     return np.divide(np.maximum(np.negative(below), above), (most - least) / 2)
 
 

@@ -108,7 +108,7 @@ def with_mean(
 
 @variance_rule
 def variance(x: Array, dim: Axes, keepdim: bool, ddof: float) -> Array:
-    """The mean of the squares of what differs from the mean."""
+    """Return the variance over axes."""
     return np.var(x, _axes(x, dim), ddof=ddof, keepdims=keepdim)
 
 

@@ -74,7 +74,7 @@ def along(x: Array, dim: int, key: Any) -> tuple[Any, ...]:
 
 
 def select(x: Array, dim: int, index: Any) -> Array:
-    """One position of an axis, which goes away."""
+    """Select one position of an axis, which goes away."""
     return np.getitem(x, along(x, dim, index))
 
 
@@ -126,7 +126,7 @@ def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
 
 
 def unbind(x: Array, dim: int = 0) -> list[Array]:
-    """Each position of an axis."""
+    """Return each position of an axis."""
     return list(np.unstack(x, axis=dim))
 
 
@@ -216,12 +216,12 @@ def repeat(x: Array, repeats: Sequence[int]) -> Array:
 def repeat_interleave(
     x: Array, repeats: int, dim: int | None = None, output_size: Any = None
 ) -> Array:
-    """Each element of an axis as often."""
+    """Repeat each element of an axis equally often."""
     return np.repeat(x, repeats, dim)
 
 
 def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Array:
-    """Each position as often as an array says."""
+    """Repeat each position as often as an array says."""
     if output_size is None:
         fail("symbolic-size", "the sum of repeats depends on values; give output_size")
     places = np.arange(output_size, dtype=repeats.dtype)

@@ -1,4 +1,4 @@
-"""Arithmetic on sizes, and what only asserts something about them."""
+"""Arithmetic on sizes, and ops that only assert something about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic on sizes that values decide, and what is asserted of them."""
+"""Arithmetic on sizes that values decide, and assertions on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Rule = Callable[..., Any]
 
 
 def _comparison(known: Callable[[Size, Size], bool], computed: Rule) -> Rule:
-    """A comparison: decided by what sizes are at most, else when the model runs."""
+    """Return a comparison: decided by bounds of sizes, else when the model runs."""
 
     def rule(a: Any, b: Any) -> Any:
         if not (isinstance(a, Array) or isinstance(b, Array)) and known(a, b):
