@@ -29,7 +29,7 @@ class AdvanceUpdates(FunctionPass):
     requires = (LOWERED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         before = [*function.entry_block.operations]
         _hoist_numbers(function)
         _advance(function)
@@ -50,7 +50,9 @@ def _hoist_numbers(function: Function) -> None:
 
 
 def _has_call(op: Operation) -> bool:
-    """Whether an op is or holds a call, which may write what another one reads."""
+    """Return whether an op is or holds a call, which may write a value that another
+    reads.
+    """
     blocks = (block for region in control_regions(op) for block in region)
     return isinstance(op, func.CallOp) or any(
         _has_call(each) for block in blocks for each in block.operations
@@ -77,7 +79,7 @@ def _advance(function: Function) -> None:
 
 
 def _only_for_results(function: Function) -> set[Value]:
-    """What elementwise ops compute that nothing needs but such ops and the return.
+    """Return the results of elementwise ops that only such ops and the return need.
 
     Looked for from the ends backwards: most functions have none, and cost little.
     """

@@ -1,4 +1,4 @@
-"""What a pass is, and the unit that it works on."""
+"""Base of passes, and the unit that they work on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aotc.target import Target
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What one pass did.
+    """The record of one run of a pass.
 
     Args:
         name: of the pass, with its options.
@@ -28,7 +28,7 @@ class PassRecord:
     changed: bool
 
     def to_json(self) -> dict[str, Any]:
-        """As the build report holds it."""
+        """Return the record as the build report holds it."""
         return {"pass": self.name, "seconds": self.seconds, "changed": self.changed}
 
 
@@ -111,7 +111,9 @@ class Pass:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """As `aotc opt --passes` reads it: `cse`, `rematerialize{entry=f,bytes=9}`."""
+        """Return the pass as `aotc opt --passes` reads it: `cse`,
+        `rematerialize{entry=f,bytes=9}`.
+        """
         options = [f"{each.name}={getattr(self, each.name)}" for each in fields(self)]
         return f"{self.name}{{{','.join(options)}}}" if options else self.name
 

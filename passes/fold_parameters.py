@@ -69,7 +69,7 @@ class FoldParameters(Pass):
     notes_origins: ClassVar[bool] = False
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
@@ -83,7 +83,7 @@ class FoldWithOrigins(FoldParameters):
 
 
 def folds_parameters(program: Program) -> bool:
-    """Whether a build of a program runs this pass, and has the arrays for it."""
+    """Return whether a build of a program runs this pass, and has the arrays for it."""
     return program.has_arrays and FoldParameters.name not in program.without
 
 

@@ -50,7 +50,7 @@ class GatherPacked(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any."""
+        """Run the pass; return whether any gather was rewritten."""
         if not folds_parameters(unit.program):
             return False
         changed, capabilities = False, capabilities_of(unit.target)
@@ -83,7 +83,7 @@ def _weights(module: Module) -> dict[str, list[Value]]:
 
 @dataclass(frozen=True)
 class _Reads:
-    """What reads a weight in an entry.
+    """The readers of a weight in an entry.
 
     Args:
         gathers: that read it as it is.
@@ -129,7 +129,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Packing:
-    """How a packed weight lies, none of whose axes has one element only.
+    """The layout of a packed weight, none of whose axes has one element only.
 
     Args:
         chain: the ops that make it.
@@ -159,7 +159,7 @@ class _Packing:
         return cls(chain, parts, tuple(padded))
 
     def can_be_read(self, gather: Gather) -> bool:
-        """Whether a gather is one that reads at one index of 32 bits or more."""
+        """Return whether a gather reads at one index of 32 bits or more."""
         at, (index, *others) = IndexMap.of(gather), gather.indices
         is_plain = at.mode == "clip" and not others and not at.shared_axes
         return is_plain and Tensor.of(index).dtype in ("i32", "i64")

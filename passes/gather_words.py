@@ -57,7 +57,7 @@ def read_from_words(
 
 @dataclass(frozen=True)
 class _Reads:
-    """What reads a table in an entry.
+    """The readers of a table in an entry.
 
     Args:
         table: integers, [row][term].

@@ -59,7 +59,9 @@ def axis_relations(op: GraphOp, weights: set[Value]) -> Iterator[Relation]:
 
 
 def _of_reshape(op: Reshape) -> Iterator[Relation]:
-    """By groups of neighbouring axes that hold as many elements, but for sizes 1."""
+    """Yield relations by groups of neighbouring axes of as many elements, but for
+    sizes 1.
+    """
     sides = [(value, long_axes(Tensor.of(value).shape)) for value in (op.x, op.y)]
     for group in reshape_groups(Tensor.of(op.x).shape, op.shape):
         parts, made = (

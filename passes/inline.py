@@ -26,7 +26,7 @@ class Inline(Pass):
     ensures = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         functions = functions_of(unit.module)
 
         def chosen(call: func.CallOp) -> Function | None:

@@ -62,7 +62,7 @@ class IntegerProducts(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         weights = weight_values(function)
         found = [_product(op, weights) for op in function.entry_block.operations]
         products = [product for product in found if product is not None]
@@ -72,7 +72,7 @@ class IntegerProducts(FunctionPass):
 
 
 class _How(Enum):
-    """What is multiplied.
+    """The factors of the rewritten product.
 
     INTEGERS: the bytes as they are; sums of columns by the left operand's zero point
         are subtracted.

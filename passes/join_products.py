@@ -63,7 +63,7 @@ class JoinProducts(Pass):
     requires = (REGIONS_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any to join."""
+        """Run the pass; return whether any products were joined."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             return False
@@ -111,7 +111,7 @@ class _Family:
 
     @property
     def signature(self) -> Hashable:
-        """What is joined alike in two entries, if their families have it in common."""
+        """A key that families in two entries share if they are joined alike."""
         slices = (column_slices(product) for product in self.products)
         columns = (tuple((x.start, x.sizes) for x in each) for each in slices)
         return (*self.weights, *columns, *map(_packing_of, self.products))
@@ -158,7 +158,7 @@ def _families_in(
     functions: _Functions,
     capabilities: Capabilities,
 ) -> Iterator[_Family]:
-    """Those of an entry, or of the body of a loop that it runs.
+    """Yield the families of an entry, or of the body of a loop that it runs.
 
     Args:
         entry: that runs it.
@@ -220,7 +220,9 @@ def _is_constant(value: Value) -> bool:
 
 
 def _is_stored_once(value: Value) -> bool:
-    """Whether what readers make of a value, and store, takes no more room than it."""
+    """Return whether the stored results of a value's readers take no more room than
+    it.
+    """
     readers = users_of([value])
     if len(readers) == 1:
         return True
@@ -236,7 +238,9 @@ def _size(weight: Value) -> int:
 
 
 def _packing_of(product: Product) -> Hashable:
-    """What of a product's tile decides how its weight is packed when it is joined."""
+    """Return the part of a product's tile that decides the packing of a joined
+    weight.
+    """
     tile = product.tile
     return tile.columns if tile.group else tile
 

@@ -54,7 +54,7 @@ class JoinSteps(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         with index_functions(unit.module) as functions:
             entries = [each for each in functions.values() if not is_private(each)]
             return any([_join_all(each, functions) for each in entries])

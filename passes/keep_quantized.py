@@ -70,7 +70,9 @@ class KeepQuantized(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any, in entries and the loops that they run."""
+        """Run the pass; return whether any operand was kept, in entries or their
+        loops.
+        """
         functions = functions_of(unit.module)
         scopes: dict[str, set[Value]] = {}
         for entry in entries_of(unit.module):
@@ -148,7 +150,7 @@ def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
 
 
 def _is_turned(op: DotGeneral) -> bool:
-    """Whether a product reads a transposed weight that is dequantised."""
+    """Return whether a product reads a transposed weight that is dequantised."""
     turned = made_by(op.rhs, Transpose)
     return turned is not None and made_by(turned.x, Dequantize) is not None
 
@@ -333,7 +335,7 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
 
 
 def _are_bytes(low: int, high: int) -> bool:
-    """Whether integers of these bounds are those of one of the dtypes of bytes."""
+    """Return whether a range of integers fits one of the dtypes of bytes."""
     known = map(integer_bounds, BYTES)
     return any(least <= low and high <= greatest for least, greatest in known)
 
@@ -357,7 +359,7 @@ def _shifted(b: Builder, integers: Value, number: int) -> Value:
 
 
 def is_dequantized(value: Value) -> bool:
-    """Whether a value, or what it is a transpose of, is made of integers."""
+    """Return whether a value, perhaps transposed, is dequantised from integers."""
     while (turned := made_by(value, Transpose)) is not None:
         value = turned.x
     return made_by(value, Dequantize) is not None or _form_of(value) is not None

@@ -70,7 +70,7 @@ class LowerToLinalg(Pass):
     ensures = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         if (op := lowered_op(unit.module)) is not None:
             raise lowered_error(self, op)
         functions = functions_of(unit.module)
@@ -157,7 +157,9 @@ class _Inlined:
 
     @cached_property
     def _call_kernel(self) -> _Call:
-        """What calls the kernels of regions; without a target, those of processors."""
+        """The function that calls the kernels of regions; without a target, those of
+        CPUs.
+        """
         target = target_of(next(iter(self.functions.values())))
         backend = "llvm-cpu" if target is None else Target.parse(target).backend
         return _KERNEL_CALLS[backend](self.lowering)

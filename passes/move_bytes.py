@@ -59,7 +59,7 @@ class MoveBytes(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         numbers = numbers_of_weights(unit.program)
         functions = functions_of(unit.module).values()
         return any([_change(x, numbers) for x in functions if has_unfused_body(x)])
@@ -83,7 +83,7 @@ def _change(function: Function, numbers: Numbers) -> bool:
 
 @dataclass(frozen=True)
 class _Quantized:
-    """What is moved, and then quantised.
+    """Movement of a value that is then quantised.
 
     Args:
         moving: the op that moves it.

@@ -30,7 +30,7 @@ class Outlining:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """Return whether there are no outlined functions."""
         return not self._by_text
 
     def outline(self, region: Region, fused: Fused) -> None:
@@ -122,7 +122,7 @@ def _place_of_call(region: Region) -> Operation:
 
 
 def _is_before(op: Operation, other: Operation) -> bool:
-    """Whether an op stands before another in their block."""
+    """Return whether an op stands before another in their block."""
     return bool(op.operation.is_before_in_block(other.operation))
 
 
@@ -165,7 +165,7 @@ def replace_by_call(
 
 @dataclass(frozen=True)
 class _Blocks:
-    """What there is for each block of a second operand that is dequantised.
+    """The values for each block of a dequantised second operand.
 
     Args:
         region: that reads it.

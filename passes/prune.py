@@ -24,7 +24,7 @@ from aotc.passes.base import Pass, Unit
 
 
 class InputReads:
-    """Which inputs of a function some of its outputs, and its effects, depend on.
+    """The inputs of a function that some of its outputs, and its effects, depend on.
 
     That is worked out once for each function: loops within loops would be gone through
     once for each level. Simplification makes it less, never more.
@@ -80,7 +80,7 @@ class Prune(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed = False
         with index_functions(unit.module) as functions:
             reads = InputReads(functions)
@@ -114,7 +114,7 @@ def prune(op: Operation, functions: Functions, reads: InputReads) -> bool:
 
 
 def is_removable(op: Operation, functions: Functions) -> bool:
-    """Whether an op does nothing but compute its results."""
+    """Return whether an op does nothing but compute its results."""
     if isinstance(op, func.CallOp):
         control = control_of(functions[callee_of(op)])
         names = control.functions if control else (callee_of(op),)

@@ -31,7 +31,7 @@ class RecordDevices(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether an entry has several."""
+        """Run the pass; return whether an entry has several devices."""
         known: OverDevices | None = None
         changed = False
         functions = functions_of(unit.module)

@@ -76,7 +76,7 @@ class RecoverOps(Pass):
     )
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         weights = _arrays_of_weights(unit.program)
         changed = False
         for name, function in functions_of(unit.module).items():
@@ -88,7 +88,7 @@ class RecoverOps(Pass):
 
 
 def _arrays_of_weights(program: Program) -> dict[str, dict[Value, StoredArray]]:
-    """For each entry, the arrays of its weights, where they are at hand."""
+    """Return the arrays of weights by entry, where they are available."""
     if not program.has_arrays:
         return {}
     functions = functions_of(program.module)
@@ -165,7 +165,7 @@ def _replace(op: Operation, row: Row, numbers: Numbers) -> bool:
 
 
 class Recovered(NamedTuple):
-    """What takes the place of an op, and the values that are not needed any more."""
+    """The replacement of an op, and the values that are not needed any more."""
 
     value: Value
     inside: frozenset[Value]

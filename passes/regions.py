@@ -1,4 +1,4 @@
-"""What one kernel computes: an anchor and the elementwise ops around it."""
+"""Regions: an anchor and the elementwise ops around it, which one kernel computes."""
 
 from __future__ import annotations
 
@@ -83,17 +83,17 @@ class Region:
 
     @property
     def family(self) -> Family[Any, Any]:
-        """What its kernel takes."""
+        """The family of the kernel."""
         return self.capabilities.family_of(self.fused)
 
     @property
     def packing(self) -> Packing | None:
-        """How its kernel gets the second operand; None if it reads it as it lies."""
+        """The packing of the second operand; None if the kernel reads it in place."""
         return self.family.packing_of(self.fused)
 
     @property
     def packed(self) -> Value | None:
-        """What the kernel gets packed; None if there is nothing."""
+        """The packed operand; None if there is none."""
         return self.second if self.packing else None
 
     @cached_property
@@ -107,7 +107,7 @@ class Region:
         return [*self.before, self.anchor, *self.members]
 
     def operands(self) -> list[Value]:
-        """What all of them take from elsewhere, those of the anchor first.
+        """Return the operands of all ops from outside, those of the anchor first.
 
         An operand that the anchor takes twice is there twice: one may be packed. What
         a kernel knows without memory is not there.
@@ -122,7 +122,7 @@ class Region:
         return [value for value in (*first, *others) if value not in self.values]
 
     def key(self) -> str:
-        """What a tuning file calls it; see `aotc.kernels.schedules`."""
+        """Return the region's key in tuning files; see `aotc.kernels.schedules`."""
         others = [op for op in self.ops if op is not self.anchor]
         return key_of(self.fused, self.family, self.anchor, others, self.views.values())
 
@@ -141,16 +141,20 @@ class Region:
         return found or [self.last.results[0]]
 
     def computes(self, op: Operation) -> bool:
-        """Whether an op is a member."""
+        """Return whether an op is a member."""
         return any(value in self.values for value in op.results)
 
     def is_for_anchor(self, value: Value) -> bool:
-        """Whether the kernel has a value in a form that only the anchor can read."""
+        """Return whether the kernel has a value in a form that only the anchor can
+        read.
+        """
         is_packed = self.packed is not None and value == self.packed
         return is_packed or value in self.views
 
     def holds(self, reads: Collection[Value]) -> bool:
-        """Whether its kernel can have as many tensors, if it reads these, too."""
+        """Return whether the kernel supports the number of tensors, with these reads
+        too.
+        """
         read = {*self.reads, *reads} - self.values.keys()
         tensors = len(read) + len(self.results())
         return tensors <= self.capabilities.emitted.most_tensors
@@ -163,7 +167,7 @@ class Region:
         return source(self.anchor, self.family.schedule_of(self.fused), value)
 
     def depends(self, value: Value) -> bool:
-        """Whether a value from elsewhere is computed from one of the region."""
+        """Return whether a value from elsewhere is computed from one of the region."""
         anchor = self.anchor.operation
         behind = backward_slice([value], lambda x: anchor.is_before_in_block(x.owner))
         return any(each in self.values for each in behind)

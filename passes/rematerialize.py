@@ -69,7 +69,7 @@ class Rematerialize(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether any value is computed again."""
+        """Run the pass; return whether any value is computed again."""
         return rematerialize(self._function(unit), self.bytes) > 0
 
     def _function(self, unit: Unit) -> Function:
@@ -125,7 +125,7 @@ def rematerialize(function: Function, budget: int) -> int:
 
 
 def modeled_bytes(function: Function) -> int:
-    """What a function takes as it is, in the model of this pass."""
+    """Return the memory of a function as it is, in the model of this pass."""
     values = _Values(function)
     return _Walk(values, 0, frozenset(values.uses)).run().excess
 
@@ -192,13 +192,13 @@ class _Values:
             self.origins[value] = known if _may_repeat(op) else frozenset([value])
 
     def is_computed(self, value: Value) -> bool:
-        """Whether a value comes of others, and is no argument or constant."""
+        """Return whether a value is computed, and no argument or constant."""
         place = self.place.get(value)
         return place is not None and bool(self.operands[place])
 
 
 def is_virtual(op: Operation) -> bool:
-    """Whether the results of an op are never stored, as far as one can tell."""
+    """Return whether the results of an op are surely never stored."""
     if not op.results or not _may_repeat(op):
         return False
     if op.operation.name in _FREE or all(_bytes(value) <= 64 for value in op.results):
@@ -214,12 +214,12 @@ def is_virtual(op: Operation) -> bool:
 
 
 def _is_spread(op: Operation) -> bool:
-    """Whether a loop reads numbers only."""
+    """Return whether a loop reads numbers only."""
     return all(_bytes(x) <= 64 or _is_free(x.owner) for x in op.operands)
 
 
 def _is_broadcast(op: Operation) -> bool:
-    """Whether a loop only reads elements of one smaller tensor."""
+    """Return whether a loop only reads elements of one smaller tensor."""
     first, last = op.operands[0], op.results[0]
     body = op.regions[0].blocks[0]
     return len(body.operations) == 1 and _bytes(first) < _bytes(last)
@@ -230,7 +230,7 @@ def _is_free(op: Operation | Block) -> bool:
 
 
 def _may_repeat(op: Operation) -> bool:
-    """Whether an op can be computed once more, somewhere else."""
+    """Return whether an op can be computed once more, somewhere else."""
     dialect, _, _ = op.operation.name.partition(".")
     is_pure = dialect in ("linalg", "tensor", "arith", "math")
     return is_pure or called_kernel(op) is not None
@@ -241,7 +241,7 @@ def _is_linalg(op: Operation) -> bool:
 
 
 def _is_product(op: Operation) -> bool:
-    """Whether an op adds up products of two tensors, which are then surely stored.
+    """Return whether an op sums products of two tensors, which are then surely stored.
 
     So is what a kernel reads, whatever it computes.
     """
@@ -357,7 +357,9 @@ class _Walk:
             _replace(op, values)
 
     def _note_event(self, op: Operation) -> None:
-        """What comes back from here on waits for what a product reads: it is stored."""
+        """Make later recomputations wait for the latest operand of a product, which
+        is stored.
+        """
         known = [x for x in self._values.operands[self._place] if self._alive.get(x)]
         if known and self._values.is_product[self._place]:
             self._event = self._now[max(known, key=lambda x: self._values.place[x])]
@@ -439,7 +441,7 @@ class _Walk:
     # ---- what comes back ------------------------------------------------------------
 
     def _fetch(self, value: Value) -> Value:
-        """What holds a value now; it is computed again if nothing does."""
+        """Return the current copy of a value, recomputing it if there is none."""
         if value in self._now or not self._values.is_computed(value):
             return self._now.get(value, value)
         place, before = self._values.place[value], self.extra_seconds

@@ -57,7 +57,7 @@ class RotatePairs(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed = False
         for function in functions_of(unit.module).values():
             if has_unfused_body(function):
@@ -97,7 +97,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Factor:
-    """What a part is multiplied by.
+    """The factor of a part.
 
     Args:
         table: of the size of a half along the axis, or of both, or of size 1.
@@ -129,7 +129,7 @@ class _Rotation:
     inside: Sequence[Value]
 
     def is_worth_it(self, weights: Container[Value]) -> bool:
-        """Whether the tables cost less than what is saved."""
+        """Return whether the tables cost less than the rotation saves."""
         tables = [each.table for row in self.factors for each in row]
         if all(table in weights for table in tables):
             return True
@@ -157,7 +157,7 @@ class _Rotation:
         return b.reshape(b.add(*products), shape=shape)
 
     def _table(self, b: Builder, factors: Sequence[_Factor]) -> Value:
-        """What a half of the value is multiplied by, for both halves of the result."""
+        """Return the factors of a half of the value, for both halves of the result."""
         parts = [self._narrow_table(b, each) for each in factors]
         shapes = [Tensor.of(part).shape for part in parts]
         common = tuple(n if m == 1 else m for n, m in zip(*shapes, strict=True))
@@ -192,7 +192,7 @@ def _half(kind: Tensor, axis: int) -> int:
 
 
 def _is_repeated(table: Value, axis: int) -> bool:
-    """Whether a table is the same all along an axis."""
+    """Return whether a table is the same all along an axis."""
     op = made_by(table, Broadcast)
     return op is not None and axis not in varying_axes(op)
 
@@ -299,7 +299,7 @@ class _Reader:
         return None
 
     def _origin(self, part: _Part) -> tuple[_Part, int]:
-        """Where a part comes from, and the sign that it has."""
+        """Return the origin of a part, and its sign."""
         negated = made_by(part.source, Negate)
         inner = replace(part, source=negated.x) if negated else self._joined(part)
         if inner is not None:
@@ -324,7 +324,7 @@ class _Reader:
         return _Part(op.rhs if part.start else op.lhs, 0)
 
     def is_closed(self, root: Value) -> bool:
-        """Whether what was looked through is read for the result alone.
+        """Return whether the values looked through are read for the result alone.
 
         Takes the result from what lies inside.
         """

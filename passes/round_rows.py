@@ -40,7 +40,9 @@ class RoundRows(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any, at the numerics of the program."""
+        """Run the pass; return whether any rows are rounded, at the program's
+        numerics.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels) or capabilities.emitted.on_gpus:
             return False

@@ -53,7 +53,7 @@ class ScaleWeights(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         weights = weight_values(function)
         changed = False
         for op in [*function.entry_block.operations]:
@@ -136,7 +136,9 @@ class _Product(NamedTuple):
 def _scaling_of(
     op: GraphOp, weights: set[Value]
 ) -> _WeightScaled | _WeightOfEach | None:
-    """How a product of a scaled operand is better made; None if it is not."""
+    """Return the better form of a product of a scaled operand; None if there is
+    none.
+    """
     summed = type(op).summed_axes(op)
     if not summed:
         return None
@@ -187,7 +189,7 @@ def _is_smaller(value: Value, other: Value) -> bool:
 
 
 def _is_worth(product: _Product, image: Shape) -> bool:
-    """Whether it pays to scale the weight for each image."""
+    """Return whether scaling the weight for each image pays."""
     weight, elements = element_count(product.shape), element_count(image)
     summed = element_count(tuple(product.shape[axis] for axis in product.right))
     if not isinstance(weight, int) or not isinstance(elements, int):

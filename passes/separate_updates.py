@@ -38,7 +38,7 @@ class SeparateUpdates(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         shared = [
             found
             for function in functions_of(unit.module).values()

@@ -60,7 +60,7 @@ class SetIoLayout(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         if self.layout not in IMAGE_LAYOUTS:
             raise InputError(
                 "bad-pass-option",

@@ -42,7 +42,7 @@ class Simplify(Pass):
     ensures = (TRANSPOSES_MOVE,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         with index_functions(unit.module) as functions:
             changed = _simplify(functions)
             return drop_uncalled(unit.module) or changed
@@ -99,7 +99,9 @@ def _replace(op: GraphOp) -> bool:
 
 
 def _is_foldable(op: GraphOp) -> bool:
-    """Whether `op` is small, has no effect, and all its operands are constants."""
+    """Return whether `op` is small, has no effect, and all its operands are
+    constants.
+    """
     operands = op.operands
     if not operands or not all(map(_is_constant, operands)) or has_effect(op):
         return False

@@ -47,7 +47,7 @@ class SplitReductions(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels) or not capabilities.emitted.on_gpus:
             return False

@@ -1,4 +1,4 @@
-"""Which windows of states may be written where they are.
+"""Windows of states that may be written in place.
 
     func @step(%cache, %new, %at)                // %cache is a state
       %y = graph.dynamic_update_slice(%cache, %new, %at)
@@ -84,7 +84,7 @@ def _updates_of(old: Value, new: Value) -> set[Value]:
 
 
 def _waits_for(update: DynamicUpdateSlice, reader: Operation) -> bool:
-    """Whether an op that reads what is updated is the update, or feeds it alone.
+    """Return whether a reader of the updated value is the update, or feeds it alone.
 
     As a scatter of one update has it. Not for any op: IREE computes elementwise ops
     again wherever they are read, and slices not at all.
@@ -98,7 +98,7 @@ def _waits_for(update: DynamicUpdateSlice, reader: Operation) -> bool:
 
 
 def _is_writable(op: DynamicUpdateSlice) -> bool:
-    """Whether a dispatch may write the window: of static size, not of bits."""
+    """Return whether a dispatch may write the window: of static size, not of bits."""
     kinds = [Tensor.of(value) for value in (op.x, op.update)]
     return all(
         x.is_static and x.dtype != "bool" and x.rank > 0 and 0 not in x.shape

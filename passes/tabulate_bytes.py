@@ -80,7 +80,7 @@ class TabulateBytes(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         numbers = numbers_of_weights(unit.program)
         functions = functions_of(unit.module).values()
         return any([_change(x, numbers) for x in functions if has_unfused_body(x)])
@@ -136,7 +136,7 @@ def _tabulate_parts(function: Function, numbers: Numbers) -> bool:
 
 @dataclass(frozen=True)
 class _Image:
-    """What elements of a tensor are, for each byte that they are computed of.
+    """A tensor's elements as functions of a byte each.
 
     Args:
         source: the tensor of bytes.
@@ -154,7 +154,8 @@ class _Image:
 
     @property
     def is_worth_a_table(self) -> bool:
-        """Whether targets differ otherwise, or the bytes are read from memory anyway.
+        """Return whether a table pays: targets differ, or bytes are read from memory
+        anyway.
 
         A table takes a third of a nanosecond for a byte, floats one to three on AVX2
         and 0.6 to 1.3 on AVX-512. Bytes that a kernel makes of floats it has in
@@ -176,7 +177,7 @@ class _Image:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether each byte comes out as it goes in, and 0 as 0."""
+        """Return whether each byte is mapped to itself, and 0 to 0."""
         every = np.zeros(len(self.table), self.table.dtype)
         every[:_BYTES] = _every_byte(Tensor.of(self.source).dtype)
         dtype = dtypes.canonical(self.table.dtype)

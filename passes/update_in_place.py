@@ -54,7 +54,7 @@ class UpdateInPlace(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed = False
         functions = functions_of(unit.module).values()
         exchanges = {name_of(f) for f in functions if iree_text.calls_loader(f)}
@@ -72,7 +72,9 @@ class UpdateInPlace(Pass):
 
 
 def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
-    """Whether a call of a function can fail for what it computes, or what others do."""
+    """Return whether a call of a function can fail by its values, or by other
+    devices.
+    """
     found: list[Operation] = []
 
     def visit(op: Operation) -> ir.WalkResult:
@@ -104,7 +106,7 @@ def _tie(function: Function) -> bool:
 
 
 def _independent_ties(ties: Ties, order: "Order") -> Ties:
-    """Those that can be written without waiting for anything."""
+    """Return the ties that can be written without waiting for anything."""
     return {
         n: old
         for n, old in ties.items()
@@ -117,7 +119,7 @@ def _reader_results(region: Region) -> list[Value]:
 
 
 class Order:
-    """Which values are surely computed after the ops that read old states.
+    """The values that are surely computed after the ops that read old states.
 
     Args:
         function: that updates states.
@@ -149,11 +151,13 @@ class Order:
             self._changed.update(op.results)
 
     def _bit(self, op: Operation) -> int:
-        """Of a reader: the hashes of ops do not last, so it has its first result's."""
+        """Return a reader's bit, by its first result, as the hashes of ops do not
+        last.
+        """
         return self._bits.get(op.results[0], 0) if op.results else 0
 
     def place(self, region: Region) -> int:
-        """Of the last value that a region reads."""
+        """Return the place of the last value that a region reads."""
         return max(
             (self._place.get(value, 0) for value in region.computed_inputs), default=0
         )
@@ -167,7 +171,7 @@ class Order:
         self._written.insert(0, results[0])
 
     def values_to_await(self, region: Region) -> list[Value] | None:
-        """What a region must wait for beyond what it reads; None where that is unknown.
+        """Return the values to wait for beyond a region's reads; None where unknown.
 
         New states are preferred, which are kept in any case; then what other regions
         read, which is stored in any case.
@@ -191,7 +195,9 @@ class Order:
         return reduce(or_, (self._before.get(value, 0) for value in values), 0)
 
     def _can_wait_for(self, value: Value) -> bool:
-        """Whether a loop can read an element of a value, which is no new state's."""
+        """Return whether a loop can read an element of a value, which is no new
+        state's.
+        """
         kind = value.type
         return (
             value not in self._changed

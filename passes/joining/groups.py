@@ -1,4 +1,4 @@
-"""Which products of one left operand are computed by one kernel."""
+"""Groups of products of one left operand that one kernel computes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group:
 
 
 def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
-    """What to join of products of one left operand.
+    """Yield the groups to join of products of one left operand.
 
     The caller writes each before it asks for the next: then that may be impossible.
 
@@ -92,7 +92,7 @@ def _joined_tile(
 
 
 def reads(product: Product, source: Product) -> bool:
-    """Whether a region reads the result of another for the same place of its own.
+    """Return whether a region reads another's result at the place of its own.
 
     All else that it reads does not depend on that.
     """

@@ -46,7 +46,7 @@ class _Product:
 
     @property
     def left(self) -> Hashable:
-        """What is multiplied, and how; None if the region computes it."""
+        """A key of the left operand and its use; None if the region computes it."""
         value, view = self.anchor.lhs, defining_op(self.anchor.lhs)
         if isinstance(view, Reshape):
             value = view.x

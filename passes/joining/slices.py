@@ -47,13 +47,13 @@ def column_slices(product: Product) -> list[Slice]:
 
 
 def _columns_of(op: Slice) -> SomeColumns | None:
-    """What a slice reads, if that is all of some columns."""
+    """Return the columns that a slice reads, if it reads all of them."""
     read = operand_of(op.y)
     return read if isinstance(read, SomeColumns) and read.width else None
 
 
 def _can_be_cut(product: Product) -> bool:
-    """Whether columns are one axis, and what is computed with them is cut like them."""
+    """Return whether columns are one axis, and the ops on them can be sliced alike."""
     anchor = product.anchor
     if _column_axis(anchor) is None:
         return False

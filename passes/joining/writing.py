@@ -51,7 +51,9 @@ def write_group(group: Group, outlining: Outlining) -> bool:
 
 
 def _operands(products: Sequence[Product]) -> list[Value]:
-    """What the joined region takes, but for the weights; the left operand first."""
+    """Return the joined region's operands besides the weights; the left operand
+    first.
+    """
     made = {value for each in products for value in each.call.results}
     packed = {value for each in products for value in each.packed}
     given = (value for each in products for value in [*each.call.operands][2:])

@@ -1,4 +1,4 @@
-"""Between which numbers integers lie, as the ops that make them say."""
+"""Ranges of integers, by the ops that make them."""
 
 from __future__ import annotations
 

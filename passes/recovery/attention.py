@@ -37,7 +37,7 @@ from aotc.passes.recovery.scores import HIDDEN, Addend, Scores, scores_of
 
 @dataclass(frozen=True)
 class Recovered:
-    """What takes the place of a product.
+    """The replacement of a product.
 
     Args:
         value: of the same type.
@@ -123,7 +123,7 @@ def _query_and_key(scores: Scores) -> tuple[_Side, _Side] | None:
 
 
 def _has_one_dtype(*products: DotGeneral) -> bool:
-    """Whether all operands and results are of one dtype, a float."""
+    """Return whether all operands and results are of one dtype, a float."""
     values = [x for each in products for x in (each.lhs, each.rhs, each.y)]
     first, *others = {Tensor.of(x).dtype for x in values}
     return not others and dtypes.is_float(first)
@@ -149,7 +149,7 @@ class _Attention:
 
     @property
     def shape(self) -> Shape:
-        """Of the scores."""
+        """The shape of the scores."""
         return self.scores.view.shape
 
     def build(self, b: Builder) -> Value | None:
@@ -177,7 +177,7 @@ class _Attention:
     # ---- operands -------------------------------------------------------------------
 
     def _batch_and_heads(self, key: View) -> tuple[Any, Any]:
-        """How many batches and heads there are.
+        """Return the numbers of batches and heads.
 
         Scores of one axis for both are of several heads as far as heads lie within
         positions in the key: then it is not moved.
@@ -229,7 +229,7 @@ class _Attention:
         return terms if all(mask.factor == -inf for mask in masks) else None
 
     def _is_causal(self, term: Addend, *, is_alone: bool) -> bool:
-        """Whether a term hides what is behind each row's own position, and no more.
+        """Return whether a term masks the positions behind each row's own, and no more.
 
         It must be -infinity, or the only term: a row that others hide as well would see
         what is hidden by a number.
@@ -285,12 +285,12 @@ class _Attention:
 
 
 def _is_one_kind(strides: Strides) -> bool:
-    """Whether all of an axis is repeats, or nothing of it."""
+    """Return whether all strides of an axis are repeats, or none is."""
     return len({stride.repeats for stride in strides}) <= 1
 
 
 def _lies_before(stride: Stride, other: Stride) -> bool:
-    """Whether a stride is around another in the source; a repeat is not."""
+    """Return whether a stride is outside another in the source; a repeat is not."""
     if stride.axis is None or other.axis is None:
         return False
     if stride.axis != other.axis:

@@ -1,4 +1,4 @@
-"""How exporters write ops in parts: for the examples of the table."""
+"""Forms in which exporters write ops in parts: for the examples of the table."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class LabelledValue:
         return "" if op is None else op.operation.name.removeprefix("graph.")
 
     def is_aligned(self) -> bool:
-        """Whether each axis is the same one of the whole expression."""
+        """Return whether each axis is the same one of the whole expression."""
         return all(
             size == 1 or label in (axis, ~axis)
             for axis, (size, label) in enumerate(

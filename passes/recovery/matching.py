@@ -37,7 +37,7 @@ ROUNDING = 4  # units in the last place by which a constant may differ
 
 @dataclass(frozen=True)
 class Match:
-    """What a term has captured, by name, and the values that it covers."""
+    """The captures of a term, by name, and the values that it covers."""
 
     captured: Mapping[str, Any] = field(default_factory=dict)
     inside: frozenset[Value] = frozenset()
@@ -111,7 +111,9 @@ class _Matcher:
                 yield from self._match_call(term, read, found)
 
     def _is_own(self, value: Value) -> bool:
-        """Whether whatever reads a value is between it and the whole expression."""
+        """Return whether all readers of a value are between it and the whole
+        expression.
+        """
         if value not in self._own:
             self._own[value] = self._leads_to_root_alone(value)
         return self._own[value]
@@ -226,7 +228,9 @@ class _Matcher:
         return bool(abs(number - wanted) <= tolerance) and bool(np.isfinite(wanted))
 
     def _is_share(self, number: float, count: int) -> bool:
-        """Whether a number is 1 / `count`, rounded once: 1 / (count - 1) is near it."""
+        """Return whether a number is 1 / `count`, rounded once: 1 / (count - 1) is
+        near it.
+        """
         return abs(number * count - 1) <= self._unit
 
 
@@ -240,7 +244,7 @@ def _orders(
 
 
 def _reduced_count(read: LabelledValue) -> Any:
-    """How many elements a sum that is read here adds; None where none is."""
+    """Return the number of elements in a sum that is read here; None if none is."""
     while (inner := read.without_repeats()) is not None:
         read = inner
     op = made_by(read.value, ReduceSum)

@@ -50,7 +50,7 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
 
 
 class _Variants:
-    """What stands for a value of the function, in the dtypes it was wanted in.
+    """The replacements of a value of the function, in the dtypes that were wanted.
 
     Args:
         dtype: of the value.

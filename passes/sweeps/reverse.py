@@ -45,7 +45,7 @@ def dependents(ops: Sequence[Operation], roots: Sequence[Value]) -> set[Value]:
 
 
 def is_float(value: Value) -> bool:
-    """Whether a value can have a derivative."""
+    """Return whether a value can have a derivative."""
     return dtypes.is_float(Tensor.of(value).dtype)
 
 
