@@ -1,4 +1,4 @@
-"""What kernels there are for a target: the table that passes ask what may fuse.
+"""Capabilities of targets: the table of kernels that passes ask for fusion.
 
 A target has kernels if there is a row for its backend here and a model of its
 processor, which they are planned for. The row has the families that the emitter of the
@@ -43,7 +43,7 @@ WITHOUT_TRITON = (
 
 @dataclass(frozen=True)
 class Emitted:
-    """What the emitter of a backend writes.
+    """The kernels that the emitter of a backend writes.
 
     Args:
         families: that it has kernels of; of those that compute one op, the first with a
@@ -127,7 +127,7 @@ class Capabilities:
 
     @property
     def joins_products(self) -> bool:
-        """Whether one kernel computes several products of one operand."""
+        """Return whether one kernel computes several products of one operand."""
         return any(each.most_joined > 1 for each in self.families.values())
 
     def part_count(self, op: GraphOp) -> int:
@@ -241,7 +241,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class NoKernels:
-    """That there are no kernels for a target.
+    """The reason why there are no kernels for a target.
 
     Args:
         why: in words, for whoever asks what a target lacks.

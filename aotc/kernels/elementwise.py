@@ -1,4 +1,4 @@
-"""Which elementwise ops a kernel computes beside its anchor, as data.
+"""Elementwise ops that a kernel computes beside its anchor, as data.
 
 Families of kernels say it (`aotc.kernels.families`): the dtypes of elements, and what
 operands may be. Which ops can be applied to vectors, the ops say (`on_vectors`).

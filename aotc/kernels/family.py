@@ -1,4 +1,4 @@
-"""What a family of kernels is: what it takes, and how its kernels are planned."""
+"""Families of kernels: the ops that they take, and the planning of their kernels."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class Family(Generic[A, S]):
 
 @dataclass(frozen=True)
 class Packing:
-    """What brings the second operand of an anchor into another order, and back.
+    """A permutation of the second operand of an anchor, and its inverse.
 
     Both are written in ops of the graph.
 
@@ -272,17 +272,17 @@ class PlannedKernel(Generic[A, S]):
 
     @property
     def workgroups(self) -> tuple[Size, Size]:
-        """How many workgroups there are, along two axes."""
+        """The numbers of workgroups along two axes."""
         return self.family.workgroups(self.anchor, self.schedule)
 
     @property
     def scratch(self) -> int:
-        """How many elements of scratch each share of the workgroups has."""
+        """The number of scratch elements of each share of the workgroups."""
         return self.family.scratch(self.anchor, self.schedule)
 
     @property
     def packing(self) -> Packing | None:
-        """How it gets its second operand; None for as it lies."""
+        """The packing of the second operand; None if it is read in place."""
         return self.family.packing(self.schedule)
 
     def most_shares(self, work: int, workgroups: int) -> int:

@@ -1,4 +1,4 @@
-"""Where in memory the operands of a product of matrices lie, as distances.
+"""Layout in memory of the operands of a product of matrices, as strides.
 
     y[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]
 
@@ -46,17 +46,17 @@ class Layout:
 
     @property
     def shares_right(self) -> bool:
-        """Whether all products have one right operand."""
+        """Return whether all products share one right operand."""
         return all(loop.steps[1] == 0 for loop in self.batch)
 
     @property
     def products(self) -> Size:
-        """How many there are."""
+        """The number of products."""
         return element_count(tuple(loop.size for loop in self.batch))
 
     @property
     def terms(self) -> Size:
-        """How many each sum has."""
+        """The number of terms in each sum."""
         return element_count(tuple(loop.size for loop in self.sums))
 
     @property
@@ -66,7 +66,7 @@ class Layout:
 
     @property
     def right(self) -> int | None:
-        """From one row of the right operand to the next; None if it has no rows."""
+        """The stride between rows of the right operand; None if it has no rows."""
         return static_size(self.sums[-1].steps[1]) if self.is_readable else None
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> Layout:
@@ -79,7 +79,7 @@ class Layout:
 
 
 def layout_of(op: DotGeneral) -> Layout | None:
-    """How the operands of a product lie; None if a kernel cannot read them so.
+    """Return the layout of a product's operands; None if a kernel cannot read it.
 
     A left operand that is windows over an image is read from the image.
     """

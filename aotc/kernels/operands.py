@@ -1,4 +1,4 @@
-"""What an operand of an elementwise op is in memory, for the kernel that reads it.
+"""Operands of elementwise ops as the kernel reads them from memory.
 
     operand_of(graph.broadcast(%bias))  →  PerColumn(%bias, width=64)
 
@@ -24,7 +24,7 @@ from aotc.mlir import Value, func
 
 @dataclass(frozen=True)
 class Operand:
-    """What a kernel reads for an operand whose shape is that of its rows.
+    """An operand, as a kernel reads it, whose shape is that of the kernel's rows.
 
     Args:
         source: what it is made of.
@@ -34,7 +34,9 @@ class Operand:
 
     @property
     def in_memory(self) -> bool:
-        """Whether its source lies in memory, as all but constants without axes do."""
+        """Return whether the source is in memory, as all but constants without axes
+        are.
+        """
         return not _is_constant(self.source)
 
     def fits(self, columns: Shape) -> bool:
@@ -48,13 +50,13 @@ class Counted(Operand):
 
     @property
     def in_memory(self) -> bool:
-        """It does not lie there."""
+        """Return False, as the source is not in memory."""
         return False
 
 
 @dataclass(frozen=True)
 class Viewed(Operand):
-    """Whatever repeats what lies in memory."""
+    """An operand that repeats elements in memory."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Number(Operand):
 
 @dataclass(frozen=True)
 class OfColumns(Operand):
-    """What is read of rows of so many columns.
+    """An operand read in rows of so many columns.
 
     Args:
         width: the columns.

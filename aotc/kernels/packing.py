@@ -60,7 +60,7 @@ def packed_shape(op: GraphOp, tile: Tile) -> Shape:
 
 
 def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
-    """What there is for each block of the right operand as [panel][block][column].
+    """Pack the values of each block of the right operand as [panel][block][column].
 
     Of blocks of columns as [block][term].
     """
@@ -193,7 +193,9 @@ class _Axes:
 
     @classmethod
     def of(cls, op: GraphOp, kind: Tensor) -> _Axes:
-        """Those of a product or a convolution by a right operand of a type."""
+        """Find the axes of a product or a convolution with a right operand of a
+        type.
+        """
         if isinstance(op, ConvGeneral):
             return cls._of_kernel(kind.shape, op.groups)
         assert isinstance(op, DotGeneral)
@@ -203,7 +205,7 @@ class _Axes:
 
     @classmethod
     def _of_kernel(cls, shape: Any, groups: int) -> _Axes:
-        """Those of a convolution's kernel."""
+        """Find the axes of a convolution's kernel."""
         last = len(shape) - 1
         summed = tuple(range(last))
         if groups == 1:
@@ -213,23 +215,23 @@ class _Axes:
 
     @property
     def depth(self) -> int:
-        """How many terms a sum has; static, as features are."""
+        """The number of terms in a sum; static, as features are."""
         return self._count(self.contract)
 
     @property
     def features(self) -> int:
-        """How many sums there are of a row."""
+        """The number of sums of a row."""
         return self._count(self.free)
 
     @property
     def products(self) -> Shape:
-        """How many products there are, as a shape."""
+        """The number of products, as a shape."""
         axes = tuple(self.sizes[axis] for axis in self.batch)
         return (element_count(axes),) if axes else ()
 
     @property
     def have_columns_first(self) -> bool:
-        """Whether what is summed over lies behind all else."""
+        """Return whether the summed axes lie behind all others."""
         return min(self.contract) > max(self.free, default=-1)
 
     def _count(self, axes: Axes) -> int:

@@ -57,7 +57,7 @@ def expression_of(op: GraphOp, operand: int) -> Expression | None:
 
 
 def _has_other_ops(expression: Expression) -> bool:
-    """Whether an op of an expression is not elementwise."""
+    """Return whether an op of an expression is not elementwise."""
     return any(isinstance(x, Apply) and not x.operands for x in expression.nodes())
 
 
@@ -84,7 +84,7 @@ def _with_cascades(function: Function) -> tuple[Function, Module | None]:
 
 
 class _NoViewError(Exception):
-    """That a nest reads no view of its operand."""
+    """A signal that a nest reads no view of its operand."""
 
 
 class _Statements:
@@ -179,7 +179,9 @@ class _Statements:
 
 
 def _is_elementwise(op: GraphOp) -> bool:
-    """Whether elements of its result are made of those of operands in their place."""
+    """Return whether an op computes each element from the operands' at the same
+    place.
+    """
     return type(op).on_scalars and len(op.operands) > 0 and not has_view(op)
 
 

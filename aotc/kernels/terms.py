@@ -74,7 +74,7 @@ class Read:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is an element of an argument of the region."""
+        """Return whether the element is one of an argument of the region."""
         return self.op is None
 
     @property
@@ -84,7 +84,7 @@ class Read:
 
     @property
     def is_number(self) -> bool:
-        """Whether the source has one element."""
+        """Return whether the source has one element."""
         return all(size == 1 for size in Tensor.of(self.source).shape)
 
     def nodes(self) -> Iterator[Expression]:
@@ -98,7 +98,7 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class Apply:
-    """What an elementwise op makes of elements; one object where it is read twice.
+    """The application of an elementwise op; one object where it is read twice.
 
     Args:
         value: of the region, that an element of is wanted.
@@ -112,7 +112,7 @@ class Apply:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is an element of an argument of the region: it is not."""
+        """Return False, as the element is computed."""
         return False
 
     def nodes(self) -> Iterator[Expression]:
@@ -135,7 +135,7 @@ Expression: TypeAlias = Read | Apply
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """What gives the elements of a value, or some of them.
+    """The computation of some or all elements of a value.
 
     Args:
         nest: the loops, and how they are combined.
@@ -170,7 +170,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Term:
-    """What a kernel computes.
+    """The computation of a kernel.
 
     Args:
         function: the region, with cascades in the place of the ops that have them.
@@ -184,12 +184,12 @@ class Term:
 
     @property
     def arguments(self) -> list[Value]:
-        """What the kernel is given, in memory."""
+        """The kernel's arguments, in memory."""
         return [*self.function.entry_block.arguments]
 
     @property
     def results(self) -> list[Value]:
-        """What it gives, in memory; a statement writes each."""
+        """The kernel's results, in memory; a statement writes each."""
         *_, end = self.function.entry_block.operations
         return [*end.operands]
 
@@ -247,7 +247,7 @@ def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Stride
 
 
 def _is_constant(expression: Expression, loops: Sequence[int]) -> bool:
-    """Whether all that it reads is the same for all indices of some loops."""
+    """Return whether all reads of an expression are constant along some loops."""
     return all(
         stride.repeats
         for read in expression.reads()

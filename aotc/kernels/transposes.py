@@ -33,7 +33,9 @@ class _Operand:
     contract: Axes
 
     def before_transpose(self) -> _Operand | None:
-        """What it is a transpose of, if that has its free axes in the same order."""
+        """Return the operand before a transpose that keeps the order of its free
+        axes.
+        """
         made = self.value.owner
         if isinstance(made, ir.Block) or not isinstance(made.opview, Transpose):
             return None

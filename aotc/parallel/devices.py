@@ -126,7 +126,7 @@ class Device:
 
     @property
     def number(self) -> int:
-        """Its number along the axis."""
+        """The device's number along the axis."""
         return self.devices.numbers[self.place]
 
     def exchange(self, asked: Mapping[str, Any], x: Array) -> Array:

@@ -137,7 +137,7 @@ def _text(log: IO[bytes]) -> str:
 
 
 class _Forwarding:
-    """Within this block, signals that ask this process to end go to the ranks."""
+    """A block that forwards signals to end this process to the ranks."""
 
     def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         self._processes = processes

@@ -1,4 +1,4 @@
-"""What a kernel is given when it runs."""
+"""Arguments of a running kernel."""
 
 from __future__ import annotations
 

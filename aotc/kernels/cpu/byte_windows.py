@@ -185,7 +185,7 @@ class ByteWindows:
 
     @property
     def _filled(self) -> Value:
-        """What a pixel around the image is in memory."""
+        """The bits in memory of a pixel around the image."""
         signed = (self.fill + 128) % 256 - 128
         return constant(self._integers(8), signed)
 
@@ -210,7 +210,7 @@ class ByteWindows:
 
     @property
     def _has_zeros_around(self) -> bool:
-        """Whether what is around an image adds nothing to sums."""
+        """Return whether padding around an image adds nothing to sums."""
         return self.fill == 0 and not (self.mma and self.mma.offset)
 
     # ---- products -------------------------------------------------------------------

@@ -122,7 +122,8 @@ class _Chain:
     # ---- where lines are kept -------------------------------------------------------
 
     def _begin_of_image(self, part: _Part) -> Value:
-        """Where the first line of all images would be, by where the buffered ones are.
+        """Return the start of the first line of all images, relative to the buffered
+        ones.
 
         That is before the scratch begins: only buffered lines are read from there on.
         """
@@ -170,7 +171,7 @@ class _Chain:
     # ---- what computes a stage ------------------------------------------------------
 
     def _stages_of_part(self) -> tuple[Contraction | None, Windows, Contraction | None]:
-        """Those that there are."""
+        """Return the stages of a part; None for those that the chain lacks."""
         stages, cut = self.stages, self.schedule
         shape = geometry_of_stage(stages.depthwise)
         epilogue = self._epilogue_of(stages.depthwise)
@@ -213,7 +214,7 @@ class _Chain:
         return Epilogue(op.results[0], self._known, results, lanes, self.given.machine)
 
     def _memory_of(self, value: Value) -> Value:
-        """That of an image: an operand of the region, or kept."""
+        """Return the memory of an image: an operand of the region, or a buffer."""
         return self._known.get(value) or self.given.own.memory
 
     @property

@@ -138,7 +138,7 @@ class Lines:
         return first, last
 
     def is_inside(self, line: Line) -> Value | bool:
-        """Whether all lines of the windows of a line of results are in the image."""
+        """Return whether all lines of a result line's windows are in the image."""
         shape = self.geometry
         span = (shape.window[0] - 1) * shape.dilation[0]
         if span >= shape.size[0]:
@@ -177,7 +177,9 @@ class Lines:
         return found
 
     def _rows_inside(self, start: int, count: int) -> list[range] | None:
-        """For each position of the window, the rows of a tile that see no padding."""
+        """Return, for each position of the window, the rows of a tile that see no
+        padding.
+        """
         shape = self.geometry
         width, step, before = shape.size[1], shape.strides[1], shape.padding[1]
         found = []

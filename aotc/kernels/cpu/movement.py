@@ -148,7 +148,7 @@ class _Kernel:
 def _place(
     view: View, given: Arguments, row: Value, column: Value, first: int
 ) -> Value:
-    """Where an element lies, at the insertion point.
+    """Return an element's offset, at the insertion point.
 
     Args:
         view: of the memory that it is in.
@@ -166,7 +166,7 @@ def _place(
 
 
 def _distance(given: Arguments, strides: Strides, number: Value) -> Value:
-    """How far an element lies from the first one, by its number."""
+    """Return an element's distance from the first one, by its number."""
     found = index(0)
     for stride in reversed(strides[1:]):
         size = given.size(stride.size)

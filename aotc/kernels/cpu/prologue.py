@@ -1,4 +1,4 @@
-"""What makes an operand of a kernel of what lies in memory, while that is in registers.
+"""Prologues: ops that make an operand of a kernel from memory, in registers.
 
     q = cast(%packed)                     elements of few bits, as memory holds them,
     w = multiply(q, broadcast(%scale))    times a scale of each column

@@ -160,7 +160,7 @@ class _Kernel:
 
     @property
     def _first(self) -> Value:
-        """Of the block of the long axis."""
+        """The first index of the block along the long axis."""
         return scale(self.given.workgroup[0], self.block)
 
     def _along_long(self, write: Callable[[Value, int], None]) -> None:

@@ -1,4 +1,4 @@
-"""What kernels are written with: index arithmetic, and vectors of f32.
+"""Index arithmetic and vectors of f32, with which kernels are written.
 
 Each function writes at the current insertion point. Memory is a memref of one axis, and
 a place in it is a number of elements. Elements of bf16 and f16 are f32 from where they
@@ -202,7 +202,7 @@ def _two_bytes(memory: Value, at: Value) -> Value:
 
 
 def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
-    """What an instruction of the processor makes, by LLVM's name for it."""
+    """Call an instruction of the CPU by LLVM's name."""
     return _make(
         "llvm.call_intrinsic",
         operands,
@@ -251,7 +251,7 @@ def transpose(rows: Sequence[Value]) -> Values:
 def reduce_lanes(
     rows: Sequence[Value], combine: Callable[[Value, Value], Value]
 ) -> Value:
-    """What the elements of each vector make together: of vector n in lane n.
+    """Reduce the elements of each vector: of vector n to lane n.
 
     Of fewer vectors than lanes (a power of two), it is there again in the lanes that
     follow: of one vector, in all of them. The elements are combined in pairs, in rounds
@@ -309,7 +309,7 @@ def gather(found: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
 
 
 def any_of(conditions: Value) -> Value:
-    """Whether any lane of a vector of i1 is true."""
+    """Return whether any lane of a vector of i1 is true."""
     how = ir.Attribute.parse("#vector.kind<or>")
     made = ir.IntegerType.get_signless(1)
     return _make("vector.reduction", [conditions], made, kind=how)

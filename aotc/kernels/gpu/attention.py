@@ -103,7 +103,7 @@ def parts_of(term: Term) -> Parts | None:
 
 
 def _is_planned(parts: Parts) -> bool:
-    """Whether all go along the same rows and keys, and heads are not too deep."""
+    """Return whether all parts share rows and keys, and heads are not too deep."""
     loops, depths = Loops.of(parts.scores), (_depth(parts), _width(parts))
     rows = len(loops.batch) + len(loops.rows)
     kept, others = parts.scores.nest.sizes, parts.sums.nest.sizes
@@ -363,7 +363,9 @@ class _Attention:
         write_followers(tile, [x for x in parts.followers if x not in of_rows])
 
     def _is_of_rows(self, follower: Statement) -> bool:
-        """Whether a row has one element of it, such as the logarithm of its sum."""
+        """Return whether a statement has one element per row, such as the sum's
+        logarithm.
+        """
         sizes, kept = follower.nest.sizes, self._parts.sums.nest.sizes
         rows = same_count(sizes, self._shape[:-1])
         return rows and not same_count(sizes, kept[: len(self._parts.sums.nest.kept)])

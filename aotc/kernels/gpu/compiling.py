@@ -37,7 +37,7 @@ _SCRATCH = 2  # pointers that Triton adds to the arguments of each kernel
 
 @dataclass(frozen=True)
 class KernelSource:
-    """What Triton gets of a kernel.
+    """The source of a kernel for Triton.
 
     Args:
         name: of its function.
@@ -81,7 +81,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Resources:
-    """What an assembler says of a kernel.
+    """The resources of a kernel by the assembler.
 
     Args:
         registers: of a thread.

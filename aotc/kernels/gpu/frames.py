@@ -91,7 +91,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Offset:
-    """Where the elements of a tile lie: at a number and distances from it.
+    """The offsets of a tile's elements: a number and distances from it.
 
     Args:
         number: of the first one.
@@ -106,7 +106,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Reindexing:
-    """What brings views of some loops to other loops over as many elements.
+    """A reindexing of views over some loops to other loops over as many elements.
 
     Args:
         shape: the sizes of the other loops.

@@ -59,7 +59,7 @@ def _log1p(x: Value) -> Value:
 
 
 def _round_even(x: Value) -> Value:
-    """What is left of |x| + 2**23 without that, with the sign of x."""
+    """Return |x| + 2**23 - 2**23, with the sign of x."""
     size, big = math.absf(x), number(x.type, 2.0**23)
     whole = arith.subf(arith.addf(size, big), big)
     return with_sign(arith.select(float_compare("OLT", size, big), whole, size), x)
@@ -101,7 +101,7 @@ _LIFTABLE: dict[tuple[type[GraphOp], tuple[str, ...], str], bool] = {}
 
 
 class CannotLiftError(Exception):
-    """That an op has no code on tiles."""
+    """An error for an op that has no code on tiles."""
 
 
 class _OfElements(Lowering):

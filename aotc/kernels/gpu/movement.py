@@ -153,7 +153,7 @@ def _is_known(op: GraphOp) -> bool:
 
 
 def _moves(op: GraphOp) -> bool:
-    """Whether an op moves elements; parts one after the other, IREE writes in place."""
+    """Return whether an op moves elements, unless IREE writes the parts in place."""
     if isinstance(op, Concatenate):
         return element_count(Tensor.of(op.results[0]).shape[: op.axis]) != 1
     return isinstance(op, _MOVES)

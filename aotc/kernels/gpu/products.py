@@ -81,7 +81,7 @@ def anchor_of(term: Term) -> Statement | None:
 
 
 def _is_product(statement: Statement) -> bool:
-    """Whether a statement is one of matrices that are not thin."""
+    """Return whether a statement is a product of matrices that are not thin."""
     is_product = statement.nest.combine == "add" and len(statement.factors) == 2
     if not (is_product and factor_dtype(statement)):
         return False

@@ -92,7 +92,7 @@ def _columns(anchor: Statement) -> Size:
 
 @dataclass(frozen=True)
 class Work:
-    """What a reduction does in most calls.
+    """The typical work of a reduction.
 
     Args:
         kept: results.

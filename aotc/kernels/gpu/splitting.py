@@ -80,7 +80,7 @@ def _divisors(size: int) -> list[int]:
 
 
 def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
-    """Whether a part has enough elements for a program."""
+    """Return whether a part has enough elements for a program."""
     if isinstance(op, DotGeneral):
         inner = [Tensor.of(op.lhs).shape[n] for n in op.lhs_contract[1:]]
     else:

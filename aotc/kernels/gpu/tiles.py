@@ -1,4 +1,4 @@
-"""What programs compute on a tile: expressions of what lies in memory or in registers.
+"""Code of programs on a tile: expressions of values in memory or in registers.
 
 Elements of bool lie in memory as bytes.
 """

@@ -69,7 +69,7 @@ def _source(op: GraphOp, number: int, known: tuple[type[GraphOp], ...]) -> Value
 
 
 def _is_read_as(op: GraphOp, number: int, source: Value, moves: list[GraphOp]) -> bool:
-    """Whether an op reads an operand as one view of a source, given the last first."""
+    """Return whether an op reads an operand as one view of a source through moves."""
     view: View | None = View.identity(Tensor.of(source).shape)
     for move in reversed(moves):
         view = None if view is None else view_of_result(move, view)

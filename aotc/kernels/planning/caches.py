@@ -26,7 +26,7 @@ def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
 
 
 def displaces_panels(geometry: Geometry, tile: Tile, machine: Machine) -> bool:
-    """Whether a panel of a right operand that is read as it lies misses the caches.
+    """Return whether a panel of a right operand read in place misses the caches.
 
     Args:
         geometry: of static sizes, whose right operand has rows.
@@ -48,7 +48,7 @@ def _shared_bytes(distance: int) -> int:
 
 
 def gains_by_transposing(geometry: Geometry, machine: Machine) -> bool:
-    """Whether a product is faster if each call transposes its left operand before.
+    """Return whether a product gains if each call transposes its left operand before.
 
     Where its rows lie side by side, and not the terms of a sum, each step of a tile
     reads another line, of which it needs a few elements. A transpose takes as long as

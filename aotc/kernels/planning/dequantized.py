@@ -112,7 +112,8 @@ def _is_across(op: GraphOp, table: Dequantize) -> bool:
 
 
 def has_dots(machine: Machine) -> bool:
-    """Whether one instruction adds up products of unsigned by signed bytes, by fours.
+    """Return whether an instruction sums products of unsigned by signed bytes, by
+    fours.
 
     And whether its vectors hold the terms of a row that share a scale.
     """
@@ -124,7 +125,9 @@ def has_dots(machine: Machine) -> bool:
 
 
 def may_round(op: GraphOp, machine: Machine) -> bool:
-    """Whether a kernel gains by rounded rows of a product by a dequantised weight."""
+    """Return whether a kernel gains by rounding rows of a product by a dequantised
+    weight.
+    """
     if rounded_rows(op) is not None:
         return False
     table, geometry = table_of(op), geometry_of(op)
@@ -176,7 +179,7 @@ def views(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def _terms_of(bits: int, group: int, machine: Machine) -> int:
-    """How many integers of a column lie together."""
+    """Return the number of a column's integers that are contiguous."""
     if in_planes(bits):
         return run_length(bits)
     return TERMS if has_dots(machine) and group % TERMS == 0 else 1

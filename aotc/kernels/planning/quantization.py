@@ -1,4 +1,4 @@
-"""Which elementwise ops that end with bytes have a kernel, and how it is cut up.
+"""Plans of elementwise ops that end with bytes.
 
 Those that no other kernel computes. Code that IREE makes of rounding and of casts to
 bytes takes ten times as long.

@@ -1,4 +1,4 @@
-"""Which orders along an axis have a kernel."""
+"""Plans of orders along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a Winograd convolution is cut up, and what that takes.
+"""Plans of Winograd convolutions, with their costs.
 
 Of f32 it rounds otherwise than a direct one. Of bytes it is exact: transformed inputs
 and weights are i16, which instructions multiply two by two, and sums are taken modulo
@@ -67,7 +67,7 @@ class WinogradTile(Schedule):
 
     @property
     def columns(self) -> int:
-        """Of a panel."""
+        """The columns of a panel."""
         return self.lanes * self.vectors
 
     @property
@@ -77,21 +77,23 @@ class WinogradTile(Schedule):
 
     @property
     def products(self) -> int:
-        """Of matrices: as many as an image tile has inputs."""
+        """The number of products of matrices: as many as an image tile has inputs."""
         return self.size**2
 
     def panels(self, features: int) -> int:
-        """How many panels hold so many features; the last one may be in part empty."""
+        """Return the number of panels for so many features; the last may be in part
+        empty.
+        """
         return -(-features // self.columns)
 
     def groups(self, features: int) -> int:
-        """How many workgroups share the panels of a block."""
+        """Return the number of workgroups that share the panels of a block."""
         return -(-self.panels(features) // self.group)
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """What a share of the workgroups keeps in memory of its own, in words of 32 bits.
+    """The private memory of a share of the workgroups, in words of 32 bits.
 
     Slices begin an odd number of lines from each other, so that what lies at one place
     of all of them does not fall into one set of the first cache.
@@ -110,7 +112,7 @@ class Scratch:
 
     @classmethod
     def of(cls, geometry: Geometry, tile: WinogradTile) -> Scratch:
-        """That of a convolution."""
+        """Compute the scratch memory of a convolution."""
         channels = -(-geometry.channels // (tile.terms * tile.lanes)) * tile.lanes
         return cls(
             channels,
@@ -121,12 +123,12 @@ class Scratch:
 
     @property
     def first_sum(self) -> int:
-        """Where the products are."""
+        """The offset of the products."""
         return self.tile.products * self.inputs
 
     @property
     def first_pixel(self) -> int:
-        """Where a tile at the edge of an image is."""
+        """The offset of a tile at the edge of an image."""
         return self.first_sum + self.tile.products * self.sums
 
     @property
@@ -175,7 +177,7 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> None:
 
 
 def is_window_of_three(op: GraphOp) -> bool:
-    """Whether an op is a convolution of the form that there are matrices for."""
+    """Return whether an op is a convolution of a form with Winograd matrices."""
     geometry = geometry_of(op) if isinstance(op, ConvGeneral) else None
     if geometry is None or geometry.groups != 1:
         return False
@@ -186,7 +188,7 @@ def is_window_of_three(op: GraphOp) -> bool:
 
 
 def is_exact(op: GraphOp) -> bool:
-    """Whether an op is a convolution of bytes, four times whose sums fit i32.
+    """Return whether an op is a convolution of bytes, four times whose sums fit i32.
 
     Then its results are the graph's, whatever is asked of numerics.
     """
@@ -214,7 +216,7 @@ def multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
 def _tiles(
     geometry: Geometry, outputs: int, machine: Machine
 ) -> Iterator[WinogradTile]:
-    """Those whose transformed inputs take half of the second cache at most."""
+    """Yield tiles whose transformed inputs take half of the L2 cache at most."""
     count, mma = tile_count(geometry, outputs), multiplier(geometry, machine)
     assert isinstance(count, int)
     assert mma is not None
@@ -299,14 +301,14 @@ def tile_count(geometry: Geometry, outputs: int) -> Size:
 
 
 def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
-    """How many there are: blocks of image tiles, and groups of panels."""
+    """Return the numbers of workgroups: blocks of image tiles, and groups of panels."""
     geometry = known_geometry(op)
     count = tile_count(geometry, tile.outputs)
     return ceil_divide(count, tile.block), tile.groups(geometry.features)
 
 
 def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
-    """How many words of memory a share of the workgroups has for itself."""
+    """Count the scratch words of a share of the workgroups."""
     return Scratch.of(known_geometry(op), tile).elements
 
 

@@ -66,7 +66,7 @@ class Buffer:
 
     @property
     def is_known(self) -> np.ndarray[Any, Any]:
-        """Which elements have been given or written."""
+        """A mask of elements that have been given or written."""
         return ~self.is_unknown
 
     def load(

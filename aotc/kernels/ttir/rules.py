@@ -1,4 +1,4 @@
-"""What ops on numbers compute, by name: of arrays of one shape, elementwise.
+"""Elementwise rules of ops on numbers, by name: on arrays of one shape.
 
 Integers wrap around. What is undefined for some element (an integer that a float does
 not fit into, a shift by too many bits) is some number: code selects another.

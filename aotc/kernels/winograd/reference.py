@@ -27,7 +27,7 @@ class Transforms:
 
     @classmethod
     def of(cls, outputs: int) -> Transforms:
-        """Those of F(outputs × outputs, 3 × 3)."""
+        """Return the transforms of F(outputs × outputs, 3 × 3)."""
         exact = matrices(outputs)
         return cls(
             *(

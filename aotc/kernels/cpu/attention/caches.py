@@ -1,4 +1,4 @@
-"""Where keys and values lie: in a cache by positions, or by heads.
+"""Layout of keys and values: in a cache by positions, or by heads.
 
     by positions: batch, positions, heads, depth
     by heads: batch, heads, positions, depth
@@ -43,7 +43,7 @@ class Rows:
     step: int
 
     def at(self, position: Value) -> Value:
-        """Where that of a position begins."""
+        """Return the start of a position's row."""
         return add(self.begin, scale(position, self.step))
 
     def load(self, row: Value, column: Value, count: int) -> Value:

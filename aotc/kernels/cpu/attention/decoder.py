@@ -126,7 +126,7 @@ class _Decoder(Work):
 
     @property
     def _count(self) -> int:
-        """How many queries there are."""
+        """The number of queries."""
         assert isinstance(self.sizes.length, int)
         return self.sizes.length
 
@@ -242,7 +242,9 @@ class _Decoder(Work):
         self._each_query(lambda query: self._add_values(block, query))
 
     def _is_seen(self, block: _Block) -> Value:
-        """Whether the bias of any query lets any position of a whole block be seen."""
+        """Return whether any query's bias leaves a position of a whole block
+        visible.
+        """
         rows = self._count if self._strides.query != 0 else 1
         found = [
             self._bias_at(block, index(row), group)

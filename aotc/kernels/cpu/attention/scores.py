@@ -223,7 +223,7 @@ class _Rows:
 
 
 def rescale_factors(before: Values, after: Values) -> Values:
-    """What sums are multiplied with where the highest score has become another."""
+    """Return the factors that rescale sums after the highest score has changed."""
     return [
         exp_of_negative(arith.subf(old, finite(new)))
         for old, new in zip(before, after, strict=True)

@@ -1,4 +1,4 @@
-"""What one workgroup of an attention has to do, and where that lies in memory."""
+"""Work of one workgroup of an attention, and its places in memory."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Softmax:
-    """For each vector of queries.
+    """The highest scores and totals of each vector of queries.
 
     Args:
         highest: score so far.
@@ -143,7 +143,7 @@ def allocate_sums(sizes: Sizes, queries: int) -> Value | None:
 
 
 class Memories(NamedTuple):
-    """Where queries, bias and result lie."""
+    """The memories of queries, bias and result."""
 
     query: Value
     bias: Value
@@ -179,7 +179,7 @@ class Work:
 
     @property
     def dtype(self) -> str:
-        """Of the results."""
+        """The dtype of the results."""
         return Tensor.of(self.op.y).dtype
 
 

@@ -118,12 +118,12 @@ class Contraction:
 
     @property
     def geometry(self) -> Geometry:
-        """What is summed up."""
+        """The geometry of the sums."""
         return self.joined.geometries[self.part]
 
     @property
     def tile(self) -> Tile:
-        """How it is cut up."""
+        """The tile that cuts up the work."""
         return self.joined.tile
 
     def write(self, panel: Value, number: Value) -> None:
@@ -333,7 +333,7 @@ class Contraction:
         self._write_tile(panel, Rows(left, result, count, (0, 1)))
 
     def _prefetch_start(self, panel: Panel, number: Value | None) -> Value | None:
-        """Where a tile begins to fetch what is read later, if it is to do so.
+        """Return where a tile begins to prefetch later reads; None if it does not.
 
         Weights of large models come from memory in every call. The workgroups of a
         block of rows take one panel after the other, and the panels of a product of a

@@ -1,4 +1,4 @@
-"""What the terms of rows add up to in each block, which offsets are multiplied by."""
+"""Sums of the terms of rows in each block, which offsets are multiplied by."""
 
 from __future__ import annotations
 

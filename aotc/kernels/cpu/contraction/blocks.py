@@ -1,4 +1,4 @@
-"""What there is for each block of a weight that is dequantised: scales, or offsets."""
+"""Blocks of a dequantised weight: their scales or offsets."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ class Integers:
 
     @property
     def excess(self) -> int:
-        """What integers are too large by where they are read as unsigned ones."""
+        """The excess of integers that are read as unsigned ones."""
         return 2 ** (self.tile.bits - 1) if self.is_signed else 0
 
     @property
     def looks_up(self) -> bool:
-        """Whether one instruction makes floats of their bits."""
+        """Return whether one instruction looks up floats by their bits."""
         return self.tile.bits == 4 and self.tile.lanes in _LOOKUPS
 
     def byte(self, place: Value) -> Value:

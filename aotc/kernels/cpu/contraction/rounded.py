@@ -226,11 +226,11 @@ class RoundedSums:
 
     @property
     def _factor(self) -> int:
-        """As many times what a row adds up to in a block is held, less than 0."""
+        """The negative factor by which a row's block sum is multiplied."""
         return self.integers.excess or 1
 
     def _begin(self, row: int, number: Value) -> Value:
-        """What a row adds up to in a block, times the factor, less than 0."""
+        """Load a row's block sum, times the negative factor."""
         assert self.block_sums is not None
         return self.block_sums.load(row, number, self.tile.lanes)
 

@@ -28,7 +28,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class Begin:
-    """Where a product of a batch begins in memory.
+    """The offsets in memory where a product of a batch begins.
 
     Args:
         left: in the left operand; of a convolution, the first channel of the group.
@@ -125,7 +125,7 @@ class Sums:
 
     @property
     def fetched_by_step(self) -> int:
-        """How many elements a step of a tile fetches, of its share."""
+        """The number of elements that a step of a tile fetches, of its share."""
         return max(1, self.tile.columns // self.tile.block)
 
     def over_window(self, panel: Panel, rows: Rows) -> Values:

@@ -22,7 +22,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class Left:
-    """Where rows of the left operand lie.
+    """The places of rows of the left operand.
 
     Args:
         memory: that holds them.
@@ -55,7 +55,7 @@ class Widening:
     def of(
         cls, geometry: Geometry, tile: Tile, machine: Machine | None
     ) -> Widening | None:
-        """That of a kernel, with memory on its stack.
+        """Make the widening of a kernel, with memory on its stack.
 
         None where rows are read as they are, which are those of f32, such as lie
         neither by rows nor by terms, and bytes that are multiplied as they are.

@@ -1,4 +1,4 @@
-"""What is computed of a row: norms and softmax, as formulas on vectors."""
+"""Formulas of a row: norms and softmax on vectors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Row:
         vectors.store(x, self.kept.memory, add(begin, at), lanes, count)
 
     def read_kept(self, at: Value, count: int) -> Value:
-        """What has been kept."""
+        """Load a kept vector."""
         assert self.kept is not None
         begin, lanes = self.kept.begin, self.walk.lanes
         return vectors.load(self.kept.memory, add(begin, at), lanes, count)
@@ -78,7 +78,7 @@ _SUM, _MAXIMUM = Combination.of(ReduceSum), Combination.of(ReduceMax)
 
 
 def formula(op: GraphOp, row: Row) -> Read:
-    """What an op makes of each vector of a row; what it needs of all of it before."""
+    """Compute an op's statistics of a row, and return its formula for each vector."""
     if isinstance(op, Normalize):
         return _normalize(op, row)
     if isinstance(op, ByteSoftmax):

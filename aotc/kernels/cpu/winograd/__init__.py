@@ -133,7 +133,7 @@ class Winograd:
         loops.branch(self._is_inside(top, left), write_inside, write_edge)
 
     def _is_inside(self, top: Value, left: Value) -> Value | bool:
-        """Whether a tile sees no padding."""
+        """Return whether a tile sees no padding."""
         lines, positions = (n - self.tile.size + 1 for n in self.geometry.size)
         if min(lines, positions) <= 0:
             return False

@@ -14,7 +14,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class ImageTile:
-    """Where a tile lies.
+    """The position of an image tile.
 
     Args:
         number: of it, in its block.
