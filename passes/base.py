@@ -54,7 +54,9 @@ class Unit:
         return self.program.module
 
     def fork(self, target: Target) -> Unit:
-        """The same program for one target, whose passes leave this one as it is."""
+        """Return a copy of the unit for one target, whose passes leave this one as
+        it is.
+        """
         program = self.program.copy()
         program.target = str(target)
         return Unit(program, target)
@@ -62,7 +64,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Property:
-    """Something that is true of a unit, or not.
+    """A property of units: a predicate with its name.
 
     Args:
         name: of it.

@@ -43,7 +43,7 @@ MOST_GROWTH = 2
 
 
 def most_extra(spared: float) -> float:
-    """Return the bytes by which what is stored may exceed what it makes unnecessary.
+    """Return the bytes by which stored values may exceed those they make unnecessary.
 
     Args:
         spared: the bytes that are not stored for it.
@@ -136,7 +136,9 @@ class BuildTimeValues:
     def values_below(
         self, values: Iterable[Value], known: Container[Value] = ()
     ) -> set[Value]:
-        """Some of these values, and those they are computed from but for the known."""
+        """Return values and those that they are computed from, without the known
+        ones.
+        """
         found, rest = set[Value](), [*values]
         while rest:
             value = rest.pop()
@@ -186,7 +188,7 @@ def values_to_store(
 
 
 class _Choice:
-    """Goes through the entries of a program, and chooses what to store.
+    """The choice of values to store, entry by entry of a program.
 
     Args:
         read: the weights that are read as they are.

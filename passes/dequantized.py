@@ -130,7 +130,7 @@ def dequantized(value: Value) -> Dequantized | None:
 
 
 def _integers(value: Value) -> tuple[Value, Value | None] | None:
-    """Return the bytes that a value is of, and what is subtracted from them."""
+    """Return the bytes that a value consists of, and the subtrahend."""
     difference = made_by(value, Subtract)
     zero = None
     if difference is not None:

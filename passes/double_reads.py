@@ -151,7 +151,7 @@ def _reduces_symbols(op: Reduction) -> bool:
 
 
 def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> _Ways:
-    """Return how an op reads what its operands are made of, by axes of its result."""
+    """Return how an op reads its operands' sources, by axes of its result."""
     found: _Ways = {}
     for number, value in enumerate(op.operands):
         read = ways.get(value)

@@ -1,4 +1,4 @@
-"""Outline what one kernel of the target computes: a product and what follows it.
+"""Outline regions that one kernel of the target computes: a product and its epilogue.
 
     %0 = graph.dot_general(%x, %w)              %p = graph.transpose(graph.reshape(%w))
     %1 = graph.add(%0, graph.broadcast(%b))  →  %2 = call @contraction(%x, %p, %b)
@@ -333,7 +333,7 @@ def _share_packings(
 
 
 def _packed_bytes(anchors: list[_Anchor], capabilities: Capabilities) -> int:
-    """The bytes of what kernels read packed, where they are known."""
+    """Return the bytes of operands that kernels read packed, where they are known."""
     packed = {}
     for op, fused in anchors:
         packing = capabilities.family_of(fused).packing_of(fused)

@@ -73,7 +73,7 @@ class GatherPacked(Pass):
 
 
 def _weights(module: Module) -> dict[str, list[Value]]:
-    """The weights of a program by name, and what they are in each of its entries."""
+    """Return the weights of a program by name, with their values in its entries."""
     functions, found = functions_of(module), dict[str, list[Value]]()
     for entry in entries_of(module):
         for value, port in weight_ports(functions[entry.name], entry):
@@ -95,7 +95,7 @@ class _Reads:
 
 
 def _reads_of(weight: Value) -> _Reads | None:
-    """Return what reads a weight; None if something else does."""
+    """Return the readers of a weight; None if there are others."""
     found = _Reads([], [])
     rest: list[tuple[Value, Chain]] = [(weight, ())]
     for value, chain in rest:  # which grows
@@ -143,7 +143,7 @@ class _Packing:
 
     @classmethod
     def of(cls, weight: Tensor, chain: Chain) -> _Packing | None:
-        """Return what a chain makes of a weight; None if it joins axes."""
+        """Return the packing that a chain makes of a weight; None if it joins axes."""
         sizes: Any = weight.shape
         parts: tuple[_Part, ...] | None = tuple(
             _Part(axis, 1, size) for axis, size in enumerate(sizes)
@@ -221,7 +221,7 @@ class _Packing:
 
 
 def _after(op: GraphOp, parts: Sequence[_Part]) -> tuple[_Part, ...] | None:
-    """Return what the axes of an op's result are, given those of its operand."""
+    """Return the axes of an op's result as parts of a weight, given its operand's."""
     if isinstance(op, Transpose):
         return permute(parts, op.permutation)
     sizes: Any = Tensor.of(op.results[0]).shape

@@ -102,7 +102,7 @@ class _Reads:
 def _reads_of(
     table: Value, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> _Reads | None:
-    """Return what reads a table; None if other things than these do."""
+    """Return the readers of a table; None if there are others."""
     is_looked_up = any(isinstance(use.owner.opview, Gather) for use in table.uses)
     if Tensor.of(table).dtype not in BYTES or not is_looked_up:
         return None

@@ -1,4 +1,4 @@
-"""Compute before a loop what each of its steps would compute again.
+"""Compute the invariants of a loop once, before it.
 
     %h = call @f.scan(%h0, %xs, %w)         (its body multiplies with transpose(%w))
     →

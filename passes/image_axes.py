@@ -64,7 +64,7 @@ class ImageAxes:
         return len(self._fitting_layouts(value)) > 1
 
     def _fitting_layouts(self, value: Value) -> list[str]:
-        """The layouts that what is known of the axes of a value does not contradict."""
+        """Return the layouts that agree with the known roles of a value's axes."""
         shape = Tensor.of(value).shape
         if len(shape) not in IMAGE_RANKS:
             return []
@@ -117,7 +117,7 @@ class ImageAxes:
         return True
 
     def _roles_of(self, axis: _Axis) -> set[str]:
-        """None for an axis of which nothing is known."""
+        """Return the roles of an axis; empty if none is known."""
         root = self._sets.root(axis)
         known = (roles[root] for roles in self._roles if root in roles)
         return next(known, set())

@@ -1,4 +1,4 @@
-"""Replace calls by the bodies of the functions they name; drop what is not called.
+"""Replace calls by the bodies of the functions they name; drop uncalled functions.
 
     %0 = call @loss(%x)      →      %0 = graph.reduce_sum(%x)
 
@@ -83,7 +83,7 @@ def drop_uncalled(module: Module) -> bool:
 
 
 def inline_call(call: func.CallOp, callee: Function) -> list[func.CallOp]:
-    """Put the ops of the called function, which has a body, in the place of a call.
+    """Inline the called function, which has a body, at a call.
 
     Returns:
         The calls among these ops.

@@ -119,7 +119,9 @@ class _Product:
         return tuple(range(rank - len(self.columns), rank))
 
     def is_along_columns(self, value: Value | None) -> bool:
-        """Return whether what is read with the right operand varies along no others."""
+        """Return whether a value read with the right operand varies along its
+        columns alone.
+        """
         return self.right.varying_axes(value) <= {*self.columns}
 
 
@@ -298,7 +300,7 @@ def _weight(b: Builder, product: _Product) -> tuple[Value, Value | None]:
 
 
 def _row_sums(b: Builder, product: _Product, left: Value) -> Value:
-    """Return what the bytes of each row make together, in i32.
+    """Return the sum of the bytes of each row, in i32.
 
     Below 2**24, sums of f32 are exact in any order.
     """

@@ -120,7 +120,7 @@ class _Family:
 def _families(
     module: Module, functions: _Functions, capabilities: Capabilities
 ) -> list[_Family]:
-    """All that may be joined.
+    """Return all families of products that may be joined.
 
     Where several entries read a weight, each of them joins it alike, or none does.
     """
@@ -247,7 +247,7 @@ def _packing_of(product: Product) -> Hashable:
 
 @dataclass(frozen=True)
 class _Joining:
-    """Writes joined regions.
+    """A writer of joined regions.
 
     Args:
         functions: of the module, as a table that knows new ones.
@@ -260,7 +260,7 @@ class _Joining:
     outlining: Outlining
 
     def join(self, family: _Family) -> None:
-        """Join what can be joined of a family."""
+        """Join the products of a family as far as they can be."""
         whole = []
         with known_contracts(contracts_of(family.function)):
             for product in family.products:

@@ -82,7 +82,9 @@ class KeepQuantized(Pass):
 
 
 def _keep_in(function: Function, weights: set[Value]) -> bool:
-    """Work on a function, given what weights alone decide; whether anything changed."""
+    """Rewrite a function, given values of weights alone; return whether anything
+    changed.
+    """
     changed = False
     for op in [*function.entry_block.operations]:
         if isinstance(op, DotGeneral):
@@ -156,7 +158,7 @@ def _is_turned(op: DotGeneral) -> bool:
 
 
 def _keep(reader: Operation, value: Value, axis: int) -> bool:
-    """Put an op in the place of those that dequantise a weight; whether they do.
+    """Replace the ops that dequantise a weight by one op; return whether there are any.
 
     Args:
         reader: of the weight, or of its transpose.
@@ -251,7 +253,7 @@ class _Form:
     def write(
         self, b: Builder, axis: int, block: int, run: int, *, is_scale: bool = False
     ) -> Value:
-        """Write the op, and what makes its operands.
+        """Write the op and its operands.
 
         Args:
             b: the builder.
@@ -396,7 +398,7 @@ def _product_of(value: Value) -> _Form | None:
 
 
 def _steps_of(value: Value) -> tuple[Value, Value | None] | None:
-    """Return the integers that floats are, and what is subtracted from them."""
+    """Return the integers behind floats, and the subtrahend."""
     zero = None
     difference = made_by(value, Subtract)
     if difference is not None:

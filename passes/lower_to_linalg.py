@@ -58,7 +58,9 @@ _Call: TypeAlias = Callable[[Function, Sequence[Value]], list[Value]]
 
 
 class LowerToLinalg(Pass):
-    """Replace every function by its lowered form; what control flow runs goes in."""
+    """Replace every function by its lowered form, with control flow's functions
+    inlined.
+    """
 
     name = "lower-to-linalg"
     level = 0
@@ -152,7 +154,7 @@ class _Inlined:
         return walk(block, arguments, self._lower)
 
     def with_lowering(self, lowering: Lowering) -> "_Inlined":
-        """The same by another lowering."""
+        """Return the inliner for another lowering."""
         return replace(self, lowering=lowering)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Compute what entries differentiate, and entries without derivatives, more cheaply.
+"""Compute differentiated functions, and entries without derivatives, more cheaply.
 
     func @step(%w, %x) {
       %l, %dw = call @loss.vjp(%w, %x, %one)

@@ -25,7 +25,7 @@ from aotc.passes.properties import CALLS_INLINED, SIZES_PADDED, SIZES_SPECIALIZE
 
 
 class PadEntries(Pass):
-    """Put padded entries beside those whose sizes have the policy to pad."""
+    """Add padded entries beside those whose sizes have the policy to pad."""
 
     name = "pad-entries"
     level = 0

@@ -1,4 +1,4 @@
-"""Drop what control flow computes and nobody uses, and takes and nobody reads.
+"""Drop unused results and unread operands of control flow.
 
     %h, %ys = call @rnn.scan(%h0, %xs, %w)
     return %h

@@ -48,7 +48,7 @@ class RecordDevices(Pass):
 
 
 def ops_over_devices(functions: dict[str, Function], entry: str) -> list[OverDevices]:
-    """Return the ops over several devices of an entry and of what it runs."""
+    """Return the ops over several devices of an entry and of functions that it runs."""
     found: list[OverDevices] = []
 
     def visit(op: Operation) -> ir.WalkResult:

@@ -33,7 +33,7 @@ from aotc.mlir import Operation, Value
 
 @dataclass
 class Region:
-    """An anchor, what is computed from its result, and what its operand is made by.
+    """A region: an anchor, ops on its result, and the ops that make its operand.
 
     Args:
         anchor: the product, or whatever the kernel is for.
@@ -103,7 +103,7 @@ class Region:
 
     @property
     def ops(self) -> list[GraphOp]:
-        """All of them, in order."""
+        """The ops of the region, in order."""
         return [*self.before, self.anchor, *self.members]
 
     def operands(self) -> list[Value]:
@@ -160,7 +160,9 @@ class Region:
         return tensors <= self.capabilities.emitted.most_tensors
 
     def source(self, value: Value) -> Value | None:
-        """Return what the kernel reads in place of a view; None for other values."""
+        """Return the value that the kernel reads in place of a view; None for other
+        values.
+        """
         source = self.family.source
         if source is None:
             return None
@@ -198,7 +200,8 @@ def region_at(
 
 
 def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
-    """Add ops after an anchor, and what they read; whether the kernel can compute all.
+    """Add ops after an anchor, with their reads; return whether the kernel can compute
+    all.
 
     Args:
         region: of the anchor.
@@ -273,7 +276,7 @@ def _prologue_of(region: Region, value: Value) -> Elementwise:
 
 
 def _add_before(region: Region) -> None:
-    """Add the ops that a kernel computes before its anchor, and what they read."""
+    """Add the ops that a kernel computes before its anchor, with their reads."""
     for op in region.family.ops_before(region.anchor):
         region.before.append(op)
         region.values[op.results[0]] = None
@@ -289,7 +292,7 @@ def _add_before(region: Region) -> None:
 
 
 def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) -> None:
-    """Add the ops that make parts of the anchor, and what these are made by."""
+    """Add the ops that make parts of the anchor, with their prologues."""
     for value in op.operands:
         inner = defining_op(value)
         if isinstance(inner, GraphOp) and is_part(inner):
@@ -302,7 +305,9 @@ def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) 
 
 
 def _views(region: Region) -> dict[Value, Value]:
-    """Return the values that are views which the kernel reads through, and of what."""
+    """Return the values that are views which the kernel reads through, with the
+    sources.
+    """
     found = {}
     for value in (value for op in region.ops for value in op.operands):
         if value not in region.values and not is_repeated(value):
@@ -329,7 +334,7 @@ def _add_prologues(region: Region) -> None:
 def _add_behind(
     region: Region, view: GraphOp, value: Value, kept: Collection[Value]
 ) -> None:
-    """Add the ops that make what a view is of, and that as well, if there are any."""
+    """Add the ops that make the source of a view, and the view, if there are any."""
     region.before.insert(0, view)
     region.values[view.results[0]] = None
     _add_prologue(region, value, _prologue_of(region, value), kept)
@@ -411,7 +416,7 @@ def _add_dequantized(region: Region) -> None:
     b, known = Builder(), region.capabilities.machine.dtypes
 
     def own_value(x: Value) -> Value:
-        """Return what only this kernel packs, in a dtype that it reads."""
+        """Return a value that only this kernel packs, in a dtype that it reads."""
         dtype = Tensor.of(x).dtype
         if dtype in known and x not in region.reads:
             return x
@@ -445,7 +450,7 @@ def _add_dequantized(region: Region) -> None:
 
 
 def _erase_unread_tables(table: Dequantize) -> None:
-    """Erase what dequantises a weight that nothing reads, and its scales."""
+    """Erase an op that dequantises a weight without readers, and its scales."""
     if any(True for _ in table.y.uses):
         return
     parts = dict.fromkeys((table.scale, table.offset))
@@ -456,7 +461,7 @@ def _erase_unread_tables(table: Dequantize) -> None:
 
 
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:
-    """Return what an op would read from outside a region; None if it cannot join it."""
+    """Return an op's reads from outside a region; None if it cannot join it."""
     shape = Tensor.of(region.anchor.results[0]).shape
     if not region.epilogue.takes(op):
         return None

@@ -49,7 +49,7 @@ _FREE = ("tensor.empty", "arith.constant", "linalg.fill", *_VIEWS)
 
 @dataclass(frozen=True)
 class Rematerialize(Pass):
-    """Rewrite an entry so that what it computes takes about so many bytes.
+    """Rewrite an entry so that its memory is about so many bytes.
 
     Args:
         entry: its name.
@@ -89,7 +89,7 @@ class Rematerialize(Pass):
 
 
 def rematerialize(function: Function, budget: int) -> int:
-    """Rewrite a function so that what it computes takes about `budget` bytes.
+    """Rewrite a function so that its memory is about `budget` bytes.
 
     A choice that looks cheap when it is made can be dear in the end: values that came
     back several times are kept one by one, as long as that makes all cheaper.
@@ -131,14 +131,15 @@ def modeled_bytes(function: Function) -> int:
 
 
 class OutOfBudget(InputError):
-    """No order of the ops was found that takes as little memory."""
+    """An error: no order of the ops was found that takes as little memory."""
 
 
 # ---- what is known of the function as it was ----------------------------------------
 
 
 class _Values:
-    """Every value is stored, or virtual: computed where it is read, from stored ones.
+    """The values of a function, stored or virtual: computed by each reader from stored
+    ones.
 
     Ops are known by their places: the hashes of their Python objects do not last.
     """
@@ -281,7 +282,7 @@ def _work(op: Operation, flops: Mapping[str, int]) -> float:
 
 
 class _Walk:
-    """The function on its way: which value is where, and what is alive.
+    """A walk through the function: the current copy of each value, and the live ones.
 
     Args:
         values: of the function.
@@ -397,7 +398,9 @@ class _Walk:
         return self._cost(value) / self._alive[value]
 
     def _cost(self, value: Value) -> float:
-        """Seconds to compute a value from what is alive, and what is gone from it."""
+        """Return the seconds to recompute a value from live ones, with its lost
+        readers.
+        """
         known, alive = self._values, self._alive.keys()
         before = self._lost_seconds(value, lambda x: known.read[known.place[x]] - alive)
         behind = self._lost_seconds(value, lambda x: known.made_from[x] & self._evicted)
@@ -486,7 +489,7 @@ class _Walk:
 
 
 def _replace(op: Operation, values: dict[Value, Value]) -> None:
-    """Let an op, and what is in its regions, read other values."""
+    """Make an op, and the ops in its regions, read other values."""
     for number, value in enumerate(op.operands):
         if values.get(value, value) != value:
             op.operands[number] = values[value]

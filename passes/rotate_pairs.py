@@ -112,7 +112,7 @@ class _Factor:
 
 @dataclass(frozen=True)
 class _Rotation:
-    """Both halves of a result, as sums of the halves of a value times tables.
+    """A rotation: both halves of a result are sums of a value's halves times tables.
 
     Args:
         kind: of the result.
@@ -203,7 +203,9 @@ _Term = tuple[_Part, _Factor]
 
 
 def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
-    """The rotation that an op ends, if nothing else reads what is between."""
+    """Return the rotation that an op ends, if its inner values have no other
+    readers.
+    """
     axis = _axis_of(op)
     if axis is None:
         return None
@@ -315,7 +317,7 @@ class _Reader:
         return _Part(op.x, op.start[self._axis] + part.start), 1
 
     def _joined(self, part: _Part) -> _Part | None:
-        """The one of two halves that were joined which a part is."""
+        """Return the one of two joined halves that a part is."""
         op = made_by(part.source, Concatenate)
         if op is None or op.axis != self._axis:
             return None

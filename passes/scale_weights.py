@@ -1,4 +1,4 @@
-"""Scale the weight of a product by what would scale its larger operand.
+"""Scale the weight of a product in place of its larger operand.
 
     %1 = graph.broadcast(%gate)               %1 = graph.broadcast(%gate)
     %2 = graph.multiply(%x, %1)          →    %2 = graph.multiply(%w, %1)
@@ -67,7 +67,7 @@ class ScaleWeights(FunctionPass):
 
 
 class _WeightScaled(NamedTuple):
-    """A product of what was scaled by a weight that is scaled in its place.
+    """A product whose operand's scale moves to the weight.
 
     Args:
         x: what was scaled.
@@ -88,7 +88,7 @@ class _WeightScaled(NamedTuple):
 
 
 class _WeightOfEach(NamedTuple):
-    """The same where each image has a scale, and so a weight and a product of its own.
+    """A product with a scale for each image, and so a weight and a product for each.
 
     Args:
         x: what was scaled.

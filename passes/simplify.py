@@ -1,4 +1,4 @@
-"""Replace ops by equal, cheaper ones, evaluate constants, and drop what is unused.
+"""Replace ops by equal, cheaper ones, evaluate constants, and drop unused ops.
 
     %1 = graph.multiply(%x, %ones)    →    %x
     %2 = graph.add(%two, %three)      →    graph.constant 5
@@ -66,7 +66,7 @@ def _simplify(functions: Functions) -> bool:
 
 
 def _sweep(block: Block, functions: Functions, reads: InputReads) -> bool:
-    """One pass over the ops, and one backwards that removes what is unused."""
+    """Simplify the ops in order, then remove unused ones in reverse."""
     changed, ops = False, list(block.operations)
     for op in ops:
         if isinstance(op, GraphOp):

@@ -120,7 +120,7 @@ class _Cost(NamedTuple):
 
 
 class _Group:
-    """Some ops of a block, and what flows in and out.
+    """A group of ops of a block, with the values that flow in and out.
 
     An order is that of the values that will stand in the place of the group's own. A
     transpose counts for the group that reads it and for nobody else.

@@ -22,7 +22,7 @@ from aotc.passes.properties import SIZES_SPECIALIZED
 
 
 class Specialize(Pass):
-    """Put specializations beside the entries that ask for them."""
+    """Add specializations beside the entries that ask for them."""
 
     name = "specialize"
     level = 0

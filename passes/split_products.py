@@ -149,7 +149,7 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
 def _columns_of(
     op: DotGeneral, weights: Container[Value], unsliced: set[Operation]
 ) -> _Columns | None:
-    """Return what is read of a product, if that is slices alone.
+    """Return the slices of a product, if it has no other readers.
 
     Args:
         op: the product.

@@ -1,4 +1,4 @@
-"""The stages of a build that are passes, in order: the one list of what runs when.
+"""The stages of a build that are passes, in order, in one list.
 
 Whoever lowers a program, wholly or in part, takes the passes from here. They, and the
 kernels, are imported on use: a build that the cache knows runs none.
@@ -18,7 +18,7 @@ from aotc.program import LEVELS
 
 @dataclass(frozen=True)
 class PassStage:
-    """Some passes that lead to a stage.
+    """A sequence of passes that leads to a stage.
 
     Args:
         name: of the stage, after which its IR can be looked at and gone on with.
@@ -234,7 +234,7 @@ def parse_graph_passes(
 def all_passes(
     level: int = LEVELS[-1], without: tuple[str, ...] = ()
 ) -> tuple[Pass, ...]:
-    """The passes of a build, from the graph to what the compiler gets.
+    """Return the passes of a build, from the graph to the compiler's input.
 
     Args:
         level: of optimisation; by default all of them.

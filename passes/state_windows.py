@@ -30,7 +30,7 @@ from aotc.mlir import Function, Operation, Value
 def windows_in_place(
     entry: Entry, functions: Mapping[str, Function], states: int
 ) -> set[Value]:
-    """The results of updates of an entry that may write over what they update.
+    """Return the results of an entry's updates that may write over their operand.
 
     Args:
         entry: in graph IR.

@@ -1,4 +1,4 @@
-"""Look up what functions of one byte give, in tables that the build computes.
+"""Look up functions of one byte in tables that the build computes.
 
     %1 = graph.multiply(graph.cast(%q), %s)
     %2 = graph.logistic(%1)                       →    %4 = graph.lookup(%q)
@@ -167,7 +167,7 @@ class _Image:
 
     @property
     def number(self) -> float | None:
-        """The one number that all elements are; None if it depends on the bytes.
+        """The number that all elements are; None if it depends on the bytes.
 
         IREE finds that of a table, too, and then has the build call the kernel that
         reads it, which its compiler cannot ("no executable loader registered").
@@ -185,7 +185,7 @@ class _Image:
         return is_same_kind and bool((self.table == every).all())
 
     def moved(self, op: GraphOp) -> _Image:
-        """Return the image of what an op that moves elements gives."""
+        """Return the image of the result of an op that moves elements."""
         zeros = [np.zeros(1, self.table.dtype)] if _may_read_nothing(op) else []
         table = np.concatenate([self.table, *zeros])
         return replace(self, table=table, moves=(*self.moves, op.results[0]))
@@ -199,7 +199,7 @@ class _Image:
         return found
 
     def move(self) -> Value:
-        """Write the ops that move elements, for the bytes; return what they give."""
+        """Write the ops that move elements, for the bytes; return the result."""
         value = self.source
         for each in self.moves:
             op = defining_op(each)
@@ -227,7 +227,7 @@ class _Images:
             self._found[value] = _Image(value, _every_byte(dtype))
 
     def add(self, op: Operation) -> None:
-        """Find what an op computes; bytes are a source for what comes after."""
+        """Add the image of an op's result; bytes are a source for later ops."""
         image = None
         if isinstance(op, GraphOp) and len(op.results) == 1:
             image = self._image(op)
@@ -238,7 +238,7 @@ class _Images:
                 known[value] = image
 
     def replacement(self, value: Value) -> Value | None:
-        """Write what takes the place of bytes at the insertion point, if anything does.
+        """Write the replacement of bytes at the insertion point, if there is one.
 
         Args:
             value: the bytes, which were added.
@@ -336,7 +336,7 @@ def _may_read_nothing(op: GraphOp) -> bool:
 
 
 def _erase_unread(op: Operation) -> None:
-    """Erase an op that nothing reads, and what lies before it that only it read."""
+    """Erase an op without readers, and those before it that only it read."""
     rest: list[Operation] = [op]
     while rest:
         found = rest.pop()

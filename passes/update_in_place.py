@@ -248,7 +248,9 @@ class _Groups:
 
 
 def _updates(function: Function) -> dict[Value, Value]:
-    """New values of states that loops compute, with the arguments of the old ones."""
+    """Return new values of states that loops compute, with the arguments of the old
+    ones.
+    """
     arguments, results = (_states(function, side) for side in _SIDES)
     *_, returned = function.entry_block.operations
     found: dict[Value, Value] = {}

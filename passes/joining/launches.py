@@ -113,7 +113,7 @@ def _can_be_at(product: _Product, place: Operation) -> bool:
 def _join(
     products: Sequence[_Product], capabilities: Capabilities, outlining: Outlining
 ) -> bool:
-    """Put one call in the place of several, if that is faster by the model."""
+    """Replace several calls by one, if that is faster by the model."""
     if len(products) == 1:
         return False
     fused, anchors = products[0].fused, [each.anchor for each in products]

@@ -75,7 +75,7 @@ class Product:
 
     @property
     def left(self) -> Hashable:
-        """The rows that it reads, in which way, and what they are multiplied by."""
+        """A key of the rows that are read, and of their use by the product."""
         rows = self.call.operands[0], _left_of(self.geometry)
         kinds = [Tensor.of(value) for value in self.packed]
         counts = [kind.shape[1] for kind in kinds[1:]]  # of scales, in each column
@@ -106,7 +106,7 @@ class Product:
         ]
 
     def right_of(self, packed: Sequence[Value], tile: Tile) -> Value:
-        """Write the right operand, given what is packed for the panels of a tile."""
+        """Write the right operand from the packed values for the panels of a tile."""
         if self.tile.dequantizes:  # whose panels do not depend on the tile
             known = dict(zip(self.packed_arguments, packed, strict=True))
             return copy_value(self.anchor.operands[1], known)
@@ -137,7 +137,7 @@ class Product:
         right: Callable[[], Value],
         write: Visit[Value] = clone,
     ) -> list[Value]:
-        """Write the ops of the region at the insertion point; return what they give.
+        """Write the ops of the region at the insertion point; return the results.
 
         Args:
             given: what the region takes.

@@ -75,7 +75,9 @@ def _can_be_cut(product: Product) -> bool:
 
 
 def _column_axes(argument: Value) -> list[int] | None:
-    """The axes of what a region reads that are columns; None if rows differ in it."""
+    """Return the axes of a region's argument that are columns; None if rows differ
+    in it.
+    """
     for use in argument.uses:
         op = use.owner.opview
         read = operand_of(op.y) if isinstance(op, Broadcast) else None

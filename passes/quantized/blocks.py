@@ -117,7 +117,7 @@ def _first(b: Builder, value: Value, axis: int, block: int, made: _Made) -> Valu
 
 
 def unmoved(value: Value) -> tuple[Value, bool]:
-    """Return what a value is in its place, or less that, and whether it is less that.
+    """Return a value before movement, and whether it is negated on the way.
 
     Blocks are repeated and cut by ops that move nothing where each is one number.
     """

@@ -85,7 +85,7 @@ def _rounds_coarsely(
 
 
 def _scaling(op: Operation, value: Value, numbers: Numbers) -> float | None:
-    """Return by what an op multiplies differences at most; None if it is another op."""
+    """Return the largest factor of an op on differences; None if it is another op."""
     if not isinstance(op, GraphOp):
         return None
     read = operand_read(op, numbers)

@@ -1,4 +1,4 @@
-"""Attention in parts: two products, and a softmax of what is between.
+"""Attention in parts: two products, and a softmax between them.
 
     scores = dot_general(query, key)           batch…, length, positions
     p = softmax(scores * scale + bias)
@@ -104,7 +104,9 @@ def _sides(product: DotGeneral) -> tuple[_Side, _Side]:
 
 
 def _groups(scores: View) -> list[Strides]:
-    """Batch and heads, rows and positions of what is like the scores."""
+    """Return the strides of batch and heads, rows, and positions in a view like the
+    scores.
+    """
     rank = len(scores.axes)
     return [scores.group(axes) for axes in (range(rank - 2), [rank - 2], [rank - 1])]
 
@@ -219,7 +221,9 @@ class _Attention:
     # ---- what is added --------------------------------------------------------------
 
     def _terms_left(self) -> list[Addend] | None:
-        """The terms but for what is causal; None if one hides by another number."""
+        """Return the terms without the causal mask; None if one masks by another
+        number.
+        """
         terms = list(self.scores.terms)
         for term in self.scores.terms:
             if self._is_causal(term, is_alone=len(terms) == 1):
@@ -252,7 +256,7 @@ class _Attention:
     def _bias(
         self, b: Builder, terms: Sequence[Addend], lead: tuple[Any, Any]
     ) -> Value:
-        """All terms as one, with sizes of 1 where it repeats."""
+        """Return the sum of all terms, with sizes of 1 where it repeats."""
         like = Tensor.of(self.root.y).with_shape(())
         values = [self._written(b, term, lead) for term in terms]
         if not values:

@@ -27,7 +27,7 @@ def inverse_root(b: Builder, variance: Value) -> Value:
 
 
 def centered(b: Builder, x: Value) -> Value:
-    """x - mean."""
+    """Write x - mean."""
     return b.subtract(x, mean(b, x))
 
 

@@ -22,7 +22,7 @@ Labels = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class LabelledValue:
-    """A value that an expression reads, and what its axes are there.
+    """A value in an expression, with labels of its axes there.
 
     Args:
         value: what is read.
@@ -70,7 +70,9 @@ class LabelledValue:
         )
 
     def without_repeats(self) -> LabelledValue | None:
-        """Return what is broadcast, or given axes of size 1, here; else None."""
+        """Return the operand of a broadcast or expansion, with its labels; else
+        None.
+        """
         op: Any = _repetition(self.value)
         if op is None:
             return None
@@ -207,7 +209,7 @@ class Numbers:
 
 
 class RememberedNumbers(Numbers):
-    """The same, where what was found of a value is remembered.
+    """Numbers that remember the facts on each value.
 
     Patterns are matched with an op one after the other, and read the same values. The
     graph must not change meanwhile.

@@ -76,7 +76,7 @@ class _Matcher:
     def match(
         self, term: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        """The ways in which `sign` times a value is what a term says.
+        """Yield the matches of a term with `sign` times a value.
 
         There are none below a value that something else reads, too: a derivative reads
         most, and all ways to read what is below them would be tried.
@@ -237,7 +237,7 @@ class _Matcher:
 def _orders(
     terms: Sequence[Term], reads: Sequence[LabelledValue]
 ) -> Iterable[Sequence[LabelledValue]]:
-    """Return the orders of reads that make a difference to what each term matches."""
+    """Return the orders of reads that differ in what each term matches."""
     if all(term is terms[0] for term in terms):  # as in a square
         return [reads]
     return dict.fromkeys(permutations(reads))

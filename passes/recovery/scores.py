@@ -1,4 +1,4 @@
-"""The scores of an attention: a product, scaled, and what is added to it."""
+"""Scores of an attention: a product, scaled, and the terms added to it."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _variants(
 def _write_op(
     op: GraphOp, operands: Sequence[_Variants], compute: str
 ) -> tuple[Sequence[Value], str]:
-    """Write the op on what stands for its operands; its results, and their kind."""
+    """Write the op on variants of its operands; return its results, and their kind."""
     kind = kind_of(op, operands, compute)
     if isinstance(op, Constant):
         kind = kind_of_constant(op.value, compute)
