@@ -253,7 +253,9 @@ class NoKernels:
 
 
 def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
-    """Return what kernels there are for a target; for none, before there is one."""
+    """Return the kernels for a target; for None, the reason that no target is
+    chosen.
+    """
     if target is None:
         return NoKernels("no target is chosen yet")
     emitted = BACKENDS.get(target.backend)

@@ -179,7 +179,9 @@ class Family(Generic[A, S]):
         return (*found, "i32") if has_integers else found
 
     def epilogue_of(self, op: GraphOp, machine: Machine) -> Elementwise:
-        """Return what elementwise ops follow an op in its kernel on a machine."""
+        """Return the elementwise ops that can follow an op in its kernel on a
+        machine.
+        """
         columns = _last_axes(op.results[0], self.column_axes(op))
         dtypes = self.dtypes(op, machine)
         stored = self.stored(op)
@@ -194,14 +196,16 @@ class Family(Generic[A, S]):
         )
 
     def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
-        """Return what elementwise ops make the second operand of an op."""
+        """Return the elementwise ops that can make the second operand of an op."""
         columns = self.second_columns(op)
         if columns is None:
             return None
         return Elementwise(ALIKE, columns, self.dtypes(op, machine), NARROW)
 
     def prologue_of(self, op: GraphOp, value: Value, machine: Machine) -> Elementwise:
-        """Return what elementwise ops make an operand of an op in its kernel."""
+        """Return the elementwise ops that can make an operand of an op in its
+        kernel.
+        """
         columns = _last_axes(value, self.prologue_axes(op))
         dtypes = self.dtypes(op, machine)
         return Elementwise(

@@ -181,7 +181,7 @@ class Geometry:
         return 2 * self.products * self.rows * self.depth * self.features
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> Geometry:
-        """The same for the sizes of one call."""
+        """Return the geometry for the sizes of one call."""
         images = number_of(self.images)
         if self.layout is None:
             return replace(self, images=images)
@@ -192,7 +192,7 @@ class Geometry:
 
     @property
     def typical(self) -> Geometry:
-        """One of static sizes, by which this one is cut up.
+        """Return a geometry of static sizes, by which this one is cut up.
 
         Where calls decide how many images there are, it has as many as most calls, and
         where that is not known, as few as they may have: a schedule that leaves nothing

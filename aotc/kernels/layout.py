@@ -70,7 +70,7 @@ class Layout:
         return static_size(self.sums[-1].steps[1]) if self.is_readable else None
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> Layout:
-        """The same for the sizes of one call."""
+        """Return the layout for the sizes of one call."""
         batch, sums = (
             tuple(replace(loop, size=number_of(loop.size)) for loop in loops)
             for loops in (self.batch, self.sums)
@@ -88,7 +88,9 @@ def layout_of(op: DotGeneral) -> Layout | None:
 
 @remembered_by_signature
 def layout_through(windows: Windows | None, op: DotGeneral) -> Layout | None:
-    """The same, given the windows that the left operand is; None if it is none."""
+    """Return the layout, given the windows that the left operand is; None if
+    unreadable.
+    """
     (nest,) = DotGeneral.nests(op)
     read = _left_view(op, windows), View.identity(Tensor.of(op.rhs).shape)
     found = nest.views(read)

@@ -78,7 +78,7 @@ def slow_products_in(
 def _times(
     module: Module, capabilities: Capabilities
 ) -> Iterator[tuple[GraphOp, str, float, float]]:
-    """Yield each narrow product, what it is of, its cycles, and what f32 would take."""
+    """Yield each narrow product, its dtypes, its cycles, and those in f32."""
     for function in functions_of(module).values():
         kernel = capabilities.planned(function)
         if kernel is None or not isinstance(kernel.schedule, Tile):

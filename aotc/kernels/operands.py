@@ -40,7 +40,9 @@ class Operand:
         return not _is_constant(self.source)
 
     def fits(self, columns: Shape) -> bool:
-        """Return whether it is what its name says, in rows of columns of these axes."""
+        """Return whether the operand is of its class, in rows of columns of these
+        axes.
+        """
         return True
 
 
@@ -66,7 +68,7 @@ class Whole(Operand):
 
 @dataclass(frozen=True)
 class Number(Operand):
-    """One number, which all elements read."""
+    """An operand that is one number for all elements."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class SomeColumns(OfColumns):
 
 
 def operand_of(value: Value) -> Operand:
-    """Return what an operand is, as plain as can be."""
+    """Return the plainest description of an operand."""
     op = defining_op(value)
     found: Operand | None = None
     if _is_constant(value):
@@ -140,7 +142,7 @@ def operand_of(value: Value) -> Operand:
 
 
 def viewed_operand(value: Value) -> Operand:
-    """Return what an operand is to code that reads through any view of memory."""
+    """Return the description of an operand for code that reads through any view."""
     found = operand_of(value)
     if isinstance(defining_op(value), Iota):
         return Counted(value)
@@ -170,7 +172,9 @@ def _is_constant(value: Value) -> bool:
 
 
 def _repeated(value: Value) -> Operand | None:
-    """Return what a broadcast repeats; None if that has no name here."""
+    """Return the description of a broadcast's operand; None if there is no class for
+    it.
+    """
     moves = _moves(value)
     op = moves[-1]
     shape = Tensor.of(op.x).shape
@@ -199,7 +203,7 @@ def _repeated(value: Value) -> Operand | None:
 
 
 def _some_columns(op: Slice) -> SomeColumns | None:
-    """Return what a slice is of what lies in memory; None if it is no such columns.
+    """Return a slice as columns of a tensor in memory; None for other slices.
 
     What is computed of a slice alone would have to be computed whole.
     """

@@ -51,7 +51,7 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
 
 
 def packed_shape(op: GraphOp, tile: Tile) -> Shape:
-    """The shape of what `pack` gives."""
+    """Return the shape of the result of `pack`."""
     shape = _packing(op, tile, Tensor.of(op.operands[1])).shape
     if not tile.has_planes:
         return shape
@@ -68,7 +68,7 @@ def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
 
 
 def packed_blocks_shape(op: GraphOp, tile: Tile, kind: Tensor) -> Shape:
-    """The shape of what `pack_blocks` gives of a type."""
+    """Return the shape of the result of `pack_blocks` for a type."""
     return _packing_of_blocks(op, tile, kind).shape
 
 
@@ -97,7 +97,9 @@ def unpack(
 
 
 def _packing_of_blocks(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
-    """Return the chain that packs what there is for each block of a right operand."""
+    """Return the chain of ops that packs the values for each block of a right
+    operand.
+    """
     if not tile.across:
         return _packing(op, replace(tile, terms=1), kind)
     assert isinstance(op, DotGeneral)
@@ -134,7 +136,7 @@ def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
 
 
 def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
-    """One operand of several that are packed: panel by panel, or all in each panel.
+    """Join several packed operands: panel by panel, or all in each panel.
 
     Args:
         b: the builder.

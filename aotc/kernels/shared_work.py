@@ -47,7 +47,7 @@ class SharedWork:
 
 
 def note_shared_work(module: Module, capabilities: Capabilities) -> None:
-    """State at each entry of a module with regions what threads can share of it.
+    """State the shared work of threads at each entry of a module with regions.
 
     Args:
         module: with its regions.
@@ -73,7 +73,7 @@ def note_shared_work(module: Module, capabilities: Capabilities) -> None:
 
 @dataclass(frozen=True)
 class _Counter:
-    """Counts what is shared; None where it is not known.
+    """A counter of shared work; None where it is not known.
 
     Args:
         functions: of the module.

@@ -103,7 +103,7 @@ class _Statements:
             self._add(Statement(nest, factors, op.results[0]))
 
     def _add(self, statement: Statement) -> None:
-        """Add a statement, or, of what is moved again, those that it is moved by."""
+        """Add a statement, or fold it into those whose results it only moves."""
         inner = self._only_moved(statement)
         if not inner:
             self.found.append(statement)
@@ -149,7 +149,9 @@ class _Statements:
     def _operand(
         self, value: Value, access: Access, outer: tuple[View, ...]
     ) -> Expression:
-        """The same of an operand of an elementwise op, the same object if met again."""
+        """Return the expression of an operand of an elementwise op, the same object
+        each time.
+        """
         key = value, access, outer
         if key not in self._known:
             self._known[key] = self._expression(value, value, access, outer)
@@ -158,7 +160,7 @@ class _Statements:
     def _expression(
         self, value: Value, source: Value, access: Access, outer: tuple[View, ...]
     ) -> Expression:
-        """The same of what a value is a view of, with the views of it before that."""
+        """Return the expression of a value's source, through the views on the way."""
         op = None if source in self._given else op_of(source)
         if op is not None and has_view(op):
             operand, through = op.operands[0], _through(op, access)
@@ -186,7 +188,7 @@ def _is_elementwise(op: GraphOp) -> bool:
 
 
 def _through(op: GraphOp, access: Access) -> Access:
-    """Return an access to the result of an op as one to what that is a view of."""
+    """Turn an access to the result of a view op into one to its source."""
 
     def read(x: View) -> View | None:
         found = view_of_result(op, x)

@@ -1,4 +1,4 @@
-"""Terms: what the kernel of a region computes, as nests of loops over memory.
+"""Terms: the computation of a region's kernel, as nests of loops over memory.
 
     region → term → code
 
@@ -53,7 +53,7 @@ from aotc.mlir import Function, Module, Value
 
 @dataclass(frozen=True)
 class Read:
-    """An element of what lies in memory, for each index of the loops.
+    """An element in memory, for each index of the loops.
 
     Args:
         value: of the region, which elementwise ops take.
@@ -88,11 +88,11 @@ class Read:
         return all(size == 1 for size in Tensor.of(self.source).shape)
 
     def nodes(self) -> Iterator[Expression]:
-        """Yield itself."""
+        """Yield the read itself."""
         yield self
 
     def reads(self) -> Iterator[Read]:
-        """Yield itself."""
+        """Yield the read itself."""
         yield self
 
 
@@ -126,7 +126,7 @@ class Apply:
                 rest += [] if isinstance(node, Read) else node.operands[::-1]
 
     def reads(self) -> Iterator[Read]:
-        """Yield what is read to make it."""
+        """Yield the reads that make the element."""
         return (node for node in self.nodes() if isinstance(node, Read))
 
 
@@ -232,14 +232,14 @@ class Term:
 
 
 def _behind_cast(factor: Expression) -> Expression:
-    """Return what an expression rounds, or itself."""
+    """Return an expression before rounding, or itself."""
     while isinstance(factor, Apply) and isinstance(factor.op, Cast):
         (factor,) = factor.operands
     return factor
 
 
 def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Strides]]]:
-    """Return how what makes an expression goes along the combined loops."""
+    """Return the strides of an expression's sources along the combined loops."""
     return [
         (read.source, [read.views[0].axes[loop] for loop in statement.nest.combined])
         for read in x.reads()
@@ -332,7 +332,7 @@ class _Printer:
 
 
 class _Shared:
-    """Writes the expressions of a statement: what occurs twice has a name, u0, ….
+    """A printer of a statement's expressions: repeated ones get names, u0, ….
 
     Args:
         printer: of the term.
@@ -372,7 +372,7 @@ def _filled(view: View) -> str:
 
 
 def _name_of(op: GraphOp) -> str:
-    """Return the name of an op, and what else its attributes say of an element."""
+    """Return the name of an op, with its attributes for an element."""
     attributes = type(op).attributes_of(op).values()
     told = [str(x) for x in attributes if isinstance(x, (str, int, float)) and x]
     return ".".join([op.OPERATION_NAME.removeprefix("graph."), *told])

@@ -1,4 +1,4 @@
-"""Products of transposed operands, as products of what these are transposes of.
+"""Products of transposed operands, rewritten as products of the sources.
 
     %t = graph.transpose(%x)            →   %y = graph.dot_general(%x, %w), over the
     %y = graph.dot_general(%t, %w)          axes of %x that those of %t are
@@ -151,7 +151,7 @@ def _insert_product(op: DotGeneral, left: _Operand, right: _Operand) -> DotGener
 
 
 def _replace(new: DotGeneral, old: DotGeneral) -> DotGeneral:
-    """Put one op in the place of another."""
+    """Replace one op by another."""
     old.y.replace_all_uses_with(new.y)
     old.operation.erase()
     return new

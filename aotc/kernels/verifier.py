@@ -21,7 +21,7 @@ from aotc.mlir import Function, Module
 def impossible_regions(
     module: Module, capabilities: Capabilities | NoKernels
 ) -> Iterator[str]:
-    """Yield what is wrong with the regions of a module for a target, in words.
+    """Yield the faults of a module's regions for a target, in words.
 
     Raises:
         KeyError, TypeError, ValueError: an attribute is malformed.

@@ -114,7 +114,7 @@ class Devices:
 
 
 class Device:
-    """One of the devices that this process computes.
+    """A device of this process.
 
     Args:
         devices: all of them.

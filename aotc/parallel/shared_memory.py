@@ -56,7 +56,7 @@ class SharedMemoryEngine:
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """See `Engine`: arrays are views of the memory of those who gave them."""
+        """Exchange as `Engine`: arrays are views of the givers' memory."""
         rows, size = layout(arrays)
         descriptor = self._reserve(size)
         start = self._round % 2 * self._half

@@ -105,7 +105,7 @@ class ByteWindows:
         return kept, [add_up(total, more) for total in totals]
 
     def _kept(self, weight: Value, inside: Sequence[Value]) -> Value:
-        """Return what of weights is of lines in the image; zeros for other lines."""
+        """Return weights of lines inside of the image; zeros for other lines."""
         if self.mma is None:
             (is_inside,) = inside
             return arith.select(is_inside, weight, constant(weight.type, 0))
@@ -128,7 +128,7 @@ class ByteWindows:
         weights: Sequence[Value],
         totals: Values,
     ) -> Values:
-        """Add what some lines of the windows make to sums of a tile."""
+        """Add some lines of the windows to sums of a tile."""
         found = list(totals)
         begins = self._begins(rows, lines)
         for pixel, uses in rows_by_pixel(self.geometry, rows).items():
@@ -229,7 +229,7 @@ class ByteWindows:
         return vectors.call_intrinsic(self.mma.intrinsic, [total, *factors], total.type)
 
     def _without_offset(self, weights: Sequence[Value], totals: Values) -> Values:
-        """Subtract what the offset of the instruction adds to all sums."""
+        """Subtract the effect of the instruction's offset from all sums."""
         if self.mma is None or not self.mma.offset:
             return totals
         excess = constant(self._sum_type, 0)

@@ -47,7 +47,7 @@ def write(
 
 @dataclass(frozen=True)
 class _Part:
-    """Some lines of results of one image.
+    """A range of lines of results of one image.
 
     Args:
         first: of them, among those of all images.
@@ -106,7 +106,7 @@ class _Chain:
         loops.repeat_for(*images, 1, write_image)
 
     def _write_part(self, part: _Part) -> None:
-        """All stages of some lines."""
+        """Write all stages of some lines."""
         expand, windows, project = self._stages_of_part()
         image, result = self._begin_of_image(part), self._begin_of_result(part)
         if expand is not None:
@@ -133,7 +133,7 @@ class _Chain:
         return arith.subi(begin, scale(part.low, self.buffers.line))
 
     def _begin_of_result(self, part: _Part) -> Value:
-        """The same of the results of the windows, which the last stage reads."""
+        """Return the start of the windows' results, which the last stage reads."""
         if self.stages.project is None:
             return index(0)
         shape = geometry_of_stage(self.stages.depthwise)

@@ -158,7 +158,7 @@ class Windows:
         lines.write(first, last, write_line)
 
     def _write_rows(self, part: Value, rows: Rows) -> None:
-        """Some rows: the vectors of groups that are whole, and the last one."""
+        """Write some rows: the vectors of whole groups, and the last one."""
         together = self.geometry.groups_together(self.sweep.lanes)
 
         def write(number: Value, count: int) -> None:

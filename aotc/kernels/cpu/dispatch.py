@@ -1,4 +1,4 @@
-"""Regions as kernels of the module, and as what IREE dispatches.
+"""Regions as kernels of the module, and as dispatches of IREE.
 
 The kernel of a region (`aotc.kernels.lowered`) is written beside the functions of the
 module, and the function that takes the place of the region dispatches it, told how many
@@ -200,7 +200,7 @@ def _elements(kind: Tensor, symbols: int) -> str:
 
 
 def _scratch_elements(count: int, symbols: int) -> str:
-    """The same of scratch, of which each share has so many elements."""
+    """Return the number of scratch elements, given those of each share."""
     shares = ir.AffineSymbolExpr.get(symbols)
     return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
 

@@ -311,7 +311,7 @@ class Epilogue:
         return found
 
     def _read(self, read: Operand, place: Place) -> Value:
-        """Load what an operand has at a place: a vector, or a number in all lanes."""
+        """Load an operand's vector at a place, or a number in all lanes."""
         memory = self.memories.get(read.source)
         if memory is None:
             return self._splat(_computing_op(read.source))

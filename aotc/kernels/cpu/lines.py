@@ -1,4 +1,4 @@
-"""Tiles along the lines of an image: what its windows see, and what of them is padding.
+"""Tiles along the lines of an image: the view of their windows, and its padding.
 
 A line of results is cut into tiles of rows (positions beside each other). Those whose
 windows are wholly within the image along the line are alike, and written once in a
@@ -26,7 +26,7 @@ Window = tuple[Value | int, Value | int]
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of results beside each other, which are one tile.
+    """A tile: contiguous rows of results.
 
     Args:
         left: where the window of the first one begins in the image's memory, but for
@@ -70,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """Writes what is done for each line, and each tile of it, at the insertion point.
+    """A writer of code for each line, and each tile of it, at the insertion point.
 
     Args:
         geometry: of the images and windows.
@@ -210,7 +210,7 @@ def rows_by_pixel(geometry: Geometry, rows: Rows) -> dict[int, list[tuple[int, i
 
 
 def _ceildiv(value: Value, divisor: int) -> Value:
-    """Rounded up, for what is not negative."""
+    """Divide integers that are not negative, rounding up."""
     if divisor == 1:
         return value
     return arith.divui(add(value, divisor - 1), index(divisor))

@@ -119,7 +119,7 @@ class _Kernel:
                 loops.repeat_for(0, part.width // part.run, 1, write_run)
 
     def _write_run(self, part: _Part, row: Value, column: Value, begin: Value) -> None:
-        """Write what lies side by side, from a column of a part on."""
+        """Copy a run of contiguous elements, from a column of a part on."""
         places = {
             value: _place(view.view, self.given, row, column, self.axis)
             for value, view in part.views.items()

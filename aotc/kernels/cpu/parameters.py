@@ -45,7 +45,7 @@ _TAKE_TABLES = {"llvm.call_intrinsic"}  # whose scalars may have to be constants
 
 @dataclass(frozen=True)
 class Column:
-    """One constant of a kernel, and its values in all kernels of the structure.
+    """A constant of a kernel, and its values in all kernels of the structure.
 
     Args:
         constant: that of the first kernel.

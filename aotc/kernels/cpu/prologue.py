@@ -63,7 +63,7 @@ class Prologue:
         return cls(factor.value, loaded, others, memories, epilogue, lanes)
 
     def apply(self, loaded: Value, column: Value, key: int, count: int) -> Value:
-        """Return a vector of the operand, made of what memory holds.
+        """Return a vector of the operand, computed from memory.
 
         Args:
             loaded: the vector that memory holds.

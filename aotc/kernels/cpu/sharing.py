@@ -1,4 +1,4 @@
-"""The shares of a dispatch, as code: how many there are, and what each computes.
+"""Shares of a dispatch, as code: their number, and the work of each.
 
 See `aotc.kernels.sharing` for why there are shares.
 """

@@ -91,7 +91,7 @@ class _Heap:
         loops.repeat_for(0, add(end, -1), 1, move_top)
 
     def _take_others(self, first: Value) -> None:
-        """Let what comes before the top, of the rest of the row, take its place."""
+        """Replace the top by each item of the rest of the row that comes before it."""
         size = self._given.size(self._size)
         rest = arith.subi(size, first)
         some = arith.subi(rest, arith.remui(rest, index(_SIDE_BY_SIDE)))
@@ -128,7 +128,7 @@ class _Heap:
         loops.loop(whole, size, 1, found, take)
 
     def _sift(self, item: _Item, place: Value, end: Value) -> None:
-        """Put an item at a place of the heap, or below, where none of it comes later.
+        """Sift an item down the heap from a place, until no item below comes later.
 
         Args:
             item: to be put there.

@@ -25,14 +25,14 @@ def index(value: int) -> Value:
 
 
 def add(base: Value, offset: Value | int) -> Value:
-    """`base + offset`."""
+    """Return `base + offset`."""
     if isinstance(offset, int):
         return base if offset == 0 else arith.addi(base, index(offset))
     return arith.addi(base, offset)
 
 
 def scale(base: Value, factor: int) -> Value:
-    """`base * factor`."""
+    """Return `base * factor`."""
     return base if factor == 1 else arith.muli(base, index(factor))
 
 
@@ -60,12 +60,12 @@ def repeat(element: Value, lanes: int) -> Value:
 
 
 def load_element(memory: Value, at: Value) -> Value:
-    """One element; a float as f32."""
+    """Load one element; a float as f32."""
     return _widen(load_element_as_is(memory, at))
 
 
 def load_element_as_is(memory: Value, at: Value) -> Value:
-    """One element as memory holds it."""
+    """Load one element as memory holds it."""
     return _make("memref.load", [memory, at], memory.type.element_type)
 
 
@@ -193,7 +193,7 @@ def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
 
 
 def _two_bytes(memory: Value, at: Value) -> Value:
-    """Two bytes beside each other as an i16, the first one lower."""
+    """Load two contiguous bytes as an i16, the first one lower."""
     wide = ir.IntegerType.get_signless(16)
     low, high = (
         arith.extui(wide, load_element_as_is(memory, add(at, n))) for n in range(2)
@@ -269,7 +269,7 @@ def reduce_lanes(
 
 
 def concatenate(parts: Sequence[Value]) -> Value:
-    """One vector of several of equal length; for the processor they stay apart."""
+    """Concatenate vectors of equal length; for the CPU they stay apart."""
     found = list(parts)
     while len(found) > 1:
         rest = found[2:]

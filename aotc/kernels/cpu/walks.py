@@ -1,4 +1,4 @@
-"""Walks over what is cut up: by blocks, tiles or vectors, and what is left of them.
+"""Walks over blocks, tiles or vectors, and their rests.
 
 What lies beside each other is cut into parts of one size, of which the last one may be
 smaller. All functions but `parts` write at the insertion point.

@@ -285,7 +285,7 @@ class _Attention:
         return [most, total, self._add(tile, frame, keys, sums, scale)]
 
     def _tile(self, frame: Frame, scores: Value, highest: Value | None = None) -> Tile:
-        """Return the tile of a block, with what is known of it in registers."""
+        """Return the tile of a block, with its known values in registers."""
         held: dict[Value, Held] = {}
         tile = Tile(frame, self._writing.memories, held, Reindexing(self._shape))
         held[self._parts.scores.value] = tile.hold(self._parts.scores, scores)
@@ -296,7 +296,7 @@ class _Attention:
         return tile
 
     def _per_row(self, statement: Statement, elements: Value) -> Held:
-        """Return what a row has one element of."""
+        """Hold a statement with one element per row."""
         frame, shape = self._frame(self._rows), self._shape[:-1]
         tile = Tile(frame, self._writing.memories, {}, Reindexing(shape))
         held = tile.hold(statement, elements)
@@ -347,7 +347,7 @@ class _Attention:
         return axis_of(self._writing.sizes, shape, (loop,), 0, tile, 1)
 
     def _finish(self, highest: Value, total: Value, sums: Value) -> None:
-        """Compute what follows, and store the results."""
+        """Compute the epilogue, and store the results."""
         parts = self._parts
         kept = parts.sums.nest.sizes[: len(parts.sums.nest.kept)]
         frame = self._frame(self._rows, self._width_axis())
@@ -373,7 +373,7 @@ class _Attention:
     def _write_rows(
         self, followers: Sequence[Statement], known: Mapping[Statement, Value]
     ) -> None:
-        """Compute what a row has one element of, of what it has so many of, too."""
+        """Compute and store statements with one element per row."""
         frame, loops = self._frame(self._rows), Reindexing(self._shape[:-1])
         tile = Tile(frame, self._writing.memories, {}, loops)
         for statement, elements in known.items():

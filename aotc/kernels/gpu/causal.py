@@ -48,7 +48,9 @@ def _is_lowest(x: Expression) -> bool:
 
 
 def _positions(x: Expression) -> View | None:
-    """Return what is read of an iota as a view of one axis; None for all else."""
+    """Return the view of an iota that an expression reads, of one axis; None for
+    others.
+    """
     view = x.view if isinstance(x, Read) and isinstance(x.op, Iota) else None
     if view is None or view.fill is not None:
         return None

@@ -1,4 +1,4 @@
-"""The families of kernels for GPUs: what each takes, and how it is planned.
+"""Families of kernels for GPUs: the ops that each takes, and its planning.
 
 An op is planned as the term that it is by itself: a form of kernels (`emitter.FORMS`)
 takes terms, whatever ops they come of. What elementwise ops follow changes nothing of

@@ -157,7 +157,7 @@ class Reindexing:
 
 @dataclass(frozen=True)
 class WithoutLoop(Reindexing):
-    """Leaves out a loop along which what is read is the same.
+    """A reindexing without a loop along which reads are constant.
 
     Args:
         loop: of it.
@@ -167,7 +167,7 @@ class WithoutLoop(Reindexing):
 
     @classmethod
     def of_loops(cls, shape: Shape, loop: int) -> WithoutLoop:
-        """Return what leaves one of some loops out, and the others as they are."""
+        """Make the reindexing that leaves one loop out, and the others as they are."""
         return cls((*shape[:loop], *shape[loop + 1 :]), loop=loop)
 
     def view(self, view: View) -> View | None:

@@ -119,7 +119,7 @@ class _OfElements(Lowering):
 
 
 def apply(op: GraphOp, operands: Sequence[Value]) -> Value:
-    """Return what an elementwise op makes of tiles and numbers.
+    """Apply an elementwise op to tiles and numbers.
 
     Raises:
         CannotLiftError: there is no code for it.
@@ -160,7 +160,7 @@ def can_lift(op: GraphOp) -> bool:
 
 
 def lift(body: Callable[..., Value], operands: Sequence[Value]) -> Value:
-    """Return what a body of one element makes of tiles and numbers.
+    """Apply the body of one element to tiles and numbers.
 
     Raises:
         CannotLiftError: it has an op that there is no code for.

@@ -159,7 +159,7 @@ def _write_group(
 
 
 class _Product:
-    """Writes a product and what follows it, for one tile of it.
+    """A writer of a product and its epilogue, for one tile.
 
     Args:
         writing: of the term.
@@ -256,7 +256,7 @@ class _Product:
         return zero_beyond(found, expression, [depth])
 
     def _write_results(self, sums: Value) -> None:
-        """Compute what follows the sums, and store the results."""
+        """Compute the epilogue of the sums, and store the results."""
         anchor = self._anchor
         kept = self._shape[: len(anchor.nest.kept)]
         frame = Frame(self._writing.sizes, (self._batch, self._rows, self._columns))

@@ -276,7 +276,7 @@ class _Rows:
         self._hold(statement, found)
 
     def _hold(self, statement: Statement, elements: Value) -> None:
-        """Keep what a row has one element of."""
+        """Keep and store a statement with one element per row."""
         narrow = self._narrow()
         narrow.store(statement, elements)
         held = narrow.hold(statement, elements)

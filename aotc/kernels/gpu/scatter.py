@@ -188,7 +188,7 @@ def write(writing: Writing, schedule: ScatterTile) -> None:
 
 
 class _Scatter:
-    """Writes a scatter and what follows it, for one tile of the table.
+    """A writer of a scatter and its epilogue, for one tile of the table.
 
     Args:
         writing: of the term.

@@ -1,4 +1,4 @@
-"""Reductions in parts: how many programs should share what one result is summed of.
+"""Reductions in parts: the number of programs that share the sum of one result.
 
 A chip is idle where few results are made of many elements each: a product of few rows
 by a weight of much depth, the gradient of a bias, the statistics of a batch. Such an op
@@ -90,7 +90,7 @@ def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
 
 
 def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
-    """Return what tells how long a product of matrices takes in parts."""
+    """Return a function of the number of parts: the time of a product of matrices."""
     anchor = products.anchor_of(term)
     if anchor is None:
         return None
@@ -109,7 +109,9 @@ def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
 
 
 def _rows_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
-    """Return what tells how long a reduction, or a thin product, takes in parts."""
+    """Return a function of the number of parts: the time of a reduction or thin
+    product.
+    """
     anchor = rows.anchor_of(term)
     if anchor is None:
         return None

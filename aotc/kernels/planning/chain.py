@@ -24,7 +24,7 @@ _LEAST = 1 << 19  # bytes between stages that are worth keeping in a cache
 
 @dataclass(frozen=True)
 class ChainSchedule(Schedule):
-    """The schedule of a chain; what a stage that is missing has is 0.
+    """The schedule of a chain; fields of a missing stage are 0.
 
     Args:
         lanes: elements of a vector.
@@ -109,7 +109,7 @@ class LineBuffers:
 
 
 def _buffer_size(elements: int, schedule: ChainSchedule) -> int:
-    """Whole vectors, and one more: what moves lines reads past the last one."""
+    """Round up to whole vectors, and add one that moves of lines read past the end."""
     return (-(-elements // schedule.lanes) + 1) * schedule.lanes
 
 
@@ -219,7 +219,7 @@ def ops_before(op: GraphOp) -> Sequence[GraphOp]:
 
 
 def workgroups(op: GraphOp, schedule: ChainSchedule) -> tuple[Size, Size]:
-    """One for each line of results."""
+    """Return the numbers of workgroups: one for each line of results."""
     assert isinstance(op, ConvGeneral)
     return 1, geometry_of_stage(op).lines
 

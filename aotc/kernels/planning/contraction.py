@@ -63,7 +63,7 @@ def plan(op: GraphOp, machine: Machine) -> Tile | None:
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
-    """The same where the right operand may change from call to call.
+    """Plan a tile for a right operand that may change from call to call.
 
     It is read as it lies if its columns are side by side, terms are multiplied one by
     one, and what tiles of rows read again stays in the second cache. Packing it takes
@@ -133,7 +133,7 @@ def _choose_packed(geometry: Geometry, machine: Machine) -> Tile:
 
 
 def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
-    """The tile for a packed operand, with what its kernel fetches of the next panel."""
+    """Return the tile for a packed operand, with its prefetch of the next panel."""
     least = _MANY if tile.block <= _FEW_TILES else KEPT_BYTES
     several = tile.block >= tile.vectors and tile.block > 1
     if several and _fetches(geometry, tile, least):

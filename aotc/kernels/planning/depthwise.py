@@ -149,7 +149,7 @@ def _is_around(op: Pad) -> bool:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the margin that a kernel adds to an image of bytes, and what of."""
+    """Return the margin that a kernel adds to an image of bytes, with the source."""
     if geometry_of(op) is None:
         return {}
     source, x = image_of(op).source, op.operands[0]

@@ -55,12 +55,14 @@ _FEWER_VECTORS, _PLENTY = 2, 28
 
 
 def table_of(op: GraphOp) -> Dequantize | None:
-    """Return what dequantises the second operand of a product, if that is made so."""
+    """Return the op that dequantises the second operand of a product, if there is
+    one.
+    """
     return made_by(op.operands[1], Dequantize) if isinstance(op, DotGeneral) else None
 
 
 def blocks_of(op: GraphOp) -> list[Value]:
-    """Return what a product has for each block: scales, and offsets if it has some.
+    """Return a product's values for each block: scales, and offsets if it has some.
 
     Of those that are dequantised, what they are made of.
     """
@@ -69,7 +71,7 @@ def blocks_of(op: GraphOp) -> list[Value]:
 
 
 def parts_of(table: Dequantize) -> list[Value]:
-    """Return what the scale and the offset of an op are made of, in memory."""
+    """Return the values in memory that make the scale and the offset of an op."""
     found: list[Value] = []
     for part in (table.scale, table.offset):
         nested = made_by(part, Dequantize)
@@ -163,13 +165,13 @@ def state_rounded(op: DotGeneral) -> None:
 
 
 def rounded_rows(op: GraphOp) -> Dequantize | None:
-    """Return what dequantises the rows of a product, if `round-rows` has made them."""
+    """Return the op that dequantises a product's rows, if `round-rows` made them."""
     is_stated = _IS_ROUNDED in op.operation.attributes
     return made_by(op.operands[0], Dequantize) if is_stated else None
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return what the kernel reads rows through that are widened, or dequantised."""
+    """Return the views through which the kernel reads widened or dequantised rows."""
     rounded = rounded_rows(op)
     if rounded is not None:
         return {rounded.y: rounded.q}

@@ -1,4 +1,4 @@
-"""Several products of one left operand, as one kernel computes them.
+"""Joined products of one left operand, which one kernel computes.
 
 Their right operands are packed as one: the panels of one product after those of the
 other, or, if one epilogue reads several of them, the same columns of all side by side

@@ -75,7 +75,7 @@ def row_axes(op: GraphOp) -> int:
 
 
 def source(op: Concatenate, schedule: MovementBlocks, value: Value) -> Value | None:
-    """Return what is read in the place of a part, or of what makes it, if anything."""
+    """Return the value read in place of a part, or of its maker, if there is one."""
     view = view_of(value, op.axis, schedule.lanes)
     return None if view is None else view.source
 
@@ -109,7 +109,7 @@ def parts_of(op: Concatenate) -> list[Value]:
 
 
 def workgroups(op: Concatenate, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """One for each block of rows."""
+    """Return the numbers of workgroups: one for each block of rows."""
     rows = element_count(Tensor.of(op.y).shape[: op.axis])
     return ceil_divide(rows, schedule.block), 1
 

@@ -34,7 +34,7 @@ def plan(op: Cast, machine: Machine) -> MovementBlocks | None:
 
 
 def workgroups(op: Cast, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """One for each block of rows."""
+    """Return the numbers of workgroups: one for each block of rows."""
     return ceil_divide(_rows(op), schedule.block), 1
 
 

@@ -36,7 +36,7 @@ _SHORT = 16  # vectors of a row, of which one accumulator may add up all
 
 @dataclass(frozen=True)
 class RowTile(Schedule):
-    """The schedule of what is computed along rows.
+    """The schedule of a kernel along rows.
 
     Args:
         lanes: elements of a vector.

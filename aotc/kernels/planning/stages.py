@@ -53,7 +53,7 @@ class Stages:
 
     @property
     def before(self) -> list[GraphOp]:
-        """All ops that make its operand, in order."""
+        """The ops that make the operand, in order."""
         first = filter(None, [self.expand, self.project and self.depthwise])
         found: list[GraphOp] = in_order([*first, *self.between])
         return found

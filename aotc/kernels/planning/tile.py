@@ -81,7 +81,7 @@ class Tile(Schedule):
 
     @property
     def own(self) -> Tile:
-        """The same without what other products have in its panels."""
+        """The tile without other products' vectors in its panels."""
         return replace(self, vectors=self.vectors // self.interleaved, interleaved=1)
 
     def panels(self, features: int) -> int:
@@ -182,7 +182,7 @@ def widths_of(geometry: Geometry, machine: Machine) -> range:
 def choose_interleaved(
     geometry: Geometry, count: int, machine: Machine, terms: int = 1
 ) -> Tile | None:
-    """The same, of as many vectors for each of some products; without blocks.
+    """Choose a tile with equal vectors for each of some products; without blocks.
 
     Args:
         geometry: of one product with the features of all of them.
@@ -300,7 +300,7 @@ def _rows_to_try(
 
 
 def most_rows(vectors: int, step: int, machine: Machine, *, spare: int = 0) -> int:
-    """The rows for which there are registers: for their sums, and what makes these.
+    """Return the number of rows for whose sums and operands there are registers.
 
     Of the vectors and the rows' elements, the fewer are held, and one of the others.
     Rows that begin a multiple of a way of the first cache from each other share its
@@ -357,7 +357,7 @@ def cycles(
 
 
 def with_reloads(rows: int, vectors: int) -> float:
-    """Return by what the cycles of tiles grow that load their operands again each."""
+    """Return the growth of a tile's cycles by reloading its operands."""
     return 1 + 0.2 * (rows + vectors) / (rows * vectors)
 
 
@@ -372,7 +372,9 @@ def _choose_block(geometry: Geometry, tile: Tile) -> int:
 
 
 def _choose_products(geometry: Geometry, tile: Tile) -> int:
-    """Several of a batch, if they are small and there are enough of them."""
+    """Return the number of small products in a workgroup, if a batch has enough of
+    them.
+    """
     products = static_size(geometry.products)
     panels = products * tile.panels_of(geometry)
     if block_count(geometry, tile) != 1:

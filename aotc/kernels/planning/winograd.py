@@ -133,7 +133,7 @@ class Scratch:
 
     @property
     def elements(self) -> int:
-        """All words."""
+        """The number of words."""
         end = self.first_pixel + self.tile.products * self.channels
         return -(-end // LINE) * LINE
 
@@ -199,7 +199,7 @@ def is_exact(op: GraphOp) -> bool:
 
 
 def multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
-    """Return what multiplies transformed inputs; None if nothing gains by that.
+    """Return the instruction that multiplies transformed inputs; None if none gains.
 
     i16 that are multiplied one by one take as long as bytes do directly, and so do two
     of them where there are dot products of four bytes.

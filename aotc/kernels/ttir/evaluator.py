@@ -70,7 +70,7 @@ def _arguments(kernel: Kernel, arguments: Sequence[Buffer | int]) -> list[Any]:
 
 
 class _Program:
-    """One program of a grid.
+    """A program of a grid.
 
     Args:
         number: of it.
@@ -86,7 +86,7 @@ class _Program:
         self.steps = 0
 
     def run(self, block: Block, given: Sequence[Any]) -> list[Any]:
-        """Run steps; return what the last one takes."""
+        """Run steps; return the operands of the last one."""
         self._values.update(zip(block.arguments, given, strict=True))
         *steps, end = block.steps
         self.steps += len(steps)
@@ -97,7 +97,7 @@ class _Program:
         return [self._values[number] for number in end.operands]
 
     def _results(self, step: Step, operands: list[Any]) -> Sequence[Any]:
-        """Return what a step gives."""
+        """Return the results of a step."""
         rule = getattr(self, "_" + step.name.replace(".", "_"), None)
         if rule is not None:
             found: Sequence[Any] = rule(step, *operands)

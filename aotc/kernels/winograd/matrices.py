@@ -80,7 +80,7 @@ def matrices(outputs: int) -> Matrices:
 
 
 def filter_scale(outputs: int) -> int:
-    """Return by what the filter's matrix is multiplied to be of integers."""
+    """Return the factor that makes the filter's matrix one of integers."""
     return lcm(*(x.denominator for row in matrices(outputs).filter for x in row))
 
 

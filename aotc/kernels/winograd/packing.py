@@ -39,7 +39,7 @@ def growth(tile: WinogradTile) -> float:
 
 
 def unpack(b: Builder, op: GraphOp, packed: Value, tile: WinogradTile) -> Value:
-    """The kernel from what `pack` has made of it: of f32 to a few roundings."""
+    """Return the kernel from the result of `pack`: of f32 to a few roundings."""
     dtype = Tensor.of(op.operands[1]).dtype
     value = _packing(op, tile).undo(b, packed)
     matrix = np.linalg.pinv(_filter_matrix(tile, is_float=dtype == "f32"))

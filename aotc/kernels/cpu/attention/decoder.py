@@ -49,7 +49,7 @@ def write(
 
 @dataclass(frozen=True)
 class _Block:
-    """Some keys.
+    """A block of keys.
 
     Args:
         start: the number of the first.
@@ -366,7 +366,9 @@ class _Decoder(Work):
     def _add_panel(
         self, block: _Block, query: Value, panel: list[tuple[int, int]]
     ) -> None:
-        """The same for some vectors of it; keys of the next block are fetched."""
+        """Add the products with some vectors of values, and fetch the next block's
+        keys.
+        """
         lanes, rows = self._lanes, self.value
         begin = rows.at(block.start)
         factor, left = (

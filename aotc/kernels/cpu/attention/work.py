@@ -19,7 +19,7 @@ from aotc.mlir import Function, Value, arith
 
 @dataclass(frozen=True)
 class Queries:
-    """The queries of a workgroup, and where what belongs to them begins in memory.
+    """The queries of a workgroup, and the starts of its operands in memory.
 
     Args:
         first: the number of the first one.
@@ -68,7 +68,7 @@ def queries_of(op: Attention, given: Arguments, number: Value, first: Value) -> 
 
 @dataclass(frozen=True)
 class Block:
-    """Some keys.
+    """A block of keys.
 
     Args:
         start: the number of the first one.
@@ -158,7 +158,7 @@ class Memories(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """An attention, and what of it a workgroup computes.
+    """An attention, and a workgroup's part of it.
 
     Args:
         op: what is computed.
@@ -185,7 +185,7 @@ class Work:
 
 @dataclass(frozen=True)
 class TiledWork(Work):
-    """The same of many queries.
+    """The work of a workgroup of many queries, in tiles.
 
     Args:
         tile: how it is cut up.

@@ -1,4 +1,4 @@
-"""Products of matrices and convolutions on vectors, with what follows them.
+"""Products of matrices and convolutions on vectors, with their epilogues.
 
 One workgroup computes some rows of one panel of columns. The right operand is packed,
 [panel][depth][columns of a panel] with zeros after the last column (and so the terms of
@@ -98,7 +98,7 @@ def _write_one_of(kernels: Sequence[Contraction], panel: Value, number: Value) -
 
 @dataclass(frozen=True)
 class Contraction:
-    """Writes a kernel of one product at the insertion point, or what there is of it.
+    """A writer of a kernel of one product, or a part of it, at the insertion point.
 
     Args:
         joined: the product, and those that are computed beside it.
@@ -355,7 +355,7 @@ class Contraction:
         return add(ahead, scale(number, share))
 
     def _write_lines(self, panel: Panel, first: Value, last: Value) -> None:
-        """Some lines, tile by tile."""
+        """Write some lines, tile by tile."""
         begin = panel.begin.left, panel.begin.result
         lines = Lines(self.geometry, self.tile.rows, begin)
 

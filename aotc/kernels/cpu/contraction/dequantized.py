@@ -78,7 +78,7 @@ class DequantizedSums:
         return replace(found, block_sums=found._new_sums())
 
     def _new_sums(self) -> BlockSums | None:
-        """Memory for what blocks of rows add up to, if it is worthwhile."""
+        """Allocate memory for block sums of rows, if it is worthwhile."""
         tile, group = self.tile, self.tile.group
         blocks, (row, _) = self.geometry.depth // group, self.geometry.left_steps
         is_read = self.offsets is not None or (self.integers.excess and tile.rows == 1)
@@ -159,7 +159,7 @@ class DequantizedSums:
     def _sum_in_place(
         self, count: int, left: Value, begin: Value, block: Value
     ) -> Values:
-        """The same of one row and few bits, multiplied where they are in words.
+        """Sum one row and few bits, multiplied in the words that hold them.
 
         A bit mask and a conversion make 2**p times the integer at bit p of half a word,
         for which there are sums of its own: shifts, of which processors compute two a

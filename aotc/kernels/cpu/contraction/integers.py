@@ -58,7 +58,8 @@ class Integers:
         return terms * self.tile.columns * self.tile.bits // 8
 
     def floats(self, at: Value) -> Read:
-        """Return what gives the integers of a term and a vector of columns, as f32.
+        """Return a function that loads the integers of a term and vector of columns, as
+        f32.
 
         Args:
             at: the first byte of the terms.
@@ -97,7 +98,7 @@ class Integers:
                 vectors.prefetch(self.memory, later, cache)
 
     def words(self, at: Value) -> Read:
-        """Return what gives a word of each column, by its number."""
+        """Return a function that loads a word of each column, by its number."""
         lanes, columns = self.tile.lanes, self.tile.columns
         known: dict[tuple[int, int], Value] = {}
 
@@ -111,7 +112,7 @@ class Integers:
         return word
 
     def fours(self, at: Value, *, is_signed: bool = False) -> Read:
-        """Return what gives four terms of each column as the bytes of words.
+        """Return a function that loads four terms of each column as the bytes of words.
 
         Args:
             at: the first byte of the terms, which begin a run.
@@ -160,7 +161,7 @@ class Integers:
         return vectors.call_intrinsic(_LOOKUPS[self.tile.lanes], given, kind)
 
     def _part(self, words: Value, first: int, bits: int) -> Value:
-        """Some bits of each word, from the one at `first` on, as i32."""
+        """Extract some bits of each word, from the one at `first` on, as i32."""
         last = _ALL_BITS - bits
         if self.is_signed:
             top = _shift_down(words, first - last)

@@ -134,7 +134,7 @@ class RoundedSums:
         return loops.loop(0, self.geometry.depth // length, 1, zeros, add_block)
 
     def _fetch(self, right: Value, block: tuple[Value, Value, int]) -> None:
-        """Fetch what the only tile of a panel reads some blocks later.
+        """Fetch the values that the only tile of a panel reads some blocks later.
 
         Args:
             right: where the block begins in the weight, in integers.
@@ -170,7 +170,7 @@ class RoundedSums:
     def _less_offsets(
         self, number: Value, by_row: Values, offsets: Values, totals: Values
     ) -> Values:
-        """Totals less what the offsets of a block's columns make."""
+        """Subtract the contribution of a block's offsets from totals."""
         found = list(totals)
         share = vectors.splat(1 / self._factor, self.tile.lanes)
         for row, by in enumerate(by_row):

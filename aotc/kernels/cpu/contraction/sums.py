@@ -229,7 +229,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """The same of rows that are widened, in parts of their terms."""
+        """Sum the products of rows that are widened, in parts of their terms."""
         assert self.widening is not None
         widen = self.widening.widen
 

@@ -67,7 +67,7 @@ class Widening:
         return cls(memory, tile.rows, factors)
 
     def widen(self, left: Left, rows: int, length: Value) -> Left:
-        """Some rows: by rows or by terms, as they lie.
+        """Widen some rows: by rows or by terms, as they are in memory.
 
         Args:
             left: the rows; one of their distances is 1, that of terms where more than

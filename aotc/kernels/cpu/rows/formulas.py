@@ -35,7 +35,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
+    """The state of one row.
 
     Args:
         walk: goes through it.
@@ -51,7 +51,7 @@ class Row:
     read: Read
 
     def keep(self, x: Value, at: Value, count: int) -> None:
-        """Write what is read again later."""
+        """Store a vector that is read again later."""
         assert self.kept is not None
         begin, lanes = self.kept.begin, self.walk.lanes
         vectors.store(x, self.kept.memory, add(begin, at), lanes, count)
@@ -63,7 +63,7 @@ class Row:
         return vectors.load(self.kept.memory, add(begin, at), lanes, count)
 
     def reduce(self, how: Combination, element: Read) -> Value:
-        """One number of the whole row, in all lanes."""
+        """Reduce the whole row to one number, in all lanes."""
         parts = self.walk.reduce(how, lambda at, count: [element(at, count)])
         return vectors.reduce_lanes(parts, how.combine)
 

@@ -66,7 +66,7 @@ class Walk:
     width: int
 
     def reduce(self, how: Combination, elements: Elements) -> Values:
-        """A vector for each row, whose lanes make together what the row makes."""
+        """Return a vector for each row, whose lanes combine to the row's result."""
         nothing = vectors.splat(how.start, self.lanes)
         totals = [nothing] * (self.rows * self.vectors)
         if self._steps:

@@ -1,4 +1,4 @@
-"""Winograd convolutions of 3×3 windows, with what follows them.
+"""Winograd convolutions of 3×3 windows, with their epilogues.
 
 One workgroup computes a block of image tiles and a group of panels of features: it
 transforms the inputs of its tiles, multiplies them with the transformed weights, one
@@ -144,7 +144,7 @@ class Winograd:
         )
 
     def _copy_padded(self, begin: Value, top: Value, left: Value, copy: Value) -> None:
-        """Copy what a tile sees, with zeros for padding, and behind the last channel.
+        """Copy a tile's input, with zeros for padding, and behind the last channel.
 
         Args:
             begin: of the tile in the image; before it perhaps.
@@ -200,7 +200,7 @@ class Winograd:
         steps: tuple[int, int],
         is_copy: bool,
     ) -> None:
-        """Transform what a tile sees, B' d B, for all channels.
+        """Transform a tile's input, B' d B, for all channels.
 
         Args:
             tile: the tile.
@@ -333,7 +333,9 @@ class Winograd:
     # ---- results --------------------------------------------------------------------
 
     def _write_results(self, panel: Value, first: Value) -> None:
-        """Transform the sums of a panel back, and write what is computed from them."""
+        """Transform the sums of a panel back, apply the epilogue, and store the
+        results.
+        """
         lanes, features = self.tile.lanes, self.geometry.features
         whole, rest = divmod(features, lanes)
         padded = (whole + (rest > 0)) * lanes
