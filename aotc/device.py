@@ -77,7 +77,7 @@ def _text(path: Path) -> str | None:
 
 
 def _physical_cores() -> int | None:
-    """CPUs that share a core list the same siblings."""
+    """Return the number of cores; CPUs that share one list the same siblings."""
     siblings = {
         _text(path)
         for path in _SYSTEM_CPU.glob("cpu[0-9]*/topology/thread_siblings_list")

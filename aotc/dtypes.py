@@ -95,7 +95,7 @@ def canonical(dtype: Any) -> str:
 
 
 def _numpy_spelling(dtype: Any) -> str:
-    """Return NumPy's name of a dtype; for anything else, what tells it best."""
+    """Return NumPy's name of a dtype; for anything else, the most telling text."""
     if isinstance(dtype, str):
         return dtype
     if dtype is None:  # which NumPy takes for float64

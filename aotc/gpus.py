@@ -156,7 +156,9 @@ class _InstanceInfo(ctypes.Structure):
 
 
 class _Properties(ctypes.Structure):
-    """VkPhysicalDeviceProperties as far as it is read; `rest` is longer than it is."""
+    """The structure VkPhysicalDeviceProperties as far as it is read; `rest` is
+    longer.
+    """
 
     _fields_ = [
         ("api", ctypes.c_uint32),

@@ -70,7 +70,9 @@ class UnevaluatedArray(ABC):
         """Compute the array."""
 
     def computed_parts(self) -> Iterator[Array]:
-        """Yield it in parts along its first axis, each computed when asked for."""
+        """Yield the array in parts along its first axis, each computed when asked
+        for.
+        """
         yield np.asarray(self)
 
 

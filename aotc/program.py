@@ -346,7 +346,7 @@ class Program:
         declare_parameter(self.module, Parameter(name, tensor, kind))
 
     def add_state(self, name: str, leaves: Sequence[str], tree: Structure) -> None:
-        """Say that some parameters are the leaves of one State."""
+        """Record that some parameters are the leaves of one State."""
         row = {"name": name, "leaves": list(leaves), "tree": plain_tree(tree)}
         self._write_attribute(_STATES, [*self._attribute(_STATES, []), row])
 
@@ -403,7 +403,7 @@ class Program:
         )
 
     def drop_unread(self, names: Iterable[str]) -> None:
-        """Drop those of some parameters that no entry takes."""
+        """Drop parameters that no entry takes."""
         kept = {port.name for entry in self.entries for port in entry.arguments}
         dropped = set(names) - kept
         drop_parameters(self.module, dropped)

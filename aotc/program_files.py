@@ -172,7 +172,9 @@ def _recursive_function(module: Module) -> str | None:
 
 
 def _first_repeated(reached: Mapping[str, Sequence[str]]) -> str:
-    """A function that is met twice, where each reaches another one of these."""
+    """Return a function that is met twice, where each reaches another one of
+    `reached`.
+    """
     name, met = next(iter(reached)), set[str]()
     while name not in met:
         met.add(name)

@@ -120,7 +120,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 def _scan(
     text: str, pattern: re.Pattern[str], end_of: Callable[[str, re.Match[str]], int]
 ) -> Iterator[tuple[int, int]]:
-    """Spans that begin where `pattern` matches and are no part of one before."""
+    """Yield spans that begin where `pattern` matches, and do not overlap."""
     done = 0
     while found := pattern.search(text, done):
         end = end_of(text, found)

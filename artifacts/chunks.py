@@ -28,7 +28,7 @@ class Chunks:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any] | None) -> Chunks | None:
-        """Return those that a manifest lists for a file; None if it lists none."""
+        """Read the chunks that a manifest lists for a file; None if it lists none."""
         return None if data is None else cls(data["size"], tuple(data["sha256"]))
 
     def to_json(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ RUNTIME_CODES = {"runtime", "runtime-version", "bytecode", "module", "vm-feature
 
 
 def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
-    """Everything that speaks against running `variant` on `host`."""
+    """Return the reasons against running `variant` on `host`."""
     if variant.backend not in BACKENDS:
         return [unknown("no-rules", f"there are no rules for {variant.backend}")]
     return [*_check_runtime(manifest, variant, host), *check_device(variant, host)]

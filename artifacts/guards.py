@@ -144,7 +144,7 @@ def _array_guards(leaf: Leaf) -> Iterator[CallGuard]:
 def _size_guards(
     entry: EntryPoint, symbols: Mapping[str, Symbol]
 ) -> Iterator[CallGuard]:
-    """Sizes, relations of them, and the contracts of the symbols in them."""
+    """Yield the guards of sizes, of their relations, and of the symbols in them."""
     first: dict[str, str] = {}  # the place that says what a symbol is
     used: dict[str, str] = {}  # the line of the first input that has it
     for leaf in entry.inputs:

@@ -130,7 +130,7 @@ def _base_packages() -> dict[str, str | None]:
 
 
 def _unreadable_options() -> dict[str, str]:
-    """Settings that every other verb refuses, and why."""
+    """Return settings that every other verb refuses, and why."""
     found = {}
     for name in options.OPTIONS:
         try:

@@ -117,7 +117,7 @@ class CustomVjp(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """`forward` in the place of the call; `backward` on what it left."""
+        """Call `forward` in the place of the call, and `backward` on its residuals."""
         with functions.before(op):
             results = call(self.forward, list(op.operands))
         count = len(op.results)
@@ -154,7 +154,7 @@ class CustomJvp(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """The cotangents of the rule's tangents: it is linear in them."""
+        """Return the cotangents of the rule's tangents, in which it is linear."""
         count = len(op.operands)
         smooth = _floats(op.operands)
         wrt = tuple(count + smooth.index(i) for i in wanted)

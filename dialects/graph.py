@@ -189,7 +189,8 @@ class GraphOp(_Declared):
 
     @staticmethod
     def cancelling(x: Any) -> Any:
-        """Terms that it adds which may cancel, as in 1 + erf x; None without any.
+        """Return terms of the op's sums that may cancel, as in 1 + erf x; None without
+        any.
 
         Args:
             x: the first operand, an array.
@@ -502,7 +503,7 @@ def evaluate(
 
 
 class Evaluator:
-    """`evaluate`, for ops that are run again: what they say of themselves is kept."""
+    """An evaluator of ops that are run again, whose facts are kept; see `evaluate`."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[dict[str, Any], list[Tensor]]] = {}

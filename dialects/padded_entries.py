@@ -194,7 +194,7 @@ class _Writer:
         return forms
 
     def write(self, op: Operation, operands: list[_Forms]) -> list[_Forms]:
-        """Write an op, in the sizes of the bucket if it has a rule for that."""
+        """Write an op, in the sizes of the bucket if it has a `pad` rule."""
         types = [Tensor.of(value) for value in op.results]
         written = self._write_padded(op, operands, types)
         if written is not None:

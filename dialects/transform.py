@@ -52,11 +52,11 @@ class _Transformation:
         return (self.of,)
 
     def evaluate(self, *_: object) -> NoReturn:
-        """Refused: there is nothing to evaluate yet."""
+        """Refuse to evaluate a function without a body."""
         raise _unwritten_error(f"{self.of}.{self.kind}")
 
     def lower(self, _: object, op: func.CallOp, *__: object) -> NoReturn:
-        """Refused: there is nothing to lower yet."""
+        """Refuse to lower a function without a body."""
         raise _unwritten_error(op.callee, where_of(op))
 
 

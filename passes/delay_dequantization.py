@@ -36,7 +36,7 @@ _FEW = 2**22  # floats of all weights of a function that may be there at once
 
 
 class DelayDequantization(Pass):
-    """Delay it in each entry, and in the bodies of its loops."""
+    """Delay dequantisation in each entry, and in the bodies of its loops."""
 
     name = "delay-dequantization"
     level = 2

@@ -132,7 +132,9 @@ class FuseRegions(Pass):
                 )
 
     def run(self, unit: Unit) -> bool:
-        """Outline them, and note why others are none; False for a target without."""
+        """Outline regions, and note why others are none; False for a target without
+        kernels.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             unit.notes += weights_dequantized_in(unit.module, capabilities)

@@ -50,7 +50,8 @@ class Inline(Pass):
 def inline_calls(
     function: Function, chosen: Callable[[func.CallOp], Function | None]
 ) -> bool:
-    """Inline calls in `function`, and those that come with them; whether there are any.
+    """Inline calls in `function`, also those that are inlined; return whether there are
+    any.
 
     Args:
         function: with a body.

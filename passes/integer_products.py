@@ -114,7 +114,7 @@ class _Product:
 
     @property
     def column_axes(self) -> tuple[int, ...]:
-        """The axes of the result that are these."""
+        """Return the columns' axes in the result."""
         rank = Tensor.of(self.op.results[0]).rank
         return tuple(range(rank - len(self.columns), rank))
 
@@ -281,7 +281,7 @@ def _sum(b: Builder, product: _Product) -> Value:
 
 
 def _weight(b: Builder, product: _Product) -> tuple[Value, Value | None]:
-    """Return the bytes of the right operand, and the zero point of each column of them.
+    """Return the bytes of the right operand, and the zero point of each column.
 
     Those of u8 that have zero points become i8, by which instructions multiply u8.
     """

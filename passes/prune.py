@@ -38,7 +38,9 @@ class InputReads:
         self._known: dict[str, dict[frozenset[int], set[int]]] = {}
 
     def forget(self, name: str) -> None:
-        """Work it out anew for a function, which has changed."""
+        """Recompute the reads of a function, which has changed, when they are asked
+        for.
+        """
         self._known.pop(name, None)
 
     def __call__(self, name: str, outputs: set[int]) -> set[int]:

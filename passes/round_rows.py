@@ -70,7 +70,7 @@ def _round_in(function: Function, machine: Machine) -> bool:
 
 
 def round_rows(b: Builder, x: Value) -> Value:
-    """Return rows as bytes and scales make them; their last axis is in whole blocks.
+    """Round rows to bytes and scales; their last axis is in whole blocks.
 
     Of a block of zeros the quotient is NaN, and its bytes are zeros, as its scale is.
     """

@@ -147,7 +147,7 @@ class SetIoLayout(Pass):
 
 
 def _images(unit: Unit) -> list[tuple[Entry, _Layouts, _Layouts]]:
-    """The entries that take or return images, and the layouts of these."""
+    """Return the entries that take or return images, and the images' layouts."""
     flat = copy_module(unit.module)
     for each in (Autodiff(), Inline()):
         each.run(Unit(Program(flat)))

@@ -168,7 +168,7 @@ def _parts_of_product(b: Builder, op: DotGeneral, parts: int) -> Value | None:
 
 
 def _moved(axes: tuple[int, ...], split: int) -> tuple[int, ...]:
-    """Return axes behind one that has become two; of that, the second."""
+    """Return axes behind one that was split in two; of the two, the second."""
     return tuple(axis + (axis >= split) for axis in axes)
 
 

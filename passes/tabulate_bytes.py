@@ -267,7 +267,9 @@ class _Images:
         return image if is_whole else None
 
     def shares(self, op: Softmax) -> Value | None:
-        """Write the softmax of bytes in the place of one of floats, if it is that."""
+        """Replace a softmax of floats by one of bytes, if it is a softmax of bytes'
+        images.
+        """
         image = self._found.get(op.x)
         if image is None or not is_rounded_coarsely(op.y, self.numbers):
             return None

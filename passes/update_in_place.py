@@ -163,7 +163,7 @@ class Order:
         )
 
     def note_written(self, region: Region, results: Sequence[Value]) -> None:
-        """Later regions may wait for the new states of this one."""
+        """Let later regions wait for the new states of this one."""
         done = self._readers_before(region.computed_inputs) | self._readers_before(
             region.after
         )

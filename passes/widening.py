@@ -68,7 +68,7 @@ def _number(value: Value) -> Value | None:
 
 
 def _reshape_bytes(op: Reshape, widened: dict[Value, GraphOp]) -> None:
-    """Widen bytes that are reshaped, in the place of reshaping them when they are wide.
+    """Widen bytes before a reshape, in the place of reshaping the wide ones.
 
     Args:
         op: the reshape; it is erased.

@@ -83,7 +83,7 @@ class Running:
         self.is_stopped = False
 
     def stop(self) -> None:
-        """End all of them."""
+        """Kill all running compilers."""
         self.is_stopped = True
         for process in tuple(self.processes):
             process.kill()
@@ -181,7 +181,9 @@ def plan_memory(unit: Unit) -> dict[str, Memory]:
 
 @contextmanager
 def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, Running]]:
-    """Threads that wait for compilers; an interrupt, too, leaves no compiler behind."""
+    """Yield threads that wait for compilers; an interrupt, too, leaves no compiler
+    behind.
+    """
     running = Running()
     with ThreadPoolExecutor(max_workers=min(_most_processes(), count)) as pool:
         try:

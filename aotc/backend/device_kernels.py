@@ -75,7 +75,7 @@ class DeviceKernels:
         jobs: int,
         cache: Cache | None,
     ) -> DeviceKernels | None:
-        """Return those of a lowered module; None if it has none."""
+        """Find the GPU kernels of a lowered module; None if it has none."""
         found = {each.name: each.launch for each in kernels_of(module) if each.launch}
         machine = gpu_of(target)
         if not found or machine is None:

@@ -89,7 +89,7 @@ class KeptModule:
             yield self.find() if is_there else None
 
     def why_missing(self) -> str:
-        """`miss`, and what is new since a module of this kind was made."""
+        """Return `miss`, and the changes since a module of this kind was made."""
         return f"miss ({self.cache.why_missing(self.recipe)})"
 
     def keep(self, report: Mapping[str, Any], vmfb: bytes) -> str:

@@ -313,7 +313,7 @@ def _ops(module: Any, entry: Entry) -> list[Any]:
 
 
 def _title(op: Any) -> str:
-    """`graph.sin`, or `scan` and the like for what runs other functions."""
+    """Return `graph.sin`, or `scan` and the like for calls of control flow."""
     if isinstance(op, func.CallOp):
         return callee_of(op).rpartition(".")[2]
     return f"graph.{type(op)._op_name}"
@@ -368,7 +368,7 @@ def _compiled_values(
 
 
 def _return_only(function: Any, results: Sequence[Any]) -> None:
-    """Return these values instead of the results."""
+    """Replace the results of a function by these values."""
     block = function.entry_block
     block.operations[len(block.operations) - 1].operation.erase()
     with ir.InsertionPoint(block):

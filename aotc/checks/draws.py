@@ -198,7 +198,8 @@ def _random(rng: np.random.Generator, places: Any, rows: Any) -> Any:
 
 
 def _window(rng: np.random.Generator, places: Any, rows: Any) -> Any:
-    """Neighbours that begin in the second half of a block, later in later rows or not.
+    """Draw a mask of neighbours from the second half of a block on, later in later rows
+    or not.
 
     So the first vectors of the block are hidden and others are not.
     """

@@ -1,4 +1,4 @@
-"""Compiled entries in a process of their own: code that dies takes nothing with it.
+"""Compiled entries in a process of their own, so that crashes do not spread.
 
 The two sides talk through pipes, one pickled request and one pickled answer at a time.
 Both are this package, so what they read is what they wrote.

@@ -96,7 +96,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls that follow one another.
+    """A sequence of calls.
 
     Args:
         sizes: of the symbols.

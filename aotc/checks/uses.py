@@ -112,7 +112,7 @@ class _Integer(NamedTuple):
     ends: tuple[Size, Size] | None = (0, 0)
 
     def plus(self, low: Size, high: Size) -> _Integer:
-        """Return it after numbers have been added."""
+        """Return the integers after numbers have been added."""
         if self.ends is None:
             return self
         return _Integer(self.name, (self.ends[0] + low, self.ends[1] + high))
@@ -339,7 +339,7 @@ def _counted(value: Any) -> Size | None:
 
 
 def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Use]]:
-    """Yield that floats are masks."""
+    """Yield the uses of floats as masks."""
     for name, by_arithmetic in floats:
         yield name, Use(is_bias=not by_arithmetic, is_factor=by_arithmetic)
 

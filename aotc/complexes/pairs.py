@@ -124,7 +124,7 @@ class Complex(NamedTuple):
         return self.map(lambda x: x.mean(axis, keepdims=keepdims))
 
     def map(self, function: Callable[[Array], Array]) -> Complex:
-        """`function` of each part; for what treats both alike."""
+        """Return `function` of each part; for functions that treat both alike."""
         return Complex(function(self.real), function(self.imag))
 
 

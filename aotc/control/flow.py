@@ -295,7 +295,9 @@ def _python_scan(
     count: int,
     reverse: bool,
 ) -> tuple[Any, Any]:
-    """`scan` on arrays that have values; forms and leaves of what it begins with."""
+    """Compute `scan` on arrays that have values, from the forms and leaves of its
+    inputs.
+    """
     (tree, arrays), (xs_tree, stacks) = initial, xs
     carried, rows = tree.unflatten(arrays), Rows(function)
     for number in reversed(range(count)) if reverse else range(count):

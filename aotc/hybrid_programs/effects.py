@@ -389,7 +389,7 @@ class _Finder(ast.NodeVisitor):
         self._use_up([over])
 
     def _use_up(self, nodes: Iterable[ast.expr]) -> None:
-        """Note that iterators among these are moved on."""
+        """Note that iterators among expressions are advanced."""
         for each in nodes:
             if isinstance(self.value(each), Iterator):
                 self._change(each)

@@ -1,4 +1,4 @@
-"""`aotc.hybrid`: a function of which what can be compiled is compiled."""
+"""`aotc.hybrid`: a function compiled as far as it can be."""
 
 from __future__ import annotations
 

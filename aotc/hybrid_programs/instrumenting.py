@@ -224,7 +224,7 @@ TOOLS = {
 
 
 def positioned(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Instrumented statements that say which of them is executed, in `_aotc_at[0]`."""
+    """Instrument statements to state which one is executed, in `_aotc_at[0]`."""
     found: list[ast.stmt] = []
     for number, each in enumerate(body):
         found += ast.parse(f"_aotc_at[0] = {number}").body

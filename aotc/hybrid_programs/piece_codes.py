@@ -127,7 +127,7 @@ class PieceCodes:
         return symbolic_sizes([*self._seen.get(kind.form, ()), kind.shapes], names)
 
     def require_exact(self, form: Hashable) -> None:
-        """Make code for each size from now on: it cannot be made for all of them."""
+        """Make code for each size from now on, as none can be made for all sizes."""
         self._exact.add(form)
 
     # ---- kinds that cannot be compiled

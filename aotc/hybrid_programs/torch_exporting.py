@@ -69,7 +69,7 @@ class TracedModule(Traced):
     def compute(
         self, variant: Variant, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """The result of a call, by the code that is made of this."""
+        """Compute the result of a call by a variant's code."""
         found = variant.run(arrays_of(args, kwargs))
         leaves = leaves_of(self.result_form, found)
         pairs = zip(self.results, leaves, strict=True)
@@ -110,7 +110,7 @@ class ModuleTracer:
         kwargs: Mapping[str, Any],
         sizes: Sizes | None = None,
     ) -> TracedModule:
-        """Export it for calls like one.
+        """Export the module for calls like one.
 
         Args:
             call: what it is like.

@@ -453,7 +453,8 @@ class JitFunction:
         }
 
     def entries(self) -> list[tuple[CallSignature, EntryFunction]]:
-        """Entries that take all calls that there were, by symbols for their sizes.
+        """Return entries that take all calls that there were, by symbols for their
+        sizes.
 
         Returns:
             One for each form of calls, with the first call of it.

@@ -335,7 +335,7 @@ class _Walk:
         self.value(value)
 
     def _own_module(self, module: types.ModuleType, attributes: list[str]) -> None:
-        """A name of aotc's own, which need not be imported for that."""
+        """Note a name of aotc's own, without importing it."""
         path = [*module.__name__.split("."), *attributes]
         _require_own(path)
         self._note("own", path)

@@ -34,7 +34,7 @@ class SharedStates:
         return self._model
 
     def move_to(self, model: Model) -> None:
-        """Give them to a model, which computes the next call."""
+        """Move the states to a model, which computes the next call."""
         if model is self._model:
             return
         self.move_here()
@@ -44,7 +44,7 @@ class SharedStates:
         self._model, self.were_used = model, True
 
     def move_here(self) -> None:
-        """Read them from the model that has them."""
+        """Read the states from the model that has them."""
         if self._model is not None:
             for name in self._model.manifest.states:
                 self._here[name] = self._model.read_state(name)
@@ -62,7 +62,7 @@ class SharedStates:
         self.were_used = True
 
     def read(self, name: str) -> Any:
-        """A copy of one of them."""
+        """Return a copy of a state."""
         if self._model is not None and name in self._model.manifest.states:
             return self._model.read_state(name)
         leaves, structure = flatten(self._here[name])

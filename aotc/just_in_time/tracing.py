@@ -74,7 +74,7 @@ class Tracer:
     def __call__(
         self, call: CallSignature, sizes: Sizes, values: Sequence[Any]
     ) -> Traced:
-        """Trace it for calls of some sizes.
+        """Trace the function for calls of some sizes.
 
         A size that Python uses as a number is one: the function is traced again then,
         for calls of that size.
@@ -271,7 +271,7 @@ def _binds(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
 
 
 def _with_numbers(tree: Any, are_numbers: Sequence[bool]) -> Any:
-    """Traced arguments, of which some leaves are Python numbers."""
+    """Return traced arguments, of which some leaves are Python numbers."""
     from aotc.tracing.array import as_number
 
     leaves, structure = flatten(tree)

@@ -171,7 +171,9 @@ class Family(Generic[A, S]):
         return Fused(fused.kernel, schedule.to_plain())
 
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
-        """Return those of the elements that follow an op in its kernel on a machine."""
+        """Return the dtypes of elements that an op's kernel computes with on a
+        machine.
+        """
         found = tuple(dtype for dtype in machine.dtypes if dtype in self.floats)
         if self.lifts is not None:
             return (*found, "i32", "bool")

@@ -58,7 +58,9 @@ class Mma:
 
     @property
     def spare(self) -> int:
-        """Registers that it needs beside its operands and its sums."""
+        """The number of registers that the instruction needs beside its operands and
+        sums.
+        """
         return int(not self.adds) + int(self.ones)
 
 

@@ -62,7 +62,7 @@ def _has_other_ops(expression: Expression) -> bool:
 
 
 def _with_cascades(function: Function) -> tuple[Function, Module | None]:
-    """Return a region whose ops that have cascades are those: a copy, if there are any.
+    """Return a region with ops replaced by their cascades: a copy, if there are any.
 
     With it the module that it is in.
     """
@@ -96,7 +96,7 @@ class _Statements:
         self._known: dict[object, Expression] = {}
 
     def add_nests(self, op: GraphOp) -> None:
-        """Add those of an op; none if it is no nest."""
+        """Add the nests of an op; none if it has no nest."""
         for nest in type(op).nests(op):
             operands = list(op.operands)[nest.first : nest.first + len(nest.reads)]
             factors = tuple(map(self.expression, operands, nest.reads))

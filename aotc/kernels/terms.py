@@ -225,7 +225,7 @@ class Term:
         return None
 
     def __str__(self) -> str:
-        """Return its text, a line for each statement (Note [text of terms])."""
+        """Return the term's text, a line for each statement (Note [text of terms])."""
         contracts = contracts_of(self.function)
         with self.function.context, known_contracts(contracts):
             return _Printer(self).text()

@@ -65,7 +65,7 @@ def grid(new: Size, old: Size, dtype: str = "f32") -> tuple[Places, Number, Numb
 
 
 def module_of(places: Number | Places) -> Any:
-    """NumPy for its numbers, `aotc.numpy` for arrays."""
+    """Return NumPy for its numbers, `aotc.numpy` for arrays."""
     return np if isinstance(places, Array) else numpy
 
 

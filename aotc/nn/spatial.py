@@ -37,7 +37,9 @@ def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
 
 
 def static_size(size: Size, what: str) -> int:
-    """`size`, which must not be symbolic: that of `what`, such as `image`."""
+    """Return `size`, or refuse a symbolic one in the name of `what`, such as
+    `image`.
+    """
     if not isinstance(size, int):
         article = "an" if what[0] in "aeiou" else "a"
         fail("symbolic-size", f"expected {article} {what} of fixed size; got {size!r}")

@@ -124,7 +124,7 @@ def _wide_positions(positions: Array) -> Array:
 
 
 def _narrow_positions(known: Any) -> Array:
-    """Known positions in i32 where they fit."""
+    """Return known positions in i32 where they fit."""
     fits = (np.abs(known) < 1 << 31).all()
     return Array(data=known.astype("i4" if fits else "i8"))
 

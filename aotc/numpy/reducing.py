@@ -42,7 +42,7 @@ def summable(a: ArrayLike, dtype: Any) -> Array:
 
 
 def apply_where(x: Array, where: Any, neutral: Any) -> Array:
-    """`x` where the mask holds, and what does not count elsewhere."""
+    """Return `x` where the mask holds, and the neutral element elsewhere."""
     if where is None:
         return x
     mask = lift(where)

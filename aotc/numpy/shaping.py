@@ -51,7 +51,7 @@ def reshape(a: ArrayLike, shape: Any) -> Array:
 
 
 def _resolved_shape(x: Array, shape: Shape) -> Shape:
-    """`shape` with -1 replaced by what the number of elements leaves for it."""
+    """Return `shape` with -1 replaced by the remaining size."""
     known = tuple(n for n in shape if n != -1)
     rest: Size | None = 1
     if len(known) < len(shape):

@@ -118,7 +118,9 @@ def _scatter(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Ar
 
 
 def _put_back(x: Array, fixed: Sequence[Any], part: Array) -> Array:
-    """`x` with `part` in the place of what the slices and integers cut out."""
+    """Return `x` with `part` in the place of the elements that slices and integers
+    select.
+    """
     spans = [
         _span(key, size)
         for key, size in zip(

@@ -246,7 +246,7 @@ def _float(count: Any) -> Array:
 
 
 def _scales(given: Any) -> list[tuple[int, float]]:
-    """Steps with their scales, in order."""
+    """Return steps with their scales, in order."""
     fits = isinstance(given, Mapping) and all(
         isinstance(step, int) and isinstance(scale, int | float) and scale >= 0
         for step, scale in given.items()

@@ -102,7 +102,7 @@ def require_params(params: Tree) -> Tree:
 
 
 def identity() -> GradientTransformation:
-    """Updates as they are."""
+    """Return updates as they are."""
     return stateless(lambda updates, params: updates)
 
 

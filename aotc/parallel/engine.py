@@ -60,7 +60,7 @@ class Alone:
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """Yield its own arrays."""
+        """Yield this process's own arrays."""
         yield [list(arrays)]
 
     def lost_ranks(self) -> set[int]:

@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def layout(arrays: Arrays) -> tuple[list[Any], int]:
-    """Return where arrays lie in memory that holds them all, and its size.
+    """Return the places of arrays in one block of memory, and its size.
 
     One row for each: dtype, shape and the first byte.
     """

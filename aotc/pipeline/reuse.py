@@ -211,7 +211,7 @@ _PLAIN = ("compiler", "statistics", "memory_unknown", "kernels")
 
 
 def _variant_row(variant: Compiled) -> dict[str, Any]:
-    """Return a variant as JSON, with the recipe of its module in place of that."""
+    """Return a variant as JSON, with the recipe in place of its module."""
     assert variant.kept is not None
     return {
         **{name: getattr(variant, name) for name in _PLAIN},

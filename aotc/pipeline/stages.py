@@ -126,7 +126,7 @@ class Lower(Stage):
         _state_intermediates(build)
 
     def passes(self, build: Build) -> Sequence[Pass]:
-        """Return those of a build."""
+        """Return the stage's passes in a build."""
         from aotc.checks.budget import FitMemory
         from aotc.passes.fuse_regions import FuseRegions
         from aotc.passes.join_products import JoinProducts
@@ -236,7 +236,7 @@ def _require_specialized(program: Program) -> None:
 
 
 class Tune(Stage):
-    """Measured schedules, for the kernels that are to come."""
+    """The stage that reads or measures schedules of kernels."""
 
     def is_wanted(self, build: Build) -> bool:
         """Return whether there is a tuning file."""
@@ -294,7 +294,7 @@ class Compile(Stage):
     """The code of each target."""
 
     def run(self, build: Build) -> None:
-        """Compile it, or find it in the cache."""
+        """Compile the program, or find its modules in the cache."""
         if build.made is not None:
             build.take_made(build.made)
             for each in build.report.variants:
@@ -384,7 +384,7 @@ class CheckItself(Stage):
         build.require_checked()
 
     def _compare(self, build: Build) -> None:
-        """Compare them, unless that was done of the same code."""
+        """Compare code with the graph, unless that was done of the same code."""
         report, full = build.report, build.self_check == "full"
         original = build.source.original
         if original is None:

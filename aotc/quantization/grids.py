@@ -118,7 +118,9 @@ def trained_grid(
 
 
 def _storable(scale: Array, precision: Precision) -> Array:
-    """Scales as they are stored: those of groups in f16 where that loses no digits."""
+    """Return scales as they are stored: those of groups in f16 where no digits are
+    lost.
+    """
     fits = scale.min() >= LEAST_STEP and scale.max() <= LARGEST_F16
     if precision.group and fits:
         scale = scale.astype(np.float16).astype(np.float32)

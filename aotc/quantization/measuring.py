@@ -107,7 +107,7 @@ class Yardstick:
 
     @classmethod
     def of(cls, program: Program, data: Data, metric: Metric) -> Yardstick:
-        """Return that of a program."""
+        """Make the yardstick of a program."""
         calls = calls_of(program, data)
         outputs = run(program, calls)
         every = [x for each in outputs.values() for x in each]

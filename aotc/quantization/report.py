@@ -236,7 +236,7 @@ class Report:
         }
 
     def to_text(self) -> str:
-        """Return it for people."""
+        """Return the report as text for people."""
         counts = Counter(row.plan.precision for row in self.rows)
         said = ", ".join(f"{n} {name}" for name, n in counts.items())
         share = self.bytes_after / max(self.bytes_before, 1)

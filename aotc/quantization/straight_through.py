@@ -61,7 +61,7 @@ def _spanning_step(grouped: Array, axes: Sequence[int], most: int) -> Array:
 
 
 def _storable(step: Array, kind: Precision) -> Array:
-    """Steps as they are stored: those of groups are numbers of f16."""
+    """Return steps as they are stored: those of groups are numbers of f16."""
     if not kind.group:
         return step
     step = np.clip(step, LEAST_STEP, LARGEST_F16)

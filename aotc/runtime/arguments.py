@@ -94,7 +94,7 @@ def _names_error(
 
 
 def look_up(kind: str, table: Mapping[str, Any], name: str) -> Any:
-    """`table[name]`, or an error that says what there is.
+    """Return `table[name]`, or raise an error that lists the names.
 
     Raises:
         InputError: `unknown-entry` or `unknown-state`.

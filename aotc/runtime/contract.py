@@ -174,7 +174,7 @@ class Contract:
         self._allowed: set[Shapes] = set()
 
     def arrays(self, values: Sequence[Any]) -> tuple[list[Array | Tensor], Shapes]:
-        """The arrays of a call, and the shapes of these.
+        """Return the arrays of a call, and their shapes.
 
         Raises:
             InputError: a value, or the shapes of all together, break the contract.

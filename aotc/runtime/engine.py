@@ -166,7 +166,9 @@ def iree_version() -> str:
 
 
 def physical_cores() -> int:
-    """Cores that this process may use; hardware threads of one core count once."""
+    """Count the cores that this process may use; hardware threads of one core count
+    once.
+    """
     return len(_cores())
 
 

@@ -36,7 +36,8 @@ def _scaled_bessel(order: int, x: Any) -> Any:
 
 @cache
 def _series(order: int) -> tuple[list[float], list[float]]:
-    """Fit Chebyshev series to it over x**n in x / 4 - 1, and times sqrt(x) in 16 / x
+    """Fit Chebyshev series to the function over x**n in x / 4 - 1, and times sqrt(x) in
+    16 / x - 1.
     - 1.
     """
     fit = numpy.polynomial.chebyshev.chebinterpolate

@@ -364,7 +364,7 @@ def closure_convert(
 def _executed_closure(
     function: Callable[..., Any], examples: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[Array]]:
-    """`closure_convert` where ops compute at once: what waits for a derivative."""
+    """Apply `closure_convert` where ops compute at once, for a later derivative."""
     found = Rebound()
     with entered(found):
         result = function(*examples)

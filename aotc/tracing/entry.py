@@ -94,7 +94,7 @@ class Stored:
         return self.structure.unflatten(self.arrays)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Refused: what is stored comes into an entry as a parameter."""
+        """Refuse to read a stored array, which comes into an entry as a parameter."""
         raise refuse_reading(self)
 
 

@@ -15,7 +15,9 @@ __all__ = ["Span", "bounds", "describe_contracts", "position_of", "slice_span"]
 
 
 def describe_contracts() -> str:
-    """`batch >= 1, length in [1, 512]`: what is promised in the current function."""
+    """Return the contracts of the current function: `batch >= 1, length in [1,
+    512]`.
+    """
     trace = current_trace()
     return ", ".join(map(str, trace.contracts)) if trace else ""
 

@@ -155,7 +155,7 @@ def _packed_zero_points(words: Any, bits: int, outputs: int) -> StoredArray:
 def _of_one_scale(
     data: StoredArray, scale: Any, zero_point: Any, bits: int
 ) -> QuantizedWeights:
-    """Weights that share one scale."""
+    """Return weights that share one scale."""
     require_float(scale)
     is_symmetric = zero_point is None or not numpy.asarray(zero_point).any()
     zero = None if is_symmetric else zero_point.reshape(())

@@ -92,7 +92,7 @@ REWRITES = (
 
 
 def rewrites_for(kind: Kind) -> list[Rewrite]:
-    """Return the passes over a module that runs on this."""
+    """Return the passes over a module that runs on a kind of hardware."""
     return [each for each in REWRITES if kind in each.on]
 
 

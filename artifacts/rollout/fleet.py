@@ -61,7 +61,7 @@ _row = record({}, _ROW)
 def read_fleet(
     paths: Sequence[Path], assumptions: Assumptions, trust: Trust | None = None
 ) -> list[Device]:
-    """The devices of profiles, fleet files, and folders of them.
+    """Read the devices of profiles, fleet files, and folders of them.
 
     A file that is named twice counts once, and so does a profile that a fleet refers
     to: the fleet says how many there are.

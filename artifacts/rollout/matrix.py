@@ -126,7 +126,7 @@ def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Mat
 
 
 def _row(artifact: Artifact, classes: Sequence[DeviceClass]) -> Iterator[Cell]:
-    """Classes that differ in memory alone have one host, which is judged once."""
+    """Yield a row of cells; classes that differ in memory alone are judged once."""
     known: dict[Host, tuple[tuple[Judgement, ...], Selection]] = {}
     for each in classes:
         host = each.profile.host

@@ -145,7 +145,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _with_code(text: str) -> str:
-    """Escaped text, in which words between backticks are code."""
+    """Escape text, in which words between backticks become code."""
     return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 

@@ -135,7 +135,9 @@ def policy_of(document: Document) -> str:
 
 
 def cure_lines(document: Document, artifact: int | None = None) -> Iterator[str]:
-    """The fewest targets for each artifact or for one, if `--cure` asked for them."""
+    """Yield the fewest targets for each artifact or for one, if `--cure` asked for
+    them.
+    """
     for cure in document["cure"] or ():
         if artifact is not None and cure["artifact"] not in (None, artifact):
             continue

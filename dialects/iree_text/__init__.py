@@ -182,7 +182,9 @@ def _is_holding(function: Function) -> bool | None:
 
 
 def sizes(value: str, kind: ir.RankedTensorType) -> tuple[list[str], str]:
-    """Lines that read the dynamic sizes of `value`, and `{…}` that names them."""
+    """Return lines that read the dynamic sizes of `value`, and `{…}` that names
+    them.
+    """
     axes = [axis for axis in range(kind.rank) if kind.is_dynamic_dim(axis)]
     lines, names = [], []
     for axis in axes:

@@ -253,7 +253,9 @@ class Lowering:
         return inputs
 
     def vary(self, x: Value) -> Value:
-        """`x`, so that any op can reduce it; Note [sums of what does not vary]."""
+        """Return `x`, so that any op can reduce it; Note [sums of what does not
+        vary].
+        """
         return self._variation.vary(x)
 
     def vary_one(self, lhs: Value, rhs: Value) -> tuple[Value, Value]:

@@ -9,7 +9,7 @@ from aotc.mlir import AffineMap, Value, arith, ir, linalg, tensor
 
 
 def after(x: Value, event: Value) -> Value:
-    """`x`, read after `event`; what is computed from either is not merged.
+    """Return `x`, read after `event`; computations on either are not merged.
 
     An element of `event` decides between x and zero, and always says x. IREE orders
     what it runs by data alone, and a barrier of its own ends a submission of work.

@@ -75,7 +75,7 @@ def _largest_row_sum(b: Builder, x: Value) -> Value:
 
 
 def svd(b: Builder, x: Value) -> list[Value]:
-    """Rotations that make the columns of x orthogonal give x V = U S.
+    """Rotate the columns of x until they are orthogonal: x V = U S.
 
     A QR decomposition makes unit vectors of these columns, those of length 0 included.
     Demmel and Veselić, "Jacobi's method is more accurate than QR", SIAM Journal on

@@ -215,7 +215,7 @@ def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
 
 
 def _merge_runs(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
-    """Sorted runs of `run` words each (an index value), merged by pairs."""
+    """Merge sorted runs of `run` words each (an index value) by pairs."""
     size = of.shape[-1]
 
     def word(loops: list[Value]) -> Value:

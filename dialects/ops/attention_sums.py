@@ -106,7 +106,9 @@ def sum_over_rows(b: Builder, op: "Attention", p: Value, x: Value) -> Value:
 
 
 def _scores(b: Builder, op: "Attention") -> Value:
-    """Scaled products, with the bias, and -infinity where a position is hidden."""
+    """Return scaled products, with the bias, and -infinity where a position is
+    hidden.
+    """
     scores = b.scale(products_of(b, op, op.query, op.key), op.scale)
     if Tensor.of(op.bias).rank:
         scores = b.add(scores, wide_bias(b, op, op.bias))

@@ -451,7 +451,7 @@ def _split_axis(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
 
 
 def _join_axis(b: Builder, x: Value, axis: int, source: int = 0) -> Value:
-    """Axis `source` of blocks goes before `axis` of each of them, and into it."""
+    """Merge axis `source` of blocks into the axis `axis` of each, in front of it."""
     blocks = b.move_axis(x, source, axis + source)
     shape = Tensor.of(blocks).shape
     at = axis + source

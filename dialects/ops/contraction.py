@@ -230,7 +230,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "DotGeneral", lhs: Value, rhs: Value) -> Value:
-        """linalg.matmul where it is one, a contraction generic otherwise."""
+        """Write linalg.matmul where it applies, a contraction generic otherwise."""
         result = Tensor.of(op.y)
         if element_count(Tensor.of(op.lhs).shape) == 0:
             return low.full(result, 0)  # IREE's compiler dies of a sum over nothing

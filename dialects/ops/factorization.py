@@ -206,7 +206,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "TriangularSolve") -> Value:
-        """The inverses of blocks on the diagonal, and products with them."""
+        """Multiply by the inverses of blocks on the diagonal."""
         if element_count(Tensor.of(op.x).shape[-2:]) == 0:
             return op.x
         a, lower = _read(b, op, op.a), op.lower

@@ -195,7 +195,7 @@ def _with_maximum(b: Builder, op: Softmax | LogSoftmax) -> tuple[Value, Value]:
 
 
 def _long_softmax(low: Lowering, x: Value, wide: Tensor, axis: int) -> Value:
-    """Powers over their sum, which is made in blocks.
+    """Divide exponentials by their sum, which is made in blocks.
 
     Powers of many numbers are computed twice rather than kept: 4e6 take twice as long
     to write and read as to compute (AVX2). A symbolic size may well be small, and then
@@ -218,7 +218,9 @@ def _shifted_power(x: Value, highest: Value) -> Value:
 def _sum_of_powers(
     low: Lowering, x: Value, wide: Tensor, axis: int
 ) -> tuple[Value, Value, Value]:
-    """The maximum of x along an axis, e**(x - maximum), and the sum of these."""
+    """Return the maximum of x along an axis, e**(x - maximum), and the sum of the
+    latter.
+    """
     rest = wide.with_shape(_reduced_shape(wide.shape, (axis,)))
     highest = low.reduce(x, rest, (axis,), -np.inf, arith.maximumf)
     powers = _combine(low, wide, (axis,), [x, highest], _shifted_power)

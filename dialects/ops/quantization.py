@@ -326,7 +326,7 @@ def _entries(b: Builder, op: ByteSoftmax) -> Value:
 
 
 def _quotients(b: Builder, op: ByteSoftmax, p: Value) -> Value:
-    """Return shares over their sum."""
+    """Divide shares by their sum."""
     length, axes = Tensor.of(op.x).shape[op.axis], (op.axis,)
     is_short = isinstance(length, int) and length <= MOST_SHARES
     total = _sum_of_halves(b, p, axes) if is_short else _whole_sum(b, p, axes)

@@ -137,7 +137,9 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Compare", lhs: Value, rhs: Value) -> Value:
-        """Ordered comparison of floats (unordered for ne), by sign for integers."""
+        """Write an ordered comparison of floats (unordered for ne), by sign for
+        integers.
+        """
         dtype = Tensor.of(op.lhs).dtype
         if op.lhs == op.rhs and op.direction == "ne" and dt.is_float(dtype):
             return low.pointwise([lhs], Tensor.of(op.y), scalars.is_nan)

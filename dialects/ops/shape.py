@@ -66,7 +66,7 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def vjp(b: Builder, op: "Reshape", dy: Value) -> list[Value]:
-        """Back to the operand's shape."""
+        """Reshape the cotangent back to the operand's shape."""
         return [b.reshape(dy, shape=Tensor.of(op.x).shape)]
 
     batch = leading(shape=prepend_size)
@@ -497,7 +497,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def view(op: "Reverse", x: View) -> View | None:
-        """Axes that go backwards."""
+        """Return the view with axes that go backwards."""
         return x.reverse(op.axes)
 
     samples = [

@@ -279,7 +279,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         interior: tuple[int, ...],
         value: float,
     ) -> np.ndarray:
-        """Strided assignment into a full array, then a cut."""
+        """Assign with strides into a full array, then cut."""
         sizes: list[Any] = [
             dilated_size(n, k) for n, k in zip(x.shape, interior, strict=True)
         ]

@@ -201,7 +201,7 @@ def _fold_tiles(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """Windows that touch but do not overlap: a transpose, and zeros for the rest."""
+    """Transpose windows that touch but do not overlap, with zeros for the rest."""
     spatial = len(window)
     counts = Tensor.of(dy).shape[1 : 1 + spatial]
     order = [0]

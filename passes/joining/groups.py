@@ -69,7 +69,9 @@ def _read_together(product: Product, products: Sequence[Product]) -> list[Produc
 
 
 def group_of(products: Sequence[Product], machine: Machine) -> Group | None:
-    """Products that do not depend on each other, panel by panel, if that is better."""
+    """Group products that do not depend on each other, panel by panel, if that is
+    faster.
+    """
     if len(products) == 1:
         return None
     tile = _joined_tile(products, machine, interleaved=False)

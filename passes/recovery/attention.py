@@ -155,7 +155,7 @@ class _Attention:
         return self.scores.view.shape
 
     def build(self, b: Builder) -> Value | None:
-        """Write it as one op; None if that has no axes for it."""
+        """Write the attention as one op; None if it has no axes for it."""
         moves = [movement_of(x.value, self.known.numbers) for x in self.sides]
         lead = self._batch_and_heads(moves[1].view)
         found = self._operands(moves, lead) or self._operands(

@@ -122,7 +122,7 @@ class SymbolicFloat:
         )
 
     def array(self, dtype: str) -> Array:
-        """Return it as an array without axes that the model computes."""
+        """Return the number as an array without axes that the model computes."""
         found = np.astype(lift(self.size), dtype)
         for sign, number in self.steps:
             found = _ARRAYS[sign](found, number)
@@ -202,7 +202,8 @@ class SymbolicFloat:
 
     @property
     def _whole_at(self) -> tuple[int, int]:
-        """Return where it is a whole number: every how many sizes, and the first one.
+        """Return the period and the first of the sizes for which the number is an
+        integer.
 
         The distance is 0 if it never is.
         """

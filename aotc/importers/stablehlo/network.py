@@ -168,7 +168,7 @@ def from_module(module: Module, given: Mapping[str, Spec] | None = None) -> Impo
 
 
 def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm]) -> Any:
-    """A Spec; of complex numbers a pair of them."""
+    """Return a Spec; for complex numbers a pair."""
     kind = kind_of(mlir_type)
     if kind is None:
         raise InputError(

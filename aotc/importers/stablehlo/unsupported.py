@@ -47,7 +47,9 @@ _REASONS = {
 
 
 def unsupported(module: Any, entry: str = "main") -> list[Finding]:
-    """Ops that `entry` reaches and that have no function in `ops`, with reasons."""
+    """Yield ops that `entry` reaches and that have no function in `ops`, with
+    reasons.
+    """
     return grouped_findings(_uses(module, entry))
 
 

@@ -187,7 +187,9 @@ def _reading_advice(path: Path, said: str) -> str:
 
 @contextmanager
 def _logged_errors() -> Iterator[list[BaseException]]:
-    """Errors that torch.export handles in this block, which it logs with traces."""
+    """Collect the errors that torch.export handles in this block, which it logs with
+    traces.
+    """
     found: list[BaseException] = []
 
     def keep(record: logging.LogRecord) -> bool:

@@ -132,7 +132,9 @@ def _record_size(
 
 
 def _of_rest(path: str) -> str:
-    """`['more'][0]` for `['more_0']`: how guards name what `*more` takes."""
+    """Return `['more'][0]` for `['more_0']`: the guards' name of an element of
+    `*more`.
+    """
     return re.sub(r"^\['(\w+)_(\d+)'\]", r"['\1'][\2]", path)
 
 

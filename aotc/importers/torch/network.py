@@ -270,7 +270,7 @@ def _roles(node: Any, reader: Any) -> set[str]:
 
 
 def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
-    """State where it is updated; a constant where it is small and no parameter."""
+    """Return the slot of a stored tensor: a state, a small constant, or a weight."""
     if updated:
         return _Slot("state", key, numpy_of(tensor))
     persistent = spec.kind is InputKind.PARAMETER or spec.persistent

@@ -81,7 +81,7 @@ def numpy_of(tensor: Any) -> Any:
 
 
 def tensor_of(array: Any) -> Any:
-    """A tensor with the elements of a NumPy array, or of a pair of them."""
+    """Return a tensor with the elements of a NumPy array, or of a pair of arrays."""
     if isinstance(array, tuple):  # `Complex`, or as an entry returns one
         return torch.complex(*(torch.from_numpy(np.array(part)) for part in array))
     name = dtypes.canonical(array.dtype)

@@ -168,7 +168,7 @@ class ByteWindows:
         return self._joined(loaded)
 
     def _weights(self, lines: _Lines, column: Value, count: int) -> Values:
-        """Return those of some lines, as factors by position."""
+        """Return the weights of some lines, as factors by position."""
         shape = self.geometry
         found = []
         for position in range(shape.window[1]):

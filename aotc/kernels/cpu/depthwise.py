@@ -206,7 +206,7 @@ class Windows:
         weights: Sequence[Sequence[Value | None]],
         totals: Values,
     ) -> Values:
-        """`totals`, and what one line of the windows adds to them.
+        """Add one line of the windows to `totals`.
 
         Args:
             rows: of the tile.

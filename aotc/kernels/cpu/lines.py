@@ -158,7 +158,9 @@ class Lines:
         return Line(number, image, top)
 
     def _tiles(self) -> list[tuple[int, int, int, list[range] | None]]:
-        """First row, rows, how many of these, and which of the rows are inside."""
+        """Return the tiles: first row, first place, number of rows, and rows inside
+        the image.
+        """
         sizes = split_evenly(self.geometry.result[1], self.rows)
         starts = [sum(sizes[:number]) for number in range(len(sizes))]
         tiles = [

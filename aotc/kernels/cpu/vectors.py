@@ -82,7 +82,7 @@ def load(
 def load_as_is(
     memory: Value, at: Value, lanes: int, count: int | Value | None = None
 ) -> Value:
-    """A vector of the elements that memory holds; zeros follow `count` of them."""
+    """Load a vector of elements; zeros follow the first `count`."""
     kind = vector_type(lanes, memory.type.element_type)
     if count is None or count == lanes:
         return _make("vector.load", [memory, at], kind)

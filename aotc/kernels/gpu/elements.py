@@ -57,7 +57,7 @@ class Split:
 
     @classmethod
     def of(cls, statement: Statement) -> Split:
-        """Return those of a statement that combines nothing."""
+        """Split the loops of a statement that combines nothing."""
         sizes = statement.nest.sizes
         loops = range(len(sizes))
         last = next((n for n in reversed(loops) if sizes[n] != 1), 0)

@@ -121,7 +121,8 @@ class Reindexing:
 
     @classmethod
     def of(cls, shape: Shape, read: View) -> Reindexing | None:
-        """Return that from loops to those of a value, given how they read that.
+        """Make the reindexing from loops to those of a value, given how they read the
+        value.
 
         None where they do not read each element of it once.
 

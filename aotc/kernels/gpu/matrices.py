@@ -57,7 +57,7 @@ class Loops:
 
     @classmethod
     def of(cls, statement: Statement) -> Loops:
-        """Return those of a sum of products."""
+        """Find the loops of a sum of products."""
         left, right = map(_varying, statement.factors)
         kept = statement.nest.kept
         batch = tuple(n for n in kept if n in left and n in right)

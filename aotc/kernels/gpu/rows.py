@@ -110,7 +110,7 @@ class Work:
 
     @classmethod
     def of(cls, term: Term, anchor: Statement) -> Work:
-        """Return that of a term."""
+        """Measure the work of a term."""
         columns, reads = _columns(anchor), anchor.reads()
         loops = [fastest_loop(x.views[-1]) for x in reads if len(x.views) == 1]
         is_beside = any(loop in anchor.nest.kept for loop in loops if loop is not None)
@@ -123,7 +123,7 @@ class Work:
         )
 
     def in_parts(self, parts: int) -> Work:
-        """Return that of the sums of parts of each result."""
+        """Return the work of the sums of parts of each result."""
         return replace(self, kept=self.kept * parts, columns=self.columns // parts)
 
 
@@ -209,7 +209,7 @@ class _Rows:
         self._whole = self._tile(0) if self._is_whole else None
 
     def write(self) -> None:
-        """Write all of them."""
+        """Write all statements."""
         results = {*self._writing.term.results}
         for statement in self._writing.term.statements:
             if statement.nest.combine != COPY:

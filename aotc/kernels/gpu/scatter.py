@@ -289,5 +289,5 @@ class _Scatter:
 
 
 def _compare(name: str, x: Value, y: Value) -> Value:
-    """Return where integers, or tiles of them, compare so: see `int_compare`."""
+    """Compare integers, or tiles of integers: see `int_compare`."""
     return int_compare(name, *ops.together(x, y))

@@ -69,7 +69,9 @@ class Sizes:
 
     @property
     def typical(self) -> tuple[int, int]:
-        """Queries and positions for which it is cut up: where calls decide, as most."""
+        """The numbers of queries and positions that decide the tile: typical ones of
+        calls.
+        """
         return typical(self.length, ATTENDED), typical(self.positions, ATTENDED)
 
 

@@ -254,7 +254,7 @@ def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
 
 
 def _fills_runs(bits: int, terms: int) -> bool:
-    """Return whether so many integers of a column are whole runs of them."""
+    """Return whether so many integers of a column fill whole runs."""
     return bits == 8 or (in_planes(bits) and terms % run_length(bits) == 0)
 
 

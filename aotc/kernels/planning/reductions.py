@@ -35,7 +35,7 @@ class Matrices:
 
     @classmethod
     def of(cls, op: GraphOp) -> Matrices | None:
-        """Return those of an op along neighbouring axes; None if it is another."""
+        """Find the sizes of an op along neighbouring axes; None for other ops."""
         shape, axes = Tensor.of(op.operands[0]).shape, reduced_axes(op)
         if not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
             return None

@@ -362,7 +362,9 @@ def with_reloads(rows: int, vectors: int) -> float:
 
 
 def _choose_block(geometry: Geometry, tile: Tile) -> int:
-    """Whole panels, unless they are too few to be shared, and work enough for that."""
+    """Choose whole panels, unless they are too few to share, and there is enough
+    work.
+    """
     tiles = _tile_count(geometry, tile.rows)
     panels = static_size(geometry.products) * tile.panels_of(geometry)
     is_cached = geometry.depth * geometry.features * geometry.bytes <= KEPT_BYTES

@@ -173,7 +173,9 @@ def _choose_tile(
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> None:
-    """None: transforming a kernel in each call takes what its few products save."""
+    """Return None: transforming a kernel in each call takes what its few products
+    save.
+    """
 
 
 def is_window_of_three(op: GraphOp) -> bool:

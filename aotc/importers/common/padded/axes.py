@@ -73,7 +73,7 @@ def squeeze(x: Value, axes: int | Sequence[int] | None = None) -> Value:
 
 
 def reshape(x: Value, sizes: Sequence[Size]) -> Value:
-    """`x` in another shape, in which -1 is what remains.
+    """Reshape `x`; a size of -1 is computed from the others.
 
     Axes may join and part as long as the one that is padded is the first of them: then
     the elements of the value still come before the padding.

@@ -100,7 +100,7 @@ def take(x: Value, axis: int, indices: Value) -> Value:
 def write_at(
     x: Value, keys: Keys, values: Any, write: str, *, counts_alike: bool = False
 ) -> Value:
-    """`x` with values at positions set, or combined with what is there.
+    """Return `x` with values at positions set, or combined with the old ones.
 
     Args:
         x: the value.

@@ -24,7 +24,7 @@ from aotc.importers.common.padded.values import (
 
 
 def matmul(a: Value, b: Value) -> Value:
-    """The product of matrices, or of batches of them, as `matmul` takes them."""
+    """Multiply matrices, or batches of them, as `matmul` does."""
     inner = len(b.shape) - 2 if len(b.shape) > 1 else 0
     return _product(np.matmul, a, b, len(a.shape) - 1, inner)
 

@@ -34,7 +34,7 @@ def reshape(
     shape: tuple[int, ...] | None = None,
     allowzero: int = 0,
 ) -> Value:
-    """`x` in another shape: -1 is what remains, 0 the size that x has there."""
+    """Reshape `x`: a size of -1 is computed from the others, 0 is that of x."""
     wanted = tuple(shape or ()) if sizes is None else integers(sizes)
     if not allowzero:
         wanted = tuple(
@@ -256,7 +256,7 @@ def pad(
 
 
 def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
-    """`x` without what negative padding cuts, and the padding that is left."""
+    """Cut `x` by negative padding; return the padding that is left."""
     first = -low if isinstance(low, int) and low < 0 else None
     last = high if isinstance(high, int) and high < 0 else None
     if first is not None or last is not None:
@@ -280,7 +280,9 @@ def _pad_with(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Array | float) -
 
 
 def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    """Channels as blocks of pixels; the blocks come first in them, or last (CRD)."""
+    """Rearrange channels into blocks of pixels, which come first in them, or last
+    (CRD).
+    """
     n, c, h, w = x.shape
     b, rest = blocksize, c // (blocksize * blocksize)
     if mode == "DCR":

@@ -151,7 +151,7 @@ def _combine_disjoint(
     indices: Array,
     at: Sequence[Windows],
 ) -> tuple[Value, ...]:
-    """Windows that do not overlap: read, combined at once, and written."""
+    """Combine windows that do not overlap: read, combined at once, and written."""
     before = [
         each_part(lambda part, w=w: _read_for_update(part, w, indices), x)
         for x, w in zip(xs, at, strict=True)
@@ -181,7 +181,7 @@ def _one_by_one(
     indices: Array,
     at: Sequence[Windows],
 ) -> tuple[Value, ...]:
-    """Windows that may overlap, in the order of their positions."""
+    """Combine windows that may overlap, in the order of their positions."""
     if any(window.batch for window in at) or any(isinstance(x, Complex) for x in xs):
         fail(
             "unsupported-ops",
@@ -211,7 +211,7 @@ def _one_by_one(
 
 
 def _rows(update: Array, counted: Sequence[int]) -> Array:
-    """Updates with their windows one after the other along axis 0."""
+    """Return updates with their windows one after the other along axis 0."""
     others = [axis for axis in range(update.ndim) if axis not in counted]
     moved = np.transpose(update, (*counted, *others))
     return np.reshape(moved, (-1, *(update.shape[axis] for axis in others)))

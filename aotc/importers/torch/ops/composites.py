@@ -84,7 +84,7 @@ _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def masked_fill(x: Array, mask: Array, value: Any) -> Array:
-    """`x` with a value in the place of what the mask says."""
+    """Return `x` with a value where the mask is true."""
     return np.where(mask, as_dtype(value, x.dtype), x)
 
 
@@ -99,7 +99,7 @@ def batch_norm(
     eps: float,
     *_: Any,
 ) -> Array:
-    """Normalised by known statistics of each channel."""
+    """Normalise by known statistics of each channel."""
     return apply_channels_last(
         nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps
     )

@@ -40,7 +40,7 @@ zeros = _full_of(0)
 
 
 def empty_strided(size: Sequence[Size], _: Any, *, dtype: str | None = None) -> Array:
-    """Zeros: nobody may read what they are."""
+    """Return zeros, as nobody may read the elements."""
     return zeros(size, dtype=dtype)
 
 

@@ -34,7 +34,7 @@ def transform_of_reals(
 def transform_to_reals(
     z: Complex, dim: Sequence[int], normalization: int, last_dim_size: int
 ) -> Array:
-    """The inverse of that, with so many elements along the last axis."""
+    """Transform back to real numbers, with so many elements along the last axis."""
     *others, last = dim
     y = transform(z, others, normalization, False)
     return fft.irfft(y, last_dim_size, last, _INVERSE[normalization])

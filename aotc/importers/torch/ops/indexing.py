@@ -33,7 +33,7 @@ def index(x: Array, indices: Sequence[Array | None]) -> Value:
 def index_put(
     x: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False
 ) -> Array:
-    """`x` with `values` at positions, or added to what is there."""
+    """Return `x` with `values` set at positions, or added to the old ones."""
     given = [each for each in indices if each is not None]
     if len(given) == 1 and given[0].dtype == "bool" and given[0]._data is None:
         return _masked_put(x, indices, given[0], values, accumulate)
@@ -133,7 +133,9 @@ def _scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Array
 
 
 def scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str = "set") -> Array:
-    """`x` with `src` written to indices along an axis, or combined with what is."""
+    """Return `x` with `src` written to indices along an axis, or combined with the
+    old elements.
+    """
     return _scatter(x, dim, indices, src, reduce)
 
 

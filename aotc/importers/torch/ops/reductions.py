@@ -14,7 +14,7 @@ Axes = int | Sequence[int] | None
 
 
 def _axes(x: Array, dim: Axes) -> Any:
-    """Axes as aotc.numpy takes them; none listed are all, and scalars have none."""
+    """Return axes in aotc.numpy's form; an empty list is all, and scalars have none."""
     if isinstance(dim, int) or dim is None:
         return dim if x.ndim else None
     return (tuple(dim) or None) if x.ndim else None

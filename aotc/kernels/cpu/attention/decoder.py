@@ -88,7 +88,7 @@ class _Scratch:
 
     @classmethod
     def allocate(cls, tile: DecoderTile, sizes: Sizes) -> _Scratch:
-        """Allocate it on the stack."""
+        """Allocate the scratch memory on the stack."""
         assert isinstance(sizes.length, int)
         count, lanes = sizes.length, tile.lanes
         depth, keys = (round_up(n, lanes) for n in (sizes.depth, tile.keys))
@@ -331,7 +331,8 @@ class _Decoder(Work):
         return [vectors.load(memory, place, lanes) for place in places]
 
     def _products(self, start: Value, query: Value, count: int) -> Values:
-        """Vectors that add up to the products of a query and some keys, one of each.
+        """Return vectors that sum to the products of a query and some keys, one for
+        each.
 
         Meanwhile the values beside the keys are fetched, which are read next.
         """

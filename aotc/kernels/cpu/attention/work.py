@@ -127,7 +127,7 @@ class Scratch:
 
     @classmethod
     def allocate(cls, tile: AttentionTile, sizes: Sizes) -> Scratch:
-        """Allocate it on the stack."""
+        """Allocate the scratch memory on the stack."""
         columns = tile.columns
         return cls(
             queries=vectors.allocate(sizes.depth * columns),
@@ -151,7 +151,7 @@ class Memories(NamedTuple):
 
     @classmethod
     def of(cls, function: Function, op: Attention, given: Arguments) -> Memories:
-        """Return those of the anchor of a region."""
+        """Find the memories of the anchor of a region."""
         known = given.operands_of(function)
         return cls(known[op.query], known[op.bias], given.memories[-1])
 

@@ -31,7 +31,7 @@ class BlockSums:
     def of(
         cls, rows: int, blocks: int, length: int, row: int, element: Type | None = None
     ) -> BlockSums:
-        """Return those of so many rows, for which memory is allocated."""
+        """Allocate memory for the block sums of so many rows."""
         memory = vectors.allocate(rows * blocks, element)
         return cls(memory, blocks, length, row)
 

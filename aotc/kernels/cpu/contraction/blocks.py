@@ -57,7 +57,7 @@ class Blocks:
         return cls(tile, memory, factors, sizes[0] // sizes[1], is_signed)
 
     def load(self, right: Value, number: Value, count: int) -> Values:
-        """Return those of some vectors of columns as f32.
+        """Load the blocks' values for some vectors of columns as f32.
 
         Args:
             right: where the panel begins, in integers of the weight.

@@ -37,7 +37,7 @@ _HALF = 16  # bits of a word, in which fields are converted where they are
 
 @dataclass(frozen=True)
 class DequantizedSums:
-    """Writes them at the insertion point.
+    """A writer of sums of a dequantised product, at the insertion point.
 
     Args:
         geometry: what is summed up.
@@ -65,7 +65,7 @@ class DequantizedSums:
     def of(
         cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
     ) -> DequantizedSums:
-        """Return those of a product in a region."""
+        """Make the writer for a product in a region."""
         table, memories = table_of(anchor), given.operands_of(function)
         assert table is not None
         scales, offsets = (

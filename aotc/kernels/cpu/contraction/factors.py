@@ -22,7 +22,7 @@ from aotc.mlir import Type, Value, arith, ir
 
 @dataclass(frozen=True)
 class Factors:
-    """Reads operands and multiplies them, at the insertion point.
+    """A loader and multiplier of operands, at the insertion point.
 
     Args:
         sources: dtypes of the left operand and of the right one.

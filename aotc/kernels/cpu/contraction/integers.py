@@ -47,7 +47,7 @@ class Integers:
         return self.tile.bits == 4 and self.tile.lanes in _LOOKUPS
 
     def byte(self, place: Value) -> Value:
-        """Return where an integer lies by its number, which begins a run of them."""
+        """Return the offset in bytes of an integer that begins a run, by its number."""
         if not self.tile.has_planes:
             return place
         words, terms = words_of_run(self.tile.bits), run_length(self.tile.bits)
@@ -181,7 +181,7 @@ class Integers:
 
 
 def _shift_down(words: Value, places: int) -> Value:
-    """Words shifted towards their lowest bits, or by fewer than 0 places up."""
+    """Shift words towards their lowest bits, or up for negative counts."""
     if places == 0:
         return words
     write = arith.shrui if places > 0 else arith.shli

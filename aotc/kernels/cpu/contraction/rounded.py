@@ -43,7 +43,8 @@ _DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd."  # of a block of a row, and ones
 
 @dataclass(frozen=True)
 class RoundedSums:
-    """Writes them at the insertion point.
+    """A writer of sums of a dequantised product by rounded rows, at the insertion
+    point.
 
     Args:
         geometry: what is summed up.
@@ -74,7 +75,7 @@ class RoundedSums:
     def of(
         cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
     ) -> RoundedSums:
-        """Return those of a product in a region."""
+        """Make the writer for a product in a region."""
         memories = given.operands_of(function)
         table, rows = table_of(anchor), made_by(anchor.operands[0], Dequantize)
         assert table is not None
@@ -235,7 +236,7 @@ class RoundedSums:
         return self.block_sums.load(row, number, self.tile.lanes)
 
     def _write_sums(self, sums: BlockSums, rows: Rows) -> None:
-        """Write that of all blocks of the rows of a tile."""
+        """Write the block sums of the rows of a tile."""
         i32 = ir.IntegerType.get_signless(32)
         length, lanes = self._length, self._length // TERMS
         kind = vectors.vector_type(lanes, i32)
@@ -256,7 +257,7 @@ class RoundedSums:
 
     @property
     def _length(self) -> int:
-        """Terms that share a scale of the row and one of the weight."""
+        """The number of terms that share a scale of the row and one of the weight."""
         return scaled_together(self.tile.group)
 
     @property

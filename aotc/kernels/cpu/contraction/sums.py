@@ -44,7 +44,7 @@ class Begin:
     def of(
         cls, product: Value, geometry: Geometry, joined: Joined, given: Arguments
     ) -> Begin:
-        """Return that of a product by its number.
+        """Compute the offsets of a product by its number.
 
         Args:
             product: the number.
@@ -92,7 +92,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Sums:
-    """Writes them at the insertion point.
+    """A writer of sums of products at the insertion point.
 
     Args:
         geometry: what is summed up.
