@@ -213,7 +213,9 @@ def _in_buckets(
 
 
 def _buckets(arrays: Sequence[Array]) -> list[list[int]]:
-    """Numbers of arrays to join: of one dtype and fixed sizes, up to some bytes."""
+    """Group arrays to join, by number: of one dtype and fixed sizes, up to some
+    bytes.
+    """
     buckets: list[list[int]] = []
     last: dict[str, tuple[list[int], int]] = {}  # the bucket of a dtype, and its bytes
     for number, array in enumerate(arrays):

@@ -69,7 +69,7 @@ def key(text: str, dtype: str) -> str:
 
 
 def parse_key(text: str) -> tuple[str, str]:
-    """Text and dtype: the inverse of `key`."""
+    """Return text and dtype: the inverse of `key`."""
     text, _, dtype = text.rpartition("(")
     return text, dtype.removesuffix(")")
 

@@ -123,7 +123,8 @@ class Program:
 
     @classmethod
     def of_functions(cls, module: Module, entries: Sequence[Entry]) -> Program:
-        """Functions of a module as a program without parameters: for checks of code.
+        """Make a program without parameters of a module's functions: for checks of
+        code.
 
         Args:
             module: of the graph dialect; what it states of parameters goes.

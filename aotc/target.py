@@ -94,7 +94,8 @@ class Target:
 
     @classmethod
     def listed(cls, given: str | Iterable[Target | str]) -> tuple[Target, ...]:
-        """Targets that are given as such, or as texts that `named` takes; each once.
+        """Return targets that are given as such, or as texts that `named` takes; each
+        once.
 
         Raises:
             InputError: one of them is none; the hint lists those that there are.
@@ -166,7 +167,7 @@ def _cpu(
     *more: str,
     gains_narrow_types_alone: bool = False,
 ) -> Target:
-    """Native code in an embedded ELF, which depends on the ISA but on no OS."""
+    """Make a target of native code in an embedded ELF, which depends on no OS."""
     arch, _, _ = name.partition("-v")
     return Target(
         name=name,
@@ -204,7 +205,8 @@ _RECORDINGS = "--iree-hal-force-indirect-command-buffers"
 def _cuda(
     sm: str, summary: str, ptx_isa: str, driver_api: int, others: str = ""
 ) -> Target:
-    """PTX text: the driver translates it for this GPU generation or a newer one.
+    """Make a target of PTX text: the driver translates it for this GPU generation or a
+    newer one.
 
     Args:
         sm: that kernels of aotc's own are for; with an `a`, it is that one alone.

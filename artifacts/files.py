@@ -325,7 +325,7 @@ def write_all(descriptor: int, data: bytes | memoryview, place: int = 0) -> None
 
 
 def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
-    """Exactly `size` bytes of a file, or an error if it has more or fewer."""
+    """Yield exactly `size` bytes of a file; raise if it has more or fewer."""
     with _open_file(root, path) as descriptor:
         found = os.fstat(descriptor).st_size
         left = size

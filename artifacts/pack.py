@@ -278,7 +278,9 @@ def _check_files(
 
 
 def _check_form(manifest: Manifest, signed: sign.Signed | None) -> None:
-    """Bundles of the first signers promise nothing, and half of them have a high s."""
+    """Refuse a high s in a signature; bundles of the first signers promise nothing,
+    so may have one.
+    """
     if signed and manifest.data.get("signature_form") and not signed.has_low_s:
         raise VerificationError(
             "signature-malformed",

@@ -76,7 +76,7 @@ def _load(data: bytes) -> object:
 
 
 def _wrap(body: str) -> str:
-    """Base64 in the lines that PEM has."""
+    """Wrap base64 in the lines that PEM has."""
     return "\n".join(textwrap.wrap("".join(body.split()), 64))
 
 

@@ -69,7 +69,7 @@ def formats(data: bytes | mmap.mmap) -> set[str]:
 
 
 def ptx(data: bytes) -> tuple[str, str] | None:
-    """PTX version and `sm` of a module's CUDA code: the newest, if there is any."""
+    """Return the newest PTX version and `sm` of a module's CUDA code, if any."""
     found = {(m[1].decode(), m[2].decode()) for m in _PTX.finditer(data)}
     return max(found, key=lambda pair: _number(pair[0]), default=None)
 

@@ -44,7 +44,7 @@ def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
 
 
 def read_some_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> dict[str, Array]:
-    """Arrays for those of `leaves` that the texts name.
+    """Return arrays for those of `leaves` that the texts name.
 
     Raises:
         InputError: an input is unknown, given twice or unreadable.

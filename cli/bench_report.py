@@ -337,7 +337,7 @@ def _machine(machine: Mapping[str, Any]) -> str:
 
 
 def _ms(value: float) -> str:
-    """Four digits, or all before the point."""
+    """Format milliseconds in four digits, or all before the point."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 

@@ -96,7 +96,7 @@ def _extras() -> list[str]:
 
 
 def _packages(extra: str) -> dict[str, str | None]:
-    """Version by distribution that `extra` of aotc asks for; "" is the base install."""
+    """Return versions of the distributions of `extra`; "" is the base install."""
     found = {}
     for requirement in metadata.requires("aotc") or []:
         needed_by = re.search(r"""extra == ["'](\w+)["']""", requirement)
@@ -141,7 +141,7 @@ def _unreadable_options() -> dict[str, str]:
 
 
 def _unknown_options() -> list[str]:
-    """Misspelt settings, which would otherwise do nothing without a word."""
+    """Return misspelt settings, which would otherwise do nothing without a word."""
     return sorted(
         name
         for name in os.environ

@@ -227,7 +227,7 @@ def _chosen_models(question: Question) -> tuple[str, ...] | None:
 
 
 def _bundles(question: Question, traffic: Traffic) -> _Field:
-    """Bundles that are there."""
+    """Return the bundles, which must be there, as contenders."""
     _require_bundles(question)
     subject, entry = question.subject, question.subject.entry or None
     paths = (subject.bundle, *question.others)

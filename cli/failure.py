@@ -96,7 +96,7 @@ def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
 
 
 def _for_people(text: str, label: str = "") -> str:
-    """Text for standard error, behind a label; a terminal shows it in whole words."""
+    """Write text for standard error, behind a label, in whole words on a terminal."""
     said = output.printable(f"{click.unstyle(label)} {text}".lstrip())
     said = layout.wrap(said, layout.width_of(sys.stderr))
     return label + said.removeprefix(click.unstyle(label))

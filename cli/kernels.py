@@ -124,7 +124,7 @@ class KernelTable:
 
 
 def expected(row: Row, machine: Row | None) -> dict[str, float | None]:
-    """Figures of one call of a kernel on one core.
+    """Return figures of one call of a kernel on one core.
 
     Args:
         row: of the manifest.

@@ -154,7 +154,7 @@ def _spell_out(char: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns of text under a header, laid out for where answers go."""
+    """Return columns of text under a header, laid out for where answers go."""
     return layout.table(header, rows, _width())
 
 

@@ -335,7 +335,7 @@ def has_extremum(expr: Expr) -> bool:
 
 
 def extremum(expr: Expr) -> tuple[str, Expr, Expr] | None:
-    """("max" or "min", a, b) where `expr` is the maximum or minimum of a and b."""
+    """Return ("max" or "min", a, b) if `expr` is the maximum or minimum of a, b."""
     atoms, number = as_sum(expr)
     found = {
         atom: d

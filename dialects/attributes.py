@@ -190,7 +190,7 @@ class Array(Attribute[np.ndarray]):
 
     @staticmethod
     def encode(value: "ArrayLike") -> ir.Attribute:
-        """Dense elements of the array's shape and dtype."""
+        """Encode dense elements of the array's shape and dtype."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         dtype = dtypes.canonical(array.dtype)
         mlir_type = ir.RankedTensorType.get(array.shape, element_type(dtype))

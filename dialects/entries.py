@@ -141,7 +141,8 @@ class Entry:
     def nearest_allowed(
         self, wanted: Sequence[int], fixed: Collection[str] = ()
     ) -> list[int]:
-        """Values of the symbols that contracts and guards allow, from `wanted` upwards.
+        """Return sizes of the symbols that contracts and guards allow, from `wanted`
+        upwards.
 
         Args:
             wanted: in parts of multiples, within the contracts.

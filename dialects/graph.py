@@ -281,7 +281,8 @@ class GraphOp(_Declared):
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Axes of the result along which it may be scaled by scaling an operand.
+        """Return the axes of the result along which it may be scaled by scaling an
+        operand.
 
         Each with the axis of that operand along which to scale it; {} for none.
         """
@@ -289,7 +290,8 @@ class GraphOp(_Declared):
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Axes of the first operand along which products with the second are summed up.
+        """Return the axes of the first operand along which products with the second are
+        summed up.
 
         Each with that axis of the second operand: scaling either operand along it
         scales the same products. {} for none.
@@ -461,7 +463,8 @@ def _is_attribute(kind: object) -> bool:
 
 
 def _read_operands_by_place(cls: type[GraphOp]) -> None:
-    """Operands by name, the last one as a list where there may be several.
+    """Make operands readable by name, the last one as a list where there may be
+    several.
 
     The bindings would look for an attribute that counts them.
     """

@@ -92,7 +92,7 @@ def diagonal(b: Builder, x: Value) -> Value:
 
 
 def identity(b: Builder, like: Tensor) -> Value:
-    """Ones on the diagonal, in matrices of type `like`."""
+    """Return ones on the diagonal, in matrices of type `like`."""
     ones = b.full(like, 1.0)
     return b.where_true(on_diagonal(b, ones), ones)
 
@@ -130,7 +130,7 @@ def block(
 
 
 def pad_matrices(b: Builder, x: Value, rows: int, columns: int) -> Value:
-    """Zeros below and to the right of matrices."""
+    """Pad matrices by zeros below and to the right."""
     *lead, height, width = Tensor.of(x).shape
     return b.pad_to(x, (*lead, height + rows, width + columns))
 

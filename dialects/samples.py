@@ -22,17 +22,17 @@ class Sample:
 
 
 def f32(*shape: int | str) -> Tensor:
-    """Short for an operand of type f32."""
+    """Return an operand of type f32."""
     return _operand(shape, "f32")
 
 
 def i32(*shape: int | str) -> Tensor:
-    """Short for an operand of type i32."""
+    """Return an operand of type i32."""
     return _operand(shape, "i32")
 
 
 def boolean(*shape: int | str) -> Tensor:
-    """Short for an operand of type bool."""
+    """Return an operand of type bool."""
     return _operand(shape, "bool")
 
 

@@ -30,7 +30,8 @@ MOST = 64  # of one entry: each is compiled like an entry of its own
 
 
 def allowed_specializations(entry: Entry, wanted: Iterable[Sizes]) -> tuple[Sizes, ...]:
-    """Sizes to specialize an entry for, each once and without those that guards refuse.
+    """Return the sizes to specialize an entry for, each once, without those that guards
+    refuse.
 
     Args:
         entry: with the contracts and guards of its symbols.

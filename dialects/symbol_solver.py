@@ -54,7 +54,7 @@ def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
 
 
 def _solution(size: Dim, known: set[int]) -> tuple[int, int, Size] | None:
-    """(symbol, factor, rest) where `size` is `factor * symbol + rest`."""
+    """Return (symbol, factor, rest) where `size` is `factor * symbol + rest`."""
     unknown = affine.symbols_in(size.expr) - known
     if len(unknown) != 1:
         return None

@@ -69,7 +69,7 @@ def has_one_use(value: Value) -> bool:
 
 
 def in_order(ops: Sequence[Op]) -> list[Op]:
-    """Ops of one block as they stand in it, each of them once."""
+    """Return ops of one block as they stand in it, each of them once."""
 
     def compare_positions(one: Operation, other: Operation) -> int:
         if one == other:

@@ -124,7 +124,7 @@ class FunctionPass(Pass, is_base=True):
     """A pass that works on one function at a time."""
 
     def run(self, unit: Unit) -> bool:
-        """Change every function of the module; whether anything changed."""
+        """Change every function of the module; return whether anything changed."""
         functions = functions_of(unit.module).values()
         return any([self.change(each) for each in functions if not each.is_external])
 

@@ -60,7 +60,7 @@ class HoistInvariants(Pass):
 
 
 def _hoist_all(function: Function, functions: Functions) -> bool:
-    """Hoist from all loops in a function, and in their bodies."""
+    """Hoist from all loops in a function and in bodies; return whether any changed."""
     changed = False
     if function.is_external:
         return False

@@ -85,7 +85,7 @@ def _of_product(op: DotGeneral) -> Iterator[Relation]:
 
 
 def _of_gather(op: Gather) -> Iterator[Relation]:
-    """Axes that are kept, and those read along as many others."""
+    """Yield relations of axes that are kept, and of those read along as many others."""
     at = IndexMap.of(op)
     for axis in at.kept:
         yield Relation((op.y, axis), ((op.x, at.source(axis)),))

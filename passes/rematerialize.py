@@ -262,7 +262,7 @@ def _bytes(value: Value) -> int:
 
 
 def _work(op: Operation, flops: Mapping[str, int]) -> float:
-    """Seconds for an op, roughly; a loop of a product goes over two of its tensors.
+    """Estimate the seconds for an op; a loop of a product goes over two of its tensors.
 
     Args:
         op: of the function.
@@ -388,7 +388,7 @@ class _Walk:
         return min(possible, key=lambda pair: pair[0], default=(None, None))[1]
 
     def _score(self, value: Value) -> float | None:
-        """Seconds per byte; None where it must be kept."""
+        """Return the seconds per byte of repeating a value; None where it is kept."""
         use = self._next_use(value)
         is_held = self._pinned[value] or not self._alive[value] or value in self._kept
         if is_held or use is None or not _may_repeat(value.owner):
@@ -407,7 +407,7 @@ class _Walk:
         return before + behind
 
     def _lost_seconds(self, value: Value, more: Callable[[Value], Set[Value]]) -> float:
-        """Seconds for a value and all that are reached from it.
+        """Return the seconds for a value and all that are reached from it.
 
         Summed exactly: sets of values have another order in each process, which must
         not decide between two that cost the same.

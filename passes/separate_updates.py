@@ -65,7 +65,7 @@ def _blocks_of(function: Function) -> Iterator[Block]:
 
 
 def _shared_updates(block: Block) -> Iterator[tuple[Operation, int]]:
-    """Ops, with the number of the operand that is written over and read elsewhere."""
+    """Yield ops, with the number of the operand that is written over and read."""
     begun = set[tuple[object, ...]]()
     for op in block.operations:
         if op.operation.name == "tensor.concat":

@@ -110,7 +110,7 @@ def _is_foldable(op: GraphOp) -> bool:
 
 
 def _fold(op: GraphOp) -> Sequence[Value]:
-    """Constants equal to `op`, whose operands are constants, written before it."""
+    """Write constants equal to `op`, whose operands are constants, before it."""
     arrays = [value.owner.opview.value for value in op.operands]
     with np.errstate(all="ignore"):  # an overflow is what it is when the model runs
         results = evaluate(op, arrays, [])

@@ -88,7 +88,7 @@ def inner_name(entry: str) -> str:
 
 
 def frame_text(program: Program) -> str:
-    """IREE's side of the module: globals, entries, and access to states.
+    """Write IREE's side of the module: globals, entries, and access to states.
 
     The functions behind the entries are declared here and defined by the bytecode; for
     the bodies that only IREE can read it is the other way round.

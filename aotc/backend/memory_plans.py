@@ -42,7 +42,9 @@ class Memory:
 
 
 def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
-    """Shapes of calls that may need most, and bounds of all, by entry that has such."""
+    """Return, by entry with bounded sizes, the shapes of calls that may need most
+    memory, and the bounds.
+    """
     return {
         entry.name: {
             "shapes": [_input_sizes(entry, symbols) for symbols in _corners(entry)],

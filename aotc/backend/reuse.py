@@ -110,7 +110,7 @@ def _model_digest(unit: Unit, crossed: tuple[bytes, str], with_places: bool) -> 
 
 @cache
 def _toolchain() -> dict[str, str]:
-    """IREE's compiler, and the code of aotc around it."""
+    """Return digests of IREE's compiler and of the code of aotc around it."""
     return {
         "IREE": digest(stated_version("iree.compiler")),
         "aotc": digest(

@@ -112,7 +112,7 @@ def _plans(trial: Unit) -> dict[str, Memory]:
 
 
 def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
-    """Bytes that a call of an entry takes."""
+    """Return the bytes that a call of an entry takes at its peak."""
     plan = plans.get(entry.name)
     if plan is not None:
         return plan.peak_bytes

@@ -136,7 +136,8 @@ class CallCheck:
     def _expected(
         self, leaves: Sequence[Any], states: dict[str, Any]
     ) -> tuple[tuple[Arrays, Arrays], Calls]:
-        """Arguments and results by the reference evaluator, and the call itself.
+        """Return the arguments and results of a call by the reference evaluator, and
+        the call itself.
 
         Raises:
             NothingToCompare: it makes nothing of them.

@@ -57,7 +57,7 @@ class Sample:
 def samples_of(
     module: Any, entry: Entry, choice: Choice, example: Mapping[str, Any] | None
 ) -> Iterator[Sample]:
-    """Inputs for calls of an entry.
+    """Yield inputs for calls of an entry.
 
     Floats are normally distributed. Integers that the entry takes as positions or
     lengths are within what they index, others as in the example; where there is none,

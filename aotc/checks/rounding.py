@@ -191,7 +191,7 @@ class Noise:
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
     def _with_rounded_rows(self, op: DotGeneral, x: Any) -> Any:
-        """Rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
+        """Return rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
         from aotc.kernels.planning.dequantized import ROUNDED
         from aotc.passes.round_rows import MOST
 

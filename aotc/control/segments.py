@@ -67,6 +67,6 @@ def in_segments(
 
 
 def _segments_of(x: Any, first: int, whole: int, size: int) -> Any:
-    """Segments of `size` elements along the leading axis, from `first` on."""
+    """Split the leading axis from `first` on into segments of `size` elements."""
     some = getitem(x, slice(first, first + whole * size))
     return reshape(some, (whole, size, *some.shape[1:]))

@@ -9,7 +9,7 @@ from aotc.counting.samples import Sample
 
 
 def memory() -> dict[str, int | None]:
-    """Bytes of memory that this process has now, and at most had (on Linux).
+    """Return the bytes of memory that this process has now, and at most had (on Linux).
 
     Read from /proc and not from getrusage, whose peak is at least that of the process
     that started this one.

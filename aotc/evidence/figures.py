@@ -88,7 +88,7 @@ class Figures:
         return self.measured.rounds[-1].peak_memory
 
     def p99_at(self, rate: float) -> float:
-        """Milliseconds in which 99 % of the calls end at a rate, if any are served."""
+        """Return the milliseconds in which 99 % of the calls end at some rate."""
         assert self.queue is not None
         return float(np.percentile(self.queue.latencies(rate), 99))
 
@@ -176,7 +176,7 @@ def _hit_rate(calls: Sequence[Way]) -> float:
 
 
 def _padding(calls: Sequence[Way]) -> float:
-    """Elements that are added to those of the calls that are served."""
+    """Return the elements that padding adds, per element of the served calls."""
     served = [call for call in calls if call.code]
     given = sum(call.elements for call in served)
     return sum(call.added for call in served) / given if given else 0.0

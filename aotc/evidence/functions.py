@@ -78,7 +78,7 @@ class _FunctionPlayer:
         raise NotImplementedError
 
     def last_code(self) -> tuple[str, str]:
-        """Path and code of the last call."""
+        """Return path and code of the last call."""
         raise NotImplementedError
 
     @property

@@ -63,7 +63,7 @@ class Evidence:
         return figures.latency.p50 / self.baseline.latency.p50
 
     def latency_over_rate(self, figures: Figures) -> list[dict[str, float]]:
-        """Latencies of a contender at some rates of arrivals."""
+        """Return the latencies of a contender at some rates of arrivals."""
         if figures.queue is None:
             return []
         rates = [share * figures.queue.capacity for share in _UTILISATIONS]

@@ -69,7 +69,8 @@ class Signature:
     def fixed_sizes(
         self, traffic: Traffic, wanted: Mapping[str, int]
     ) -> dict[str, int]:
-        """Values of the symbols that traffic does not name: as wanted, or else usual.
+        """Return sizes of the symbols that traffic does not name: as wanted, or else
+        usual.
 
         Raises:
             InputError: `unknown-size`: one that is wanted is no symbol of the entry, or

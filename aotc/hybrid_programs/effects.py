@@ -519,7 +519,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _inside(name: str) -> str:
-    """Stands for the functions that a function makes."""
+    """Return the name that stands for the functions that a function makes."""
     return f"{name}.<locals>"
 
 
@@ -570,7 +570,7 @@ def _names_stored_once(body: Sequence[ast.stmt]) -> set[str]:
 
 
 def closure(names: Iterable[str], aliases: Mapping[str, set[str]]) -> set[str]:
-    """Names, and those from which they got values."""
+    """Return names, and those from which they got values."""
     found, left = set[str](), [*names]
     while left:
         name = left.pop()

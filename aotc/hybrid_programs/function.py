@@ -231,7 +231,7 @@ class HybridFunction:
         return tuple(sorted(found, key=lambda each: int(each.place.rpartition(":")[2])))
 
     def report(self) -> dict[str, Any]:
-        """Boundaries, and the report of each region: schema `aotc.hybrid/1`.
+        """Report the boundaries and each region: schema `aotc.hybrid/1`.
 
         Raises:
             InputError: `no-call`: there was no call yet.

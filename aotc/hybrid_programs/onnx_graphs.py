@@ -95,7 +95,7 @@ class HybridGraph:
         return tuple(each for graph in self._used() for each in graph.boundaries)
 
     def report(self) -> dict[str, Any]:
-        """Boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
         first, *others = [each.report() for each in self._used()]
         for each in others:
             first["graph_breaks"] += each["graph_breaks"]
@@ -173,14 +173,16 @@ class _FileGraph(SplitGraph):
         return next(iter(found.values())) if len(found) == 1 else found
 
     def kind_of(self, piece: Piece, given: Values) -> Kind:
-        """Types and ranks, and of regions the shapes; sessions of islands take all."""
+        """Return the types and ranks of inputs, and for regions the shapes; sessions
+        of islands take all.
+        """
         form = tuple(map(_type_of, given.values()))
         if piece.boundary is not None:
             return Kind(form, ())
         return Kind(form, tuple(np.shape(each) for each in _arrays(given)))
 
     def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
-        """Code for a region and inputs of these sizes.
+        """Compile code for a region and inputs of these sizes.
 
         Raises:
             InputError: it cannot be compiled.

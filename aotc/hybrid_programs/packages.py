@@ -271,7 +271,7 @@ def _definition(function: HybridFunction, body: list[ast.stmt]) -> ast.FunctionD
 
 
 def _without_stored(all_of: ast.arguments, stored: set[str]) -> ast.arguments:
-    """Parameters without those that are Weights, and without annotations."""
+    """Return parameters without those that are Weights, and without annotations."""
     found = deepcopy(all_of)
     plain = [*found.posonlyargs, *found.args]
     first = len(plain) - len(found.defaults)
@@ -370,7 +370,7 @@ class _Expanding(ast.NodeTransformer):
         self._runs = runs
 
     def expanded(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Statements in which regions are calls of the bundle."""
+        """Return statements in which regions are calls of the bundle."""
         found: list[ast.stmt] = []
         for each in body:
             made = self.visit(deepcopy(each))

@@ -115,7 +115,7 @@ class PieceCodes:
     # ---- sizes that vary
 
     def symbolic_sizes(self, kind: Kind) -> Sizes | None:
-        """Sizes with Dims for those that vary; None if none does, or none may.
+        """Return sizes with Dims for those that vary; None if none does, or none may.
 
         Empty arrays have code of their own, which says nothing about others.
         """

@@ -78,7 +78,7 @@ class Rewriter:
         after: set[str],
         place: Place = Place(),  # noqa: B008  it is frozen
     ) -> list[ast.stmt]:
-        """Statements with calls of runs in place of those that may be compiled.
+        """Return statements with calls of runs in place of those that may be compiled.
 
         Args:
             body: the statements.
@@ -187,7 +187,7 @@ class Rewriter:
     def _one_by_one(
         self, body: list[ast.stmt], before: set[str], live: set[str], place: Place
     ) -> list[ast.stmt]:
-        """Statements of which one or more read variables that may have no value."""
+        """Rewrite statements of which some read variables that may have no value."""
         if len(body) == 1:
             (node,) = body
             if _is_block(node):

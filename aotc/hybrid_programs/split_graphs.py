@@ -101,7 +101,7 @@ class SplitGraph(ABC):
             return any(each.was_used for each in self._plans.values())
 
     def report(self) -> dict[str, Any]:
-        """Boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
         regions = [each for each in self._pieces() if each.boundary is None]
         return {
             "schema": "aotc.hybrid-graph/1",
@@ -145,7 +145,7 @@ class SplitGraph(ABC):
 
     @abstractmethod
     def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
-        """Code for a region and inputs like these.
+        """Compile code for a region and inputs like these.
 
         Args:
             piece: the region.
@@ -213,7 +213,7 @@ class SplitGraph(ABC):
                 return codes.refuse(kind, dict.fromkeys(known or piece.nodes, reason))
 
     def _compiled(self, piece: Piece, kind: Kind, given: Values) -> PieceCode:
-        """Code for a kind of inputs, and for others of its form where that can be."""
+        """Compile code for a kind of inputs, and for others of its form if possible."""
         codes = self._codes_of(piece)
         sizes = codes.symbolic_sizes(kind) if self.has_symbols else None
         if sizes is not None:

@@ -86,7 +86,7 @@ class HybridNetwork:
         return self._graph.boundaries
 
     def report(self) -> dict[str, Any]:
-        """Boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
         return self._graph.report()
 
 
@@ -135,7 +135,7 @@ class _ModuleGraph(SplitGraph):
         return Kind((kind.form, *known), kind.shapes)
 
     def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
-        """Code for a region and inputs of these shapes.
+        """Compile code for a region and inputs of these shapes.
 
         Note [sizes of StableHLO regions]: they are numbers. In a module with open sizes
         shapes are computed from tensors of sizes, which each piece is given; a region
@@ -172,7 +172,7 @@ class _ModuleGraph(SplitGraph):
         return run
 
     def loaded(self, piece: Piece, given: Values) -> Code:
-        """XLA's code for an island and inputs of these shapes.
+        """Load XLA's code for an island and inputs of these shapes.
 
         Raises:
             InputError: `framework-cannot-load`.
@@ -313,7 +313,7 @@ def _zeros(spec: Any) -> Any:
 
 
 def _attribute(array: Any, declared: Any) -> Any:
-    """Integers or bools as a literal."""
+    """Write integers or bools as a literal of MLIR."""
     return ir.Attribute.parse(f"dense<{json.dumps(array.tolist())}> : {declared}")
 
 

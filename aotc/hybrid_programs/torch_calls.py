@@ -105,7 +105,7 @@ def _repeated(tensors: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _dtype_of(name: str, tensor: Any) -> np.dtype[Any]:
-    """Raises an InputError where compiled code cannot take the tensor."""
+    """Return a tensor's dtype, or raise an InputError if code cannot take it."""
     is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     is_dense = tensor.layout is torch.strided and tensor.device.type == "cpu"
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_wrapped

@@ -72,7 +72,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         return tuple(each for each in found if each is not None)
 
     def report(self) -> dict[str, Any]:
-        """Boundaries and compiled modules: schema `aotc.hybrid-module/1`."""
+        """Report the boundaries and compiled modules: schema `aotc.hybrid-module/1`."""
         regions = [each.report() for each in self._parts]
         return {
             "schema": "aotc.hybrid-module/1",
@@ -135,7 +135,7 @@ def _refuse(code: str, message: str, hint: str) -> NoReturn:
 
 
 def _parts_of(module: torch.nn.Module, settings: Settings) -> list[Part]:
-    """Parts for all modules in one that have a `forward` in Python."""
+    """Make parts for all modules in one that have a `forward` in Python."""
     return [
         Part(each, f"{settings.owner}.{path}".rstrip("."), not path, settings)
         for path, each in module.named_modules()

@@ -252,7 +252,9 @@ class JitFunction:
         return self._counts.setdefault(call, CallCount())
 
     def _values_of(self, call: CallSignature, leaves: Sequence[Any]) -> _Values:
-        """Gives the arguments of a call, with the States of now, when it is asked."""
+        """Return a function that gives the arguments of a call, with the States of
+        now, when it is asked.
+        """
 
         @functools.cache
         def values() -> list[Any]:

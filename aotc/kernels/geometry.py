@@ -333,7 +333,7 @@ def _of_windows(op: ConvGeneral | Pool, window: Shape, groups: Size) -> Geometry
 
 
 def _pair(sizes: Sequence[Any], missing: int) -> tuple[int, int]:
-    """Lines and positions; a sequence has one line."""
+    """Return lines and positions; a sequence has one line."""
     lines, positions = sizes if len(sizes) == 2 else (missing, *sizes)
     return lines, positions
 

@@ -148,7 +148,8 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 
 
 def eigh(a: ArrayLike) -> tuple[Array, Array]:
-    """Eigenvalues in rising order and eigenvectors, in columns, of symmetric matrices.
+    """Return eigenvalues in rising order and eigenvectors, in columns, of symmetric
+    matrices.
 
     Of `a` the symmetric part is used. The largest element of each eigenvector is
     positive. Vectors of equal eigenvalues are not unique. Functions of the values alone

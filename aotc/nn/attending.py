@@ -104,7 +104,7 @@ def multi_head_attention(
     bias: ArrayLike | None = None,
     causal: bool = False,
 ) -> Array:
-    """Attention of learned projections, projected back.
+    """Compute attention of learned projections, projected back.
 
     Vaswani et al., "Attention is all you need", NeurIPS 2017.
 

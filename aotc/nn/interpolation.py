@@ -169,7 +169,9 @@ def _linear(distance: Any) -> Any:
 
 
 def _cubic(a: float) -> Callable[[Any], Any]:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
+    """Return the kernel of Keys, "Cubic convolution interpolation for digital image
+    processing", 1981.
+    """
 
     def kernel(d: Any) -> Any:
         xp = module_of(d)

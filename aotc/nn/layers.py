@@ -31,7 +31,7 @@ def dense(x: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None = None) -> Arr
 
 
 def embedding(table: ArrayLike, indices: ArrayLike) -> Array:
-    """Rows of `table` at `indices`.
+    """Look up rows of `table` at `indices`.
 
     Args:
         table: [rows, features…].
@@ -53,7 +53,7 @@ def one_hot(indices: ArrayLike, count: int, dtype: Any = "f32") -> Array:
 
 
 def is_class(indices: ArrayLike, count: int) -> Array:
-    """True where the position along a new last axis is the index."""
+    """Return True where the position along a new last axis is the index."""
     positions = lift(indices)
     if positions.dtype not in dtypes.INTEGERS:
         fail("dtype-mismatch", f"expected integer classes; got {positions.type}")

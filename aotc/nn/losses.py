@@ -133,7 +133,7 @@ def nll_loss(
     ignore_index: int | None = None,
     reduction: str = "none",
 ) -> Array:
-    """Minus the logarithm of the labelled class; arguments as of `cross_entropy`."""
+    """Return minus the logarithm of the labelled class; see `cross_entropy`."""
     logs = as_float(log_probabilities)
     loss, counted = _at_labels(logs, lift(labels), weights, ignore_index)
     return reduce_loss(loss, reduction, counted)
@@ -142,7 +142,7 @@ def nll_loss(
 def _at_labels(
     logs: Array, labels: Array, weights: ArrayLike | None, ignore_index: int | None
 ) -> tuple[Array, Array | None]:
-    """-logs at the labelled class, weighted, and the weights if there are any."""
+    """Return -logs at the labelled class, weighted, and the weights if any."""
     if labels.type.shape != logs.type.shape[:-1]:
         fail(
             "shape-mismatch",
@@ -276,7 +276,7 @@ def huber_loss(
     delta: float = 1.0,
     reduction: str = "none",
 ) -> Array:
-    """Half the squared difference, going on as a line from a difference of `delta`."""
+    """Return half the squared difference, continued as a line from `delta` on."""
     if not delta > 0:
         fail("bad-delta", f"expected a delta above 0; got {delta}")
     x, t = same_shape(predictions, targets)
@@ -336,7 +336,8 @@ def poisson_nll_loss(
     epsilon: float = 1e-8,
     reduction: str = "none",
 ) -> Array:
-    """Minus the logarithm of a Poisson distribution at the target, but for a constant.
+    """Return minus the logarithm of a Poisson distribution at the target, but for a
+    constant.
 
     Args:
         predictions: the rate, or its logarithm with `log_input`.
@@ -361,7 +362,7 @@ def gaussian_nll_loss(
     epsilon: float = 1e-6,
     reduction: str = "none",
 ) -> Array:
-    """Minus the logarithm of a normal distribution at the target.
+    """Return minus the logarithm of a normal distribution at the target.
 
     Args:
         means: of any shape.

@@ -168,7 +168,7 @@ def _nearest(
 
 
 def depth_to_space(x: ArrayLike, block: int) -> Array:
-    """Channels as blocks of pixels: N, H, W, block * block * C → N, H b, W b, C."""
+    """Move channels to blocks of pixels: N, H, W, block² C → N, H b, W b, C."""
     x, b = _blocks(x, block)
     n, h, w, c = x.type.shape
     if c % (b * b) != 0:
@@ -202,7 +202,7 @@ def pixel_unshuffle(x: ArrayLike, factor: int) -> Array:
 
 
 def _regroup_channels(x: ArrayLike, factor: int, before: bool) -> Array:
-    """Channels C, blocks as blocks, C (`before`), or the other way."""
+    """Regroup channels from C, blocks to blocks, C (`before`), or the other way."""
     x, b = _blocks(x, factor)
     *rest, c = x.type.shape
     if c % (b * b) != 0:

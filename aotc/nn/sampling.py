@@ -55,7 +55,7 @@ def linear(place: Array) -> tuple[Array, list[Array]]:
 
 
 def cubic(place: Array) -> tuple[Array, list[Array]]:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
+    """Return the floor and four shares of Keys's cubic convolution (1981)."""
     a, floor = -0.75, np.floor(place)
     t = np.subtract(place, floor)
     shares = []
@@ -89,7 +89,7 @@ def to_pixels(place: Array, size: Size, align_corners: bool) -> Array:
 
 
 def reflect(place: Array, size: Size, align_corners: bool) -> Array:
-    """Places beyond the border as seen in mirrors at it."""
+    """Reflect places beyond the border as in mirrors at it."""
     low = 0.0 if align_corners else -0.5
     span = np.asarray(maximum(size - 1, 1) if align_corners else size, place.dtype)
     away = np.absolute(np.subtract(place, low))

@@ -53,7 +53,7 @@ def sides_of(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Sides:
-    """Low and high padding per spatial axis, in a row.
+    """Return low and high padding per spatial axis, in a row.
 
     "SAME" gives as many windows as size / stride, rounded up; what is odd goes to the
     end, for "SAME_LOWER" to the start.

@@ -101,7 +101,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
-    """Fraction m in [0.5, 1) and i32 n of `x = m * 2**n`; x and 0 if not finite."""
+    """Split x into m in [0.5, 1) and i32 n: `x = m * 2**n`; x and 0 if not finite."""
     array = as_float(x)
     if dtypes.bits(array.dtype) == 16:
         m, n = frexp(astype(array, "f32"))

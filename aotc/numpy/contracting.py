@@ -39,7 +39,7 @@ class _Term:
 
 
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
-    """Sums of products by Einstein's notation: one letter per axis.
+    """Sum products by Einstein's notation: one letter per axis.
 
     Letters that stand twice for one operand take its diagonal; `...` stands for axes
     that broadcast; without an arrow the letters that stand once are kept, in order.

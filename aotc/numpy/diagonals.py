@@ -21,7 +21,7 @@ from aotc.tracing.tracing import emit
 
 
 def eye(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Ones on the k-th diagonal of an N × M matrix."""
+    """Return ones on the k-th diagonal of an N × M matrix."""
     return astype(equal(_diagonal_of(N, N if M is None else M), k), dtype)
 
 
@@ -31,7 +31,7 @@ def identity(n: Size, dtype: Any = "f32") -> Array:
 
 
 def tri(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Ones on and below the k-th diagonal."""
+    """Return ones on and below the k-th diagonal."""
     return astype(less_equal(_diagonal_of(N, N if M is None else M), k), dtype)
 
 
@@ -48,7 +48,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 
 
 def _lower_triangle(m: Array, k: int) -> Array:
-    """True on and below the k-th diagonal of the last two axes."""
+    """Return True on and below the k-th diagonal of the last two axes."""
     if m.ndim < 2:
         fail("bad-axis", f"expected an array of at least two axes; got {m.type}")
     return less_equal(_diagonal_of(m.shape[-2], m.shape[-1]), k)
@@ -65,12 +65,12 @@ def _diagonal_of(rows: Size, columns: Size) -> Array:
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """Rows and columns of the elements on and below the k-th diagonal of n × m."""
+    """Return rows and columns of the elements on and below an n × m k-th diagonal."""
     return _indices(np.tril_indices(n, k, m))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """Rows and columns of the elements on and above the k-th diagonal of n × m."""
+    """Return rows and columns of the elements on and above an n × m k-th diagonal."""
     return _indices(np.triu_indices(n, k, m))
 
 

@@ -75,7 +75,7 @@ def _holding_sizes(starts: Array) -> Array:
 
 
 def _from_front(starts: Array, sizes: Any) -> Array:
-    """`starts` with the sizes added where they are negative."""
+    """Add the sizes to `starts` where they are negative."""
     known = starts._data
     if starts.dtype not in dtypes.SIGNED or (
         known is not None and known.min(initial=0) >= 0

@@ -53,7 +53,7 @@ def _require_mode(mode: str, known: Sequence[str]) -> None:
 
 
 def _take_clipped(x: Array, positions: Array, axis: int) -> Array:
-    """NumPy's "clip": negative positions do not count from the end."""
+    """Take at clipped positions; negative positions do not count from the end."""
     after = axis + positions.ndim
     kept = (*range(axis), *range(after, after + x.ndim - axis - 1))
     maps = {"axes": (axis,), "along": tuple(range(axis, after)), "kept": kept}
@@ -136,7 +136,7 @@ def _along(
 
 
 def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, dict[str, Any]]:
-    """Indices without the axes that they only broadcast along, and the maps."""
+    """Return indices without the axes that they only broadcast along, and the maps."""
     others = [n for n in range(x.ndim) if n != axis]
     along = [
         n

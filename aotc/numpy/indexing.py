@@ -76,7 +76,7 @@ def read_key(x: Array, key: Any) -> Key:
 
 
 def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
-    """Slices and integers for each axis, then the axes that go and come."""
+    """Apply slices and integers for each axis, then drop and insert axes."""
     axis = 0
     sizes: list[Size] = []
     for key in fixed:

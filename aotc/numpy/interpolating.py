@@ -107,7 +107,7 @@ def unwrap(
     *,
     period: float = 2 * math.pi,
 ) -> Array:
-    """Angles without jumps: whole periods are added, so that no step is over half one.
+    """Remove jumps from angles: add whole periods, so that no step is over half one.
 
     Args:
         p: angles.

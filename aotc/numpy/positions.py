@@ -41,7 +41,7 @@ def integers(positions: ArrayLike) -> Array:
 
 
 def known_integers(values: ArrayLike) -> Any:
-    """Integers that are known when the model is built, as a NumPy array."""
+    """Return integers that are known when the model is built, as a NumPy array."""
     array = integers(values)
     if array._data is None:
         fail(
@@ -90,7 +90,7 @@ def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
 
 
 def broadcast_positions(arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Arrays of positions in one dtype and shape."""
+    """Broadcast arrays of positions to one dtype and shape."""
     names = {array.dtype for array in arrays}
     if len(names) > 1:
         wide = any(dtypes.bits(name) == 64 or name == "u32" for name in names)
@@ -102,7 +102,7 @@ def broadcast_positions(arrays: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def nonnegative_positions(x: Array, axis: int, positions: Array, mode: str) -> Array:
-    """Positions along an axis counted from its front, as `mode` says."""
+    """Count positions along an axis from its front, as `mode` says."""
     if mode == "wrap":
         wide = _wide_positions(positions)
         return remainder(wide, lift(x.shape[axis], wide.dtype))

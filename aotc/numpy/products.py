@@ -83,7 +83,7 @@ def _batched_matmul(x: Array, y: Array) -> Array:
 
 
 def dot(a: ArrayLike, b: ArrayLike) -> Array:
-    """NumPy's dot: the last axis of a with the second-last of b, without batches."""
+    """Contract the last axis of a with the second-last of b, without batches."""
     x, y = one_dtype(a, b)
     if not x.ndim or not y.ndim:
         return multiply(x, y)
@@ -123,13 +123,13 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 
 
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Matrices times vectors, which are the last axis of x2; the others broadcast."""
+    """Multiply matrices by vectors (the last axis of x2); the others broadcast."""
     matrices, vectors = _with_axes(x1, 2), _with_axes(x2, 1)
     return squeeze(matmul(matrices, expand_dims(vectors, -1)), -1)
 
 
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Vectors, which are the last axis of x1, times matrices; the others broadcast."""
+    """Multiply vectors (the last axis of x1) by matrices; the others broadcast."""
     vectors, matrices = _with_axes(x1, 1), _with_axes(x2, 2)
     return squeeze(matmul(expand_dims(vectors, -2), matrices), -2)
 

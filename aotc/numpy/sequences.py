@@ -54,7 +54,7 @@ def ediff1d(ary: ArrayLike, to_end: Any = None, to_begin: Any = None) -> Array:
 
 
 def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
-    """Central differences along each axis, one-sided at the ends.
+    """Return central differences along each axis, one-sided at the ends.
 
     Args:
         f: at least two elements along each axis.
@@ -96,7 +96,7 @@ def _axis_gradient(x: Array, axis: int, step: Any) -> Array:
 
 
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
-    """Sums of products of two vectors, one of them backwards and moved along."""
+    """Sum products of two vectors, one of them backwards and moved along."""
     x, kernel = _vectors(a, v)
     if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
         x, kernel = kernel, x
@@ -104,7 +104,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
 
 
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
-    """Sums of products of two vectors, one of them moved along."""
+    """Sum products of two vectors, one of them moved along."""
     x, kernel = _vectors(a, v)
     if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
         return flip(_window_products(kernel, x, mode))

@@ -112,17 +112,17 @@ def _unit_axes(x: Array) -> list[int]:
 
 
 def atleast_1d(*arys: ArrayLike) -> Any:
-    """Scalars as vectors; a list for several arrays."""
+    """View scalars as vectors; return a list for several arrays."""
     return _map_each(arys, lambda x: reshape(x, (1,)) if x.ndim < 1 else x)
 
 
 def atleast_2d(*arys: ArrayLike) -> Any:
-    """Vectors as rows; a list for several arrays."""
+    """View vectors as rows; return a list for several arrays."""
     return _map_each(arys, lambda x: reshape(x, (1, -1)) if x.ndim < 2 else x)
 
 
 def atleast_3d(*arys: ArrayLike) -> Any:
-    """Vectors as (1, n, 1), matrices as (n, m, 1); a list for several arrays."""
+    """View vectors as (1, n, 1), matrices as (n, m, 1); list several arrays."""
 
     def wide(x: Array) -> Array:
         return expand_dims(atleast_2d(x), -1) if x.ndim < 3 else x

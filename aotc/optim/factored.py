@@ -45,7 +45,7 @@ def scale_by_factored_rms(
     min_dim_size_to_factor: int = 128,
     epsilon: float = 1e-30,
 ) -> GradientTransformation:
-    """Updates over the root of the average of their squares, of rank one.
+    """Divide updates by the root of the average of their squares, of rank one.
 
     Args:
         factored: whether matrices are kept as two vectors.

@@ -110,7 +110,7 @@ class ScaleByRssState(NamedTuple):
 def scale_by_rss(
     initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> GradientTransformation:
-    """Updates over the root of the sum of all their squares.
+    """Divide updates by the root of the sum of all their squares.
 
     Duchi, Hazan and Singer, Journal of Machine Learning Research 12 (2011).
 
@@ -169,7 +169,7 @@ def scale_by_rms(
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Updates over the root of the average of their squares.
+    """Divide updates by the root of the average of their squares.
 
     Tieleman and Hinton, "Lecture 6.5: RMSProp", Coursera (2012).
 
@@ -208,7 +208,8 @@ def scale_by_stddev(
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Updates over the root of the average of their squares, less the squared average.
+    """Divide updates by the root of the average of their squares, less the squared
+    average.
 
     Graves, "Generating sequences with recurrent neural networks", arXiv:1308.0850
     (2013). Arguments are those of `scale_by_rms`.

@@ -35,7 +35,7 @@ def sgd(
     nesterov: bool = False,
     accumulator_dtype: Any = None,
 ) -> GradientTransformation:
-    """Stochastic gradient descent; see `trace` for momentum."""
+    """Return stochastic gradient descent; see `trace` for momentum."""
     return chain(
         _momentum(momentum, nesterov, accumulator_dtype),
         scale_by_learning_rate(learning_rate),
@@ -45,7 +45,7 @@ def sgd(
 def adagrad(
     learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> GradientTransformation:
-    """Adagrad; see `scale_by_rss`."""
+    """Return Adagrad; see `scale_by_rss`."""
     return chain(
         scale_by_rss(initial_accumulator_value, eps),
         scale_by_learning_rate(learning_rate),
@@ -63,7 +63,7 @@ def rmsprop(
     nesterov: bool = False,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """RMSProp; see `scale_by_rms`, and `scale_by_stddev` for `centered`."""
+    """Return RMSProp; see `scale_by_rms`, and `scale_by_stddev` for `centered`."""
     scaled = scale_by_stddev if centered else scale_by_rms
     return chain(
         scaled(decay, eps, initial_scale, eps_in_sqrt, bias_correction),
@@ -82,7 +82,7 @@ def adam(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Adam; see `scale_by_adam`."""
+    """Return Adam; see `scale_by_adam`."""
     return chain(
         scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         scale_by_learning_rate(learning_rate),
@@ -99,7 +99,7 @@ def nadam(
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
-    """Adam with Nesterov's momentum; see `scale_by_adam`."""
+    """Return Adam with Nesterov's momentum; see `scale_by_adam`."""
     return adam(learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
 
 
@@ -115,7 +115,7 @@ def adamw(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Adam with decoupled weight decay; see `add_decayed_weights`."""
+    """Return Adam with decoupled weight decay; see `add_decayed_weights`."""
     return chain(
         scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         add_decayed_weights(weight_decay, mask),
@@ -135,7 +135,7 @@ def nadamw(
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
-    """NAdam with decoupled weight decay."""
+    """Return NAdam with decoupled weight decay."""
     return adamw(
         learning_rate,
         b1,
@@ -152,7 +152,7 @@ def nadamw(
 def adamax(
     learning_rate: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> GradientTransformation:
-    """Adam by the largest gradient; see `scale_by_adamax`."""
+    """Return Adam by the largest gradient; see `scale_by_adamax`."""
     return chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
 
 
@@ -164,7 +164,7 @@ def adamaxw(
     weight_decay: Rate = 1e-4,
     mask: Any = None,
 ) -> GradientTransformation:
-    """Adamax with decoupled weight decay."""
+    """Return Adamax with decoupled weight decay."""
     return chain(
         scale_by_adamax(b1, b2, eps),
         add_decayed_weights(weight_decay, mask),
@@ -179,7 +179,7 @@ def adadelta(
     weight_decay: Rate = 0.0,
     weight_decay_mask: Any = None,
 ) -> GradientTransformation:
-    """Adadelta; see `scale_by_adadelta`."""
+    """Return Adadelta; see `scale_by_adadelta`."""
     return chain(
         add_decayed_weights(weight_decay, weight_decay_mask),
         scale_by_adadelta(rho, eps),
@@ -195,7 +195,7 @@ def lion(
     weight_decay: Rate = 1e-3,
     mask: Any = None,
 ) -> GradientTransformation:
-    """Lion; see `scale_by_lion`."""
+    """Return Lion; see `scale_by_lion`."""
     return chain(
         scale_by_lion(b1, b2, mu_dtype),
         add_decayed_weights(weight_decay, mask),
@@ -212,7 +212,7 @@ def lamb(
     weight_decay: Rate = 0.0,
     mask: Any = None,
 ) -> GradientTransformation:
-    """Adam with a trust ratio for each array; see `scale_by_trust_ratio`.
+    """Return Adam with a trust ratio for each array; see `scale_by_trust_ratio`.
 
     You et al., "Large batch optimization for deep learning: training BERT in 76
     minutes", ICLR 2020.
@@ -239,7 +239,7 @@ def adafactor(
     factored: bool = True,
     weight_decay_mask: Any = None,
 ) -> GradientTransformation:
-    """Adafactor; see `scale_by_factored_rms`.
+    """Return Adafactor; see `scale_by_factored_rms`.
 
     Args:
         learning_rate: 1 if not given, beside the scale of the parameters.

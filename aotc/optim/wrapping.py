@@ -89,7 +89,7 @@ class MultiSteps:
     def update(
         self, updates: Tree, state: Any, params: Tree = None
     ) -> tuple[Tree, MultiStepsState]:
-        """Zeros, or at every k-th call the optimizer's updates; and the new state."""
+        """Return zeros, or at every k-th call the updates; and the new state."""
         old = require_state(MultiStepsState, state)
         total = leafwise(self._accumulator(old.mini_step), updates, old.acc_grads)
         found, inner = self._opt.update(

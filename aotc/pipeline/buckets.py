@@ -172,7 +172,7 @@ def _grids(counts: Mapping[Sizes, int], most: int, top: Sizes) -> Iterator[list[
 
 
 def _counts_along(counts: Mapping[Sizes, int], axis: int) -> dict[Sizes, int]:
-    """Calls by one of their sizes."""
+    """Count calls by one of their sizes."""
     found: dict[Sizes, int] = {}
     for sizes, count in counts.items():
         found[sizes[axis],] = found.get((sizes[axis],), 0) + count
@@ -188,7 +188,7 @@ def _padded_elements(counts: Mapping[Sizes, int], buckets: Sequence[Sizes]) -> i
 
 
 def _merge_buckets(counts: Mapping[Sizes, int], most: int, top: Sizes) -> list[Sizes]:
-    """Buckets of several sizes: those of all calls, merged until there are few."""
+    """Merge the buckets of all calls, of several sizes, until there are few."""
     rest = [sizes for sizes in counts if sizes != top]
     sizes = np.array(rest, np.int64).reshape(len(rest), len(top))
     calls = np.array([counts[each] for each in rest], np.float64)
@@ -226,7 +226,7 @@ def _costs_with(sizes: Any, calls: Any, one: int) -> Any:
 def _round_up(
     counts: Mapping[Sizes, int], top: Sizes, steps: Sizes
 ) -> dict[Sizes, int]:
-    """Calls by sizes, coarser where there are too many distinct ones.
+    """Count calls by sizes, coarser where there are too many distinct ones.
 
     Args:
         counts: of calls.

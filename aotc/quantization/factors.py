@@ -158,7 +158,7 @@ def activation_aware(
 
 
 def _usable(factors: Array) -> Array:
-    """Factors within bounds, as they are stored."""
+    """Clip factors to bounds, as they are stored."""
     return np.clip(factors, _LEAST, _MOST).astype(np.float32)
 
 

@@ -289,7 +289,7 @@ def _unused(
 
 
 def _in_bodies(program: Program) -> Iterator[Refusal]:
-    """Products in functions that loops, branches and derivatives run."""
+    """Yield products in functions that loops, branches and derivatives run."""
     for name, function in functions_of(program.module).items():
         if is_entry(function) or function.is_external:
             continue

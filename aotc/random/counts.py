@@ -35,7 +35,7 @@ _CANDIDATES = 16
 def poisson(
     key: ArrayLike, lam: ArrayLike, shape: Any = None, dtype: Any = "i32"
 ) -> Array:
-    """Poisson numbers of mean `lam` >= 0."""
+    """Draw Poisson numbers of mean `lam` >= 0."""
     name = _integer(dtype)
     (lam,), wanted = parameters(lam, shape=shape, dtype=_computation_dtype(lam))
     keys, small = split(key), lam < _LARGE

@@ -55,7 +55,8 @@ def uniform(
     minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0,
 ) -> Array:
-    """Uniform in [minval, maxval), in steps of 2**-24 of the range (f64: 2**-53).
+    """Draw uniform numbers in [minval, maxval), in steps of 2**-24 of the range (f64:
+    2**-53).
 
     Has derivatives by both bounds.
     """
@@ -79,7 +80,7 @@ _UNIT_BITS = {"f32": 24, "f16": 11, "bf16": 8}
 
 
 def _unit(key: ArrayLike, shape: Shape, dtype: str) -> Array:
-    """Uniform in [0, 1), with as many bits as `dtype` has; in f32 or f64."""
+    """Draw uniform in [0, 1), with as many bits as `dtype` has; in f32 or f64."""
     first, second = words(key, shape)
     if dtype == "f64":
         high, low = np.astype(first >> 5, "f64"), np.astype(second >> 6, "f64")
@@ -89,7 +90,7 @@ def _unit(key: ArrayLike, shape: Shape, dtype: str) -> Array:
 
 
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None) -> Array:
-    """True with probability `p`. Not differentiable.
+    """Draw True with probability `p`. Not differentiable.
 
     Args:
         key: u32[2].
@@ -117,7 +118,7 @@ def randint(
     maxval: ArrayLike,
     dtype: Any = "i32",
 ) -> Array:
-    """Uniform integers in [minval, maxval), a range of at most 2**32.
+    """Draw uniform integers in [minval, maxval), a range of at most 2**32.
 
     No two probabilities differ by more than 2**-64. Not differentiable.
     """
@@ -209,7 +210,7 @@ def _symmetric(size: Callable[[Array], Array]) -> Callable[[Array, Array], Array
 
 
 def normal(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard normal, up to 6.3 deviations from zero (f64: 9.1).
+    """Draw standard normal numbers, up to 6.3 deviations from zero (f64: 9.1).
 
     Args:
         key: u32[2].
@@ -220,7 +221,7 @@ def normal(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
 
 
 def exponential(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Exponential of mean 1."""
+    """Draw exponential numbers of mean 1."""
     return _standard(key, shape, dtype, _minus_log)
 
 
@@ -236,12 +237,12 @@ def _minus_log(lower: Array, distance: Array) -> Array:
 
 
 def gumbel(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard Gumbel: the limit of maxima, `-ln(-ln u)`."""
+    """Draw standard Gumbel numbers: the limit of maxima, `-ln(-ln u)`."""
     return _standard(key, shape, dtype, lambda *tail: -exact.log(_minus_log(*tail)))
 
 
 def laplace(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard Laplace: exponential to both sides."""
+    """Draw standard Laplace numbers: exponential to both sides."""
 
     def size(distance: Array) -> Array:
         return -exact.log(2.0 * distance)
@@ -250,7 +251,7 @@ def laplace(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
 
 
 def logistic(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard logistic, `ln(u / (1 - u))`."""
+    """Draw standard logistic numbers, `ln(u / (1 - u))`."""
 
     def size(distance: Array) -> Array:
         complement = exact.log_of(exact.logarithmic_complement(distance))
@@ -260,7 +261,7 @@ def logistic(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
 
 
 def cauchy(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard Cauchy, `tan(pi (u - 1/2))`."""
+    """Draw standard Cauchy numbers, `tan(pi (u - 1/2))`."""
     return _standard(key, shape, dtype, _symmetric(exact.cotangent))
 
 
@@ -276,7 +277,7 @@ def truncated_normal(
     shape: Any = None,
     dtype: Any = "f32",
 ) -> Array:
-    """Standard normal between two bounds, with derivatives by both.
+    """Draw standard normal numbers between two bounds, with derivatives by both.
 
     A bound farther out than 11 counts as infinite.
     """

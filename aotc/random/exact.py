@@ -70,7 +70,7 @@ def total(x: Array, axis: int) -> Array:
 
 
 def running(function: Callable[[Array, Array], Array], x: Array, unit: float) -> Array:
-    """Sums or products of all elements up to each one, along the last axis.
+    """Return sums or products of all elements up to each one, along the last axis.
 
     By doubling (Hillis and Steele 1986): scans choose their order. `unit` changes
     nothing that `function` joins it with.
@@ -90,7 +90,7 @@ def first(x: Array, accepted: Array) -> Array:
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """Horner's scheme, highest power first."""
+    """Evaluate a polynomial by Horner's scheme, highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         value = product(value, x) + coefficient
@@ -128,7 +128,7 @@ Logarithmic = tuple[Array, Array]
 
 
 def logarithmic(x: Array) -> Logarithmic:
-    """Positive x as f and whole e with x = (1 + f) 2**e and 1 + f near 1."""
+    """Split positive x into f and whole e with x = (1 + f) 2**e and 1 + f near 1."""
     form = _FORMATS[x.dtype]
     bits = emit("bitcast", x, dtype=form.bits)
     exponent = (bits - _bits_of_root_half(form)) >> form.fraction

@@ -38,7 +38,7 @@ _CANDIDATES = 6
 
 
 def gamma(key: ArrayLike, a: ArrayLike, shape: Any = None, dtype: Any = None) -> Array:
-    """Gamma of shape parameter `a` > 0 and scale 1, with its derivative by `a`."""
+    """Draw gamma numbers of shape `a` > 0 and scale 1, with the derivative by `a`."""
     return _of_gamma(key, a, shape, dtype, exact.exp)
 
 
@@ -70,7 +70,7 @@ def _of_gamma(
 def beta(
     key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None
 ) -> Array:
-    """Beta of `a` and `b`: of two gamma numbers the share of the first.
+    """Draw beta numbers of `a` and `b`: of two gamma numbers the share of the first.
 
     Has derivatives by both.
     """
@@ -84,7 +84,8 @@ def beta(
 def dirichlet(
     key: ArrayLike, alpha: ArrayLike, shape: Any = None, dtype: Any = None
 ) -> Array:
-    """Dirichlet along the last axis of `alpha`, whose other axes broadcast to `shape`.
+    """Draw Dirichlet numbers along the last axis of `alpha`, whose other axes broadcast
+    to `shape`.
 
     Has derivatives by `alpha`.
     """
@@ -99,7 +100,7 @@ def dirichlet(
 
 
 def t(key: ArrayLike, df: ArrayLike, shape: Any = (), dtype: Any = None) -> Array:
-    """Student's t with `df` degrees of freedom, with its derivative by `df`."""
+    """Draw Student's t with `df` degrees of freedom, with the derivative by `df`."""
     name, wide = float_dtypes(as_float(df).dtype if dtype is None else dtype)
     like_df = isinstance(shape, tuple) and not shape
     (half,), wanted = parameters(

@@ -60,7 +60,7 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
 
 def bits(key: ArrayLike, shape: Any = (), dtype: Any = "u32") -> Array:
-    """Uniform unsigned integers: every bit is 0 or 1 alike."""
+    """Draw uniform unsigned integers: every bit is 0 or 1 alike."""
     name = dtypes.canonical(dtype)
     if name not in dtypes.UNSIGNED:
         fail("bad-dtype", f"expected dtype u8, u16, u32 or u64; got {name}")

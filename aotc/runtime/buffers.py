@@ -90,7 +90,7 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
 
 
 def view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
-    """Integers of IREE have no sign, and its booleans are bytes; all else is exact."""
+    """View an array of IREE, with integers of no sign and booleans of bytes."""
     kinds = array.dtype.kind + dtype.kind
     if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
         raise _mismatch_error(leaf, f"{array.dtype}")

@@ -57,7 +57,7 @@ def huge_page_size() -> int | None:
 
 @contextmanager
 def huge_pages_for(size: int) -> Iterator[HugePages | None]:
-    """Memory for so many bytes, unmapped in the end unless it is in place by then.
+    """Map memory for so many bytes, unmapped in the end unless it is in place by then.
 
     None where small pages will do (see AOTC_HUGE_PAGES), or where there are no others.
     """
@@ -157,7 +157,7 @@ class HugePages:
         return address
 
     def _map_like(self, other: int) -> int:
-        """Private memory as far from a multiple of a huge page as another address."""
+        """Map private memory as far from a huge page's multiple as another address."""
         huge = huge_page_size()
         assert huge is not None
         start = self._map(self._length + huge, _READ | _WRITE, _PRIVATE | _ANONYMOUS)

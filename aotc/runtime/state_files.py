@@ -106,7 +106,9 @@ def _header(
 
 
 def _check_content(path: Path, metadata: Mapping[str, str]) -> None:
-    """Files of earlier releases have no digest, or one of their arrays alone."""
+    """Refuse a file whose digest differs; files of earlier releases have none, or
+    one of the arrays.
+    """
     if "content" not in metadata:
         return
     with open(path, "rb") as file:
@@ -231,7 +233,9 @@ def _check_leaves(
 
 
 def _states_hint(found: Mapping[str, Leaf], expected: Mapping[str, Leaf]) -> str | None:
-    """Perhaps the file holds fewer states than are asked for."""
+    """Return a hint if the file holds fewer states than are asked for, or is of
+    another version.
+    """
     states = {name.partition(".")[0] for name in found}
     if states and states < {name.partition(".")[0] for name in expected}:
         return f"the file holds {', '.join(sorted(states))} alone; name that state"

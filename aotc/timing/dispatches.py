@@ -206,7 +206,7 @@ def _module(
 def _files(
     bundle: VerifiedBundle, variant: Variant
 ) -> Iterator[tuple[str, str | None, str]]:
-    """Path, scope of parameters and format of each file that a variant needs."""
+    """Yield path, scope of parameters and format of each file that a variant needs."""
     yield variant.file, None, "vmfb"
     for weights in bundle.manifest.weights:
         if not weights.required_by or variant.id in weights.required_by:

@@ -147,7 +147,7 @@ class Array:
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, **options: Any
     ) -> Any:
-        """NumPy's operators on mixed operands are aotc's; the rest is not."""
+        """Apply NumPy's operators on mixed operands as aotc's; leave the rest."""
         if method == "__call__" and ufunc.__name__ in _OPERATORS and not options:
             return function_of(ufunc.__name__)(*inputs)
         return _leave_to_numpy(ufunc.__name__, getattr(ufunc, method), inputs, options)
@@ -155,7 +155,7 @@ class Array:
     def __array_function__(
         self, function: Any, types: Any, args: Any, kwargs: Any
     ) -> Any:
-        """NumPy's functions work on concrete arrays only."""
+        """Apply NumPy's functions to concrete arrays only."""
         return _leave_to_numpy(function.__name__, function, args, kwargs)
 
     def __bool__(self) -> bool:
@@ -223,11 +223,13 @@ class Array:
         return self.transpose()
 
     def reshape(self, *shape: Any) -> Array:
-        """aotc.numpy.reshape; sizes one by one or as a tuple."""
+        """Reshape as `aotc.numpy.reshape` does; sizes one by one or as a tuple."""
         return function_of("reshape")(self, shape[0] if len(shape) == 1 else shape)
 
     def transpose(self, *axes: Any) -> Array:
-        """aotc.numpy.transpose; axes one by one, as a tuple, or none at all."""
+        """Transpose as `aotc.numpy.transpose` does; axes one by one, as a tuple, or
+        none at all.
+        """
         listed = len(axes) == 1 and not isinstance(axes[0], int)
         return function_of("transpose")(self, axes[0] if listed else axes or None)
 

@@ -257,7 +257,7 @@ def _truth(value: Any) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    """Scalars of NumPy and constants of the model as Python's own.
+    """Convert scalars of NumPy and constants of the model to Python's own.
 
     What only a call decides is asked for its value.
     """

@@ -93,7 +93,9 @@ def _is_small_array(value: Any) -> bool:
 def _function_key(
     function: types.FunctionType, budget: list[int], above: set[int]
 ) -> Hashable:
-    """Functions are made anew by each call of the one around them."""
+    """Return a key for a function by its contents, as each call of the one around
+    makes it anew.
+    """
     by_name = function.__kwdefaults__ or {}
     defaults = [*(function.__defaults__ or ()), *by_name.values()]
     own = [each for row in vars(function).items() for each in row]

@@ -123,7 +123,8 @@ class Weights(Stored):
 
     @classmethod
     def load(cls, path: str | Path) -> Weights:
-        """Weights from a .safetensors, .npz or .gguf file, or a folder of safetensors.
+        """Load weights from a .safetensors, .npz or .gguf file, or a folder of
+        safetensors.
 
         Dotted names become nested dicts. Quantised tensors (those of GGUF, and of GPTQ,
         AWQ and compressed-tensors where a config.json says so) are

@@ -54,7 +54,7 @@ class Finding:
 
 
 def grouped_findings(uses: Iterable[tuple[str, str, str, str]]) -> list[Finding]:
-    """Findings of (op, reason, place, help), in the order of their first use."""
+    """Group findings of (op, reason, place, help), in the order of their first use."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for op, reason, place, advice in uses:
         places.setdefault((op, reason, advice), []).append(place)

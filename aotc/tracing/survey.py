@@ -46,7 +46,7 @@ class Survey:
         ]
 
     def coverage(self, graph_ops: int) -> dict[str, int]:
-        """Counts for the manifest; a model in Python consists of graph ops."""
+        """Count ops for the manifest; a model in Python consists of graph ops."""
         captured = len(self._captured)
         folded = len(self._folded - self._captured)
         if not captured + folded:

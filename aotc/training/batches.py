@@ -174,7 +174,7 @@ class OwnBatches:
             )
 
     def digest(self) -> str:
-        """Nothing: batches that are still to be made cannot be compared."""
+        """Return no digest: batches that are still to be made cannot be compared."""
         return ""
 
 

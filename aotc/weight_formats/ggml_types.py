@@ -120,7 +120,7 @@ class _Blocks:
     shape: tuple[int, ...]
 
     def values(self, part: Part) -> StoredArray:
-        """Numbers of the blocks, beside each other along the last axis."""
+        """Return numbers of the blocks, beside each other along the last axis."""
 
         def compute(*fields: Array) -> Array:
             return np.reshape(part.function(*fields), (*self.shape[:-1], -1))
@@ -165,7 +165,7 @@ def _flat(x: Array) -> Array:
 
 
 def _five_bits(low: Array, high: Array) -> Array:
-    """Nibbles with the bits of a u32 above them, the first bit first."""
+    """Join nibbles with the bits of a u32 above them, the first bit first."""
     shifts = numpy.arange(8, dtype=numpy.uint8)
     bits = np.bitwise_and(np.right_shift(np.expand_dims(high, -1), shifts), 1)
     return np.bitwise_or(_nibbles(low), np.left_shift(_flat(bits), 4))
@@ -208,7 +208,7 @@ def _thirds(packed: Array) -> tuple[Array, ...]:
 
 
 def _joined(first: Array, low: Array) -> Array:
-    """Four numbers of six bits; four of the bits `low` and those above the others."""
+    """Join four numbers of six bits, and four of `low` and the bits above them."""
     high = np.bitwise_and(np.right_shift(first, 2), 0x30)
     return np.concatenate([np.bitwise_and(first, 63), np.bitwise_or(low, high)], -1)
 

@@ -83,13 +83,13 @@ def bytes_of(words: Any) -> Any:
 
 
 def centered(levels: Array, bits: int, dtype: str = "i8") -> Array:
-    """Levels from 0 on as signed integers."""
+    """Convert levels from 0 on to signed integers."""
     wide = np.subtract(astype(levels, "i16"), 2 ** (bits - 1))
     return astype(wide, dtype)
 
 
 def columns_of(words: Any, bits: int, size: int, order: Any = None) -> StoredArray:
-    """Integers that are packed along the last axis, signed.
+    """Unpack integers that are packed along the last axis, signed.
 
     Args:
         words: a matrix.

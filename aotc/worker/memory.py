@@ -517,14 +517,16 @@ def _allocate(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
 
 
 def _constants(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """Buffers of the sizes that come first, and when they are there."""
+    """Allocate buffers of the sizes that come first; return them, and None for when
+    they are there.
+    """
     sizes = [size for size in operands if isinstance(size, int)]
     count = len(step.results) - 1
     return [*(run.allocate(size, "constant") for size in sizes[:count]), None]
 
 
 def _parameters(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """Buffers with weights, of the sizes that are the fourth group of operands."""
+    """Allocate buffers with weights, of the sizes in the fourth group of operands."""
     *before, count, _ = list(step.op.attributes["operandSegmentSizes"])
     sizes = operands[sum(before) :][:count]
     found = [run.allocate(0 if run.is_mapped else n, "constant") for n in sizes]

@@ -23,7 +23,7 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
 
 
 def level(target: Facts) -> int:
-    """Code for one processor comes before that for a generic one."""
+    """Return 1 if code is for one processor, which precedes generic code, else 0."""
     return int("generic" not in str(target.get("gfx", "")))
 
 

@@ -75,7 +75,7 @@ def _check_features(wanted: frozenset[str], host: Host) -> list[Mismatch]:
 
 
 def host_facts(device: Facts) -> dict[str, Any]:
-    """Version and features of the best device.
+    """Return version and features of the best device.
 
     Neither a device nor the system's loader can do more than the other allows.
     """

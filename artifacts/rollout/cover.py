@@ -76,7 +76,7 @@ class _Conditions:
 
     @classmethod
     def of(cls, demands: Iterable[Demand], given: Collection[str]) -> _Conditions:
-        """Equal conditions of many demands, as of the values of a label, are one."""
+        """Collect conditions of demands; equal ones of many demands are one."""
         needs, limits = set(), set()
         for demand in demands:
             spare = max(0, demand.spare - demand.devices.get((), 0))

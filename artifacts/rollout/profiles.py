@@ -140,7 +140,8 @@ def read_profile(
 
 
 def profile_key(document: Any) -> bytes:
-    """Equal for documents that `read_profile` treats alike, under equal assumptions.
+    """Return a key, equal for documents that `read_profile` treats alike, under equal
+    assumptions.
 
     Made anew for each of a hundred thousand devices, so it is made quickly.
     """

@@ -131,7 +131,7 @@ def _device(each: Mapping[str, Any]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """Verdict and advice; the reasons are folded away."""
+    """Return verdict and advice; the reasons are folded away."""
     is_whole = cell["verdict"] == "optimal" and not cell["fallback"]
     summary = _mark(_kind(cell["accepted"], is_whole), summary_of(cell))
     advice = "".join(f"<small>{_with_code(line)}</small>" for line in cell["advice"])
@@ -156,12 +156,12 @@ def _kind(accepted: bool, is_whole: bool = True) -> str:
 
 
 def _mark(kind: str, words: str) -> str:
-    """Words with a mark, so that colour is not all that tells."""
+    """Mark words, so that colour is not all that tells."""
     return f'<span class="{kind}">{_MARKS[kind]} {escape(words)}</span>'
 
 
 def _date() -> str:
-    """Today, or the day that SOURCE_DATE_EPOCH names, in UTC."""
+    """Return today, or the day that SOURCE_DATE_EPOCH names, in UTC."""
     stated = os.environ.get("SOURCE_DATE_EPOCH", "")
     seconds = int(stated) if stated.isdecimal() else time.time()
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"

@@ -35,7 +35,7 @@ def render(document: Document) -> str:
 
 
 def _table(document: Document) -> str:
-    """Devices down, artifacts across; padded before it is coloured."""
+    """Return devices down, artifacts across; padded before colouring."""
     titles = [artifact["title"] for artifact in document["artifacts"]]
     cells = rows_of(document)
     rows = [

@@ -134,6 +134,6 @@ def _rates(evidence: Evidence) -> str:
 
 
 def _rows_up_to(top: float, found: Sequence[Row]) -> list[Row]:
-    """Rows until a latency is above the plot, with the first that is."""
+    """Return rows until a latency is above the plot, with the first that is."""
     within = [row["p99"] <= top for row in found]
     return [row for i, row in enumerate(found) if i == 0 or within[i - 1]]

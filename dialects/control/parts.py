@@ -58,7 +58,7 @@ class ControlFlow:
             """The types that it takes and returns, given those of its functions."""
 
         def facts(self) -> dict[str, ir.Attribute]:
-            """Attributes beside the functions."""
+            """Return attributes beside the functions."""
 
     def title(self, _: str) -> str:
         """Return the name of the control flow in messages."""
@@ -119,7 +119,7 @@ def tangent_or_zero(b: Builder, value: Value, tangent: Tangent) -> Value:
 
 
 def select_each(b: Builder, mask: Value, taken: Values, other: Values) -> Values:
-    """Rows of `taken` where the mask of the leading axis holds, else of `other`."""
+    """Select rows of `taken` where the leading axis's mask holds, else of `other`."""
     chosen = []
     for x, y in zip(taken, other, strict=True):
         shape = Tensor.of(x).shape

@@ -206,7 +206,7 @@ class While(ControlFlow):
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
     ) -> Values:
-        """scf.while; the captures are values from outside."""
+        """Lower to scf.while; the captures are values from outside."""
         if all(map(has_numbers_only, self.functions)):
             numbers = Numbers(low.symbols)
 

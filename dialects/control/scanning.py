@@ -110,7 +110,7 @@ class Scan(ControlFlow):
         return [*carried, *stacks]
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """Tangents are carried, scanned and captured beside their values."""
+        """Carry, scan and capture tangents beside their values."""
         body = self.functions[0]
         inputs, outputs = functions.signature(functions.find(body))
         carried, each, captures = self._split(inputs)
@@ -262,7 +262,7 @@ class Scan(ControlFlow):
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
     ) -> Values:
-        """scf.for over slices, which writes the stacks; Note [loop buffers]."""
+        """Lower to scf.for over slices, which writes stacks; Note [loop buffers]."""
         carried, whole, captures = self._split(operands)
         if len(op.results) == self.carries and has_numbers_only(self.functions[0]):
             return self._lower_numbers(low, op, operands, inline)

@@ -129,5 +129,5 @@ class Switch(ControlFlow):
         return list(branch.results)
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """Attributes beside the functions: none."""
+        """Return no attributes beside the functions."""
         return {}

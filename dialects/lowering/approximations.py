@@ -74,7 +74,7 @@ def power(x: Value, y: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """tanh |x| = -m / (m + 2) with m = expm1(-2 |x|); no cancellation, no overflow."""
+    """Compute tanh |x| = -m / (m + 2), m = expm1(-2 |x|), without cancellation."""
     if not isinstance(x.type, ir.F64Type):
         return math.tanh(x)
     size = math.absf(x)

@@ -131,7 +131,7 @@ def _floats(numbers: Sequence[Fraction]) -> list[float]:
 
 
 def _tail_factors(order: int) -> list[float]:
-    """a_k for k = 1, 2, …, 10."""
+    """Return the factors a_k for k = 1, 2, …, 10."""
     factorial = pymath.factorial
     return _floats(
         [
@@ -142,7 +142,7 @@ def _tail_factors(order: int) -> list[float]:
 
 
 def _cotangent_factors(order: int) -> list[float]:
-    """cot_n as a polynomial in cot, highest power first."""
+    """Return cot_n as a polynomial in cot, highest power first."""
     p = np.polynomial.Polynomial([0, 1])
     for _ in range(order):
         p = -p.deriv() * np.polynomial.Polynomial([1, 0, 1])

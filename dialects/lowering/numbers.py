@@ -87,7 +87,8 @@ def in_one_dispatch(
     kinds: Sequence[Tensor],
     body: Callable[..., Sequence[Value]],
 ) -> list[Value]:
-    """Results that a body on scalars makes of lowered tensors of rank 0.
+    """Return the results that a body on scalars makes of lowered tensors of rank 0, in
+    one dispatch.
 
     They stand behind a barrier: an op that reads one of them for each of its elements
     would otherwise take the loop into its own body, and run it for each.

@@ -43,7 +43,7 @@ SWEEPS = 30  # far more than are ever needed: NaN must not keep a model running
 
 
 def eigh(b: Builder, x: Value) -> list[Value]:
-    """Eigenvalues in rising order, and unit eigenvectors in columns.
+    """Return eigenvalues in rising order, and unit eigenvectors in columns.
 
     Rotations that make the rows of a positive definite matrix orthogonal give its
     eigenvectors; x becomes one by a multiple of the identity. The eigenvalues are
@@ -143,7 +143,7 @@ def _orthogonal_rows(b: Builder, x: Value) -> tuple[Value, Value]:
 
 
 def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
-    """Sweeps until the first `n` elements of all rows are orthogonal; `k` is even."""
+    """Sweep until the first `n` elements of all rows are orthogonal; `k` is even."""
     kind = Tensor.of(rows)
     rows = pad_matrices(b, rows, k - extents(rows)[0], 0)
     enough = epsilon(kind) * math.sqrt(n)
@@ -212,8 +212,9 @@ def _products(b: Builder, rows: Value, others: Value, n: int) -> list[Value]:
 
 
 def _rotation(b: Builder, products: list[Value], pairs: Value) -> list[Value]:
-    """|cos| of the angle between x and y; c and s, such that c x - s y is orthogonal
-    to the opponent's c y + s x, by the smaller of the two angles that do so.
+    """Return |cos| of the angle between x and y, and c and s of the rotation that
+    makes them orthogonal: c x - s y to the opponent's c y + s x, by the smaller of
+    the two angles.
     """
     xx, yy, xy = products
     zero, one = b.full_like(xx, 0.0), b.full_like(xx, 1.0)

@@ -78,7 +78,7 @@ def is_negative(x: Value) -> Value:
 
 
 def never(number: Value) -> Value:
-    """False, in a form that depends on a number as far as MLIR can tell.
+    """Return False, in a form that depends on a number as far as MLIR can tell.
 
     It is the second bit of a square; LLVM knows that, but only once all has its order.
     """
@@ -98,7 +98,7 @@ def power_of_two(exponent: Value, element: ElementType) -> Value:
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """Horner's scheme, highest power first."""
+    """Evaluate a polynomial by Horner's scheme, highest power first."""
     value = constant(x.type, coefficients[0])
     for coefficient in coefficients[1:]:
         value = math.fma(value, x, constant(x.type, coefficient))

@@ -152,7 +152,7 @@ def first_words(low: Lowering, keys: Value, of: Tensor, count: int) -> Value:
 
 
 def _sort(low: Lowering, words: Value, of: Tensor) -> Value:
-    """Words, all different, in rising order along their last axis."""
+    """Sort words, all different, in rising order along their last axis."""
     words, size = _sort_blocks(low, words, of), of.shape[-1]
     if size == BLOCK:
         return words

@@ -199,7 +199,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "Attention", operands: Sequence[Value]) -> Any:
-        """Positions after the call's are hidden by the bias, their values are zeros."""
+        """Pad; the bias hides positions after the call's, whose values are zeros."""
         query, key, value, bias = operands
         exact = [Tensor.of(x) for x in op.operands]
         if any(p.axes(kind, (2, 3)) for kind in exact[:3]):

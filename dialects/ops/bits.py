@@ -198,7 +198,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Bitcast", x: Value) -> Value:
-        """arith.bitcast; integers of either sign are the same below the graph."""
+        """Lower to arith.bitcast; either sign is the same below the graph."""
         element = lowered_element(op.dtype)
         if lowered_element(Tensor.of(op.x).dtype) == element:
             return x

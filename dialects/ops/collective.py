@@ -147,7 +147,7 @@ class AllReduce(Collective, name="all_reduce"):
 
     @staticmethod
     def across(x: np.ndarray, *, kind: str) -> np.ndarray:
-        """np.sum, np.max or np.min over the devices."""
+        """Compute np.sum, np.max or np.min over the devices."""
         wide = dt.to_numpy(accumulator(dt.canonical(x.dtype)))
         total = _REDUCTIONS[kind](x.astype(wide), 0)
         return np.broadcast_to(total, x.shape)
@@ -358,12 +358,12 @@ class Permute(Collective, name="permute"):
 
     @staticmethod
     def vjp(b: Builder, op: "Permute", dy: Value) -> list[Value]:
-        """Cotangents go back to where the values came from."""
+        """Send cotangents back to where the values came from."""
         return [op.rebuild(dy, sources=op.targets, targets=op.sources)]
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "Permute", x: Value) -> Value:
-        """Elements of the leading axis in another order."""
+        """Permute the elements of the leading axis."""
         shape = Tensor.of(x).shape
         one, strides = (1, *shape[1:]), (1,) * len(shape)
         sources = dict(zip(op.targets, op.sources, strict=True))
@@ -423,7 +423,7 @@ class AxisIndex(OverDevices, name="axis_index"):
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AxisIndex") -> Value:
-        """Positions along the leading axis."""
+        """Return positions along the leading axis."""
         return b.iota(shape=(op.axis_size,), axis=0, dtype="i32")
 
     @classmethod

@@ -124,7 +124,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray, *, dtype: str = "", **axes: Axes) -> Any:
-        """Products of matrices, over numbered loops."""
+        """Multiply matrices, over numbered loops."""
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
         wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))
         lhs, rhs = (x.astype(wide, copy=False) for x in (lhs, rhs))
@@ -193,7 +193,9 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "DotGeneral", operands: Sequence[Value]) -> Any:
-        """Zeros on both sides where products are summed up: 0 * NaN would be NaN."""
+        """Pad by zeros on both sides where products are summed: 0 * NaN would be
+        NaN.
+        """
         axes = op.lhs_contract, op.rhs_contract
         hidden = [
             p.hide(value, Tensor.of(exact), each, 0)

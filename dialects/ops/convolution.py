@@ -128,7 +128,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         dilation: tuple[int, ...],
         groups: int,
     ) -> Any:
-        """Windows times kernel, for all groups."""
+        """Multiply windows by the kernel, for all groups."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
         *window, channels, features = kernel.shape
         dtype = dt.canonical(x.dtype)
@@ -154,7 +154,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def nests(op: "ConvGeneral") -> tuple[Nest, ...]:
-        """Loops over images, positions, groups, their features, windows, channels."""
+        """Return loops over images, positions, groups, features, windows, channels."""
         image, y = Tensor.of(op.x).shape, Tensor.of(op.y).shape
         kernel: Any = Tensor.of(op.kernel).shape  # of numbers
         *window, channels, features = kernel
@@ -209,7 +209,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "ConvGeneral", operands: Sequence[Value]) -> Any:
-        """Zeros after the images, as are around them."""
+        """Pad by zeros after the images, as are around them."""
         x, kernel = operands
         spatial = range(1, Tensor.of(x).rank - 1)
         return p.build(op, [p.hide(x, Tensor.of(op.x), spatial, 0), kernel])
@@ -231,7 +231,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "ConvGeneral", x: Value, kernel: Value) -> Value:
-        """Patches times kernel, or depthwise; see the notes above."""
+        """Lower to patches times kernel, or depthwise; see the notes above."""
         return _lower(low, op, x, kernel)
 
     simplify = (
@@ -439,7 +439,7 @@ def _convolve_spread(
 def _mirrored_kernel(
     b: Builder, op: ConvGeneral, kernel: Tensor, spatial: int
 ) -> Value:
-    """Spatially reversed, with channels and features exchanged within each group."""
+    """Reverse spatially, and exchange channels and features within each group."""
     window: Shape = kernel.shape[:spatial]
     per_group, features = kernel.shape[-2], kernel.shape[-1]
     flipped = b.reverse(op.kernel, axes=tuple(range(spatial)))

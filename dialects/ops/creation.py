@@ -183,7 +183,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Dimension") -> Value:
-        """tensor.from_elements of the index."""
+        """Lower to tensor.from_elements of the index."""
         element = _from_index(low.size(op.size[0]), op.dtype)
         return low.from_number(element)
 

@@ -147,7 +147,7 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def ref(cls, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
-        """NumPy's ufunc.accumulate, forwards or backwards."""
+        """Compute NumPy's ufunc.accumulate, forwards or backwards."""
         wide = np.flip(_widen(x), axis) if reverse else _widen(x)
         y = cls.accumulate(wide, axis, wide.dtype)
         return np.flip(y, axis) if reverse else y

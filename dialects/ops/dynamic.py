@@ -79,7 +79,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, starts: np.ndarray, *, sizes: tuple[int, ...]) -> np.ndarray:
-        """Basic indexing from clipped starts."""
+        """Index from clipped starts."""
         return x[_window(x, starts, sizes)]
 
     @staticmethod
@@ -153,7 +153,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, update: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Basic assignment from clipped starts."""
+        """Assign from clipped starts."""
         y = x.copy()
         y[_window(x, starts, update.shape)] = update
         return y
@@ -162,7 +162,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
     def jvp(
         b: Builder, op: "DynamicUpdateSlice", dx: Tangent, du: Tangent, _: Tangent
     ) -> Value:
-        """Linear in x and update."""
+        """Write the tangent of the update into that of x: the op is linear."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         du = b.full_like(op.update, 0.0) if du is None else du
         return b.dynamic_update_slice(dx, du, op.starts)

@@ -60,7 +60,7 @@ class Assert(Effect, name="assert"):
 
     @staticmethod
     def ref(condition: np.ndarray, *, message: str) -> tuple[np.ndarray, ...]:
-        """Raises where the condition does not hold."""
+        """Raise where the condition does not hold."""
         if not np.all(condition):
             raise InputError("assertion-failed", message)
         return ()
@@ -103,7 +103,7 @@ class Print(Effect, name="print"):
 
     @staticmethod
     def lower(low: Lowering, op: "Print", x: Value) -> tuple[Value, ...]:
-        """IREE hands traced tensors to the loader, which writes them."""
+        """Lower to a trace: IREE hands tensors to the loader, which writes them."""
         key = ir.StringAttr.get(printing.key(op.format, Tensor.of(op.x).dtype))
         iree_text.call("print", [x], [], bodies.trace(key, x.type))
         return ()
@@ -136,12 +136,12 @@ class Barrier(GraphOp, name="barrier"):
 
     @staticmethod
     def jvp(b: Builder, op: "Barrier", dx: Value) -> Value:
-        """Linear; the tangent is kept apart as well."""
+        """Return the tangent, kept apart as well."""
         return b.barrier(dx)
 
     @staticmethod
     def vjp(b: Builder, op: "Barrier", dy: Value) -> list[Tangent]:
-        """Linear; the cotangent is kept apart as well."""
+        """Return the cotangent, kept apart as well."""
         return [b.barrier(dy)]
 
     batch = leading()
@@ -184,14 +184,14 @@ class After(GraphOp, name="after", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "After", dy: Value) -> list[Tangent]:
-        """Linear in x; the cotangent is there when it is there."""
+        """Return the cotangent as that of x, as the op is linear in x."""
         return [dy, None]
 
     batch = leading()
 
     @staticmethod
     def lower(low: Lowering, op: "After", x: Value, event: Value) -> Value:
-        """IREE's barrier, where `event` may have no elements."""
+        """Lower to IREE's barrier where `event` may have no elements."""
         kind = Tensor.of(op.event)
         if kind.dtype == "bool" or not all(map(_is_positive, kind.shape)):
             return iree_text.optimization_barrier(x)

@@ -74,7 +74,7 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """np.linalg.cholesky of each matrix."""
+        """Compute np.linalg.cholesky of each matrix."""
 
         def factor(a: np.ndarray) -> tuple[np.ndarray]:
             try:
@@ -172,7 +172,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
         transpose: bool,
         unit_diagonal: bool,
     ) -> np.ndarray:
-        """np.linalg.solve with the triangle."""
+        """Solve by np.linalg.solve with the triangle."""
         if not x.size:
             return x
         triangle = np.tril(a) if lower else np.triu(a)
@@ -276,7 +276,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Elimination of each matrix."""
+        """Eliminate in each matrix."""
         if not x.size:
             return x, np.zeros(x.shape[:-1], "i4")
         return tuple(_each(_eliminate, x))
@@ -327,7 +327,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
 
 
 def _eliminate(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Elimination; rows change places at the end, so that ties have one answer."""
+    """Eliminate; rows change places at the end, so that ties have one answer."""
     x, order = x.copy(), []
     for j in range(len(x)):
         rest = [i for i in range(len(x)) if i not in order]
@@ -384,7 +384,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """np.linalg.qr, with the signs changed."""
+        """Compute np.linalg.qr, with the signs changed."""
         q, r = np.linalg.qr(x.astype(np.float64))
         sign = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
         return q * sign[..., None, :], r * sign[..., :, None]

@@ -73,7 +73,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     def ref(
         re: np.ndarray, im: np.ndarray, *, axis: int, inverse: bool
     ) -> tuple[np.ndarray, ...]:
-        """np.fft.fft in double precision."""
+        """Compute np.fft.fft in double precision."""
         x = re.astype(np.float64) + 1j * im
         if inverse:
             y = np.fft.ifft(x, axis=axis, norm="forward")
@@ -251,5 +251,5 @@ def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
 
 
 def _resize(b: Builder, x: Value, size: int) -> Value:
-    """Rows cut or filled with zeros at the end."""
+    """Cut rows, or fill them with zeros at the end."""
     return b.pad_to(x, (_sizes([x])[0], size))

@@ -258,7 +258,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *indices: np.ndarray, **attributes: Any) -> np.ndarray:
-        """NumPy's integer indexing at positions in range."""
+        """Index by integers at positions in range, as NumPy does."""
         at = IndexMap(**attributes)
         where, inside = numpy_index(x.shape, indices, at)
         if not x.size:  # every index is past the end

@@ -116,7 +116,7 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def lower(low: Lowering, op: "Softmax", x: Value) -> Value:
-        """linalg.softmax; half precision in f32, and long axes in blocks."""
+        """Lower to linalg.softmax; half precision in f32, and long axes in blocks."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.vary(low.convert(x, source, wide.dtype))
@@ -172,7 +172,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def lower(low: Lowering, op: "LogSoftmax", x: Value) -> Value:
-        """Maximum, sum of exponentials, and their difference from x."""
+        """Lower to maximum, sum of exponentials, and their difference from x."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)

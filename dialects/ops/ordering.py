@@ -60,7 +60,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int, descending: bool, count: Shape) -> Tensor:
-        """i32, with `count` (of one size) elements along `axis`."""
+        """Return i32, with `count` (of one size) elements along `axis`."""
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
         if len(count) != 1:
@@ -79,7 +79,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     def ref(
         x: np.ndarray, *, axis: int, descending: bool, count: tuple[int, ...]
     ) -> np.ndarray:
-        """np.argsort; of the flipped array and read from the end, to descend.
+        """Compute np.argsort; to descend, of the flipped array and read from the end.
 
         Of bf16 it takes NaN for no more than any number, so that is sorted as f32.
         """
@@ -113,7 +113,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def nests(op: "Argsort") -> tuple[Nest, ...]:
-        """Loops over rows, places in their order, and elements of a row."""
+        """Return loops over rows, places in their order, and elements of a row."""
         kind, axis = Tensor.of(op.x), op.axis
         rows = tuple(n for n in range(kind.rank) if n != axis)
         sizes = *(kind.shape[n] for n in rows), *op.count, kind.shape[axis]

@@ -112,7 +112,7 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def nests(cls, op: Self) -> tuple[Nest, ...]:
-        """Loops over images, positions, channels, and windows."""
+        """Return loops over images, positions, channels, and windows."""
         spatial = len(op.window)
 
         def read(x: View) -> View | None:
@@ -255,7 +255,7 @@ def _window_axes(window: Sequence[int]) -> tuple[int, ...]:
 
 
 def _unpad_fold(b: Builder, op: Pool, patches: Value) -> Value:
-    """Windows of the padded image added up, without the padding."""
+    """Add up windows of the padded image, without the padding."""
     source = Tensor.of(op.x)
     padded = _padded_type(source, op.padding)
     image = fold(b, patches, padded, op.window, op.strides, op.dilation)

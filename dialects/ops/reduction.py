@@ -83,7 +83,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def nests(cls, op: Self) -> tuple[Nest, ...]:
-        """Loops over the axes that are left, and those that are reduced."""
+        """Return loops over the axes that are left, and those that are reduced."""
         shape = Tensor.of(op.x).shape
         order = (*(n for n in range(len(shape)) if n not in op.axes), *sorted(op.axes))
         sizes = tuple(shape[axis] for axis in order)
@@ -247,7 +247,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """Axis by axis; see Notes [sums of products] and [sums in blocks]."""
+        """Lower axis by axis; see Notes [sums of products] and [sums in blocks]."""
         source = Tensor.of(op.x)
         kind = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, kind.dtype)
@@ -276,7 +276,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.prod in the operand's dtype."""
+        """Compute np.prod in the operand's dtype."""
         return np.prod(
             x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
         )
@@ -346,7 +346,7 @@ class ReduceMax(Reduction, name="reduce_max"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.max; of nothing, the lowest number there is."""
+        """Compute np.max; of nothing, the lowest number there is."""
         return np.max(x, axis=axes, initial=_lowest(dt.canonical(x.dtype)))
 
     weights = staticmethod(_share_of_ties)
@@ -365,7 +365,7 @@ class ReduceMin(Reduction, name="reduce_min"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.min; of nothing, the highest number there is."""
+        """Compute np.min; of nothing, the highest number there is."""
         return np.min(x, axis=axes, initial=_highest(dt.canonical(x.dtype)))
 
     weights = staticmethod(_share_of_ties)

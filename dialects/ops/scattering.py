@@ -186,7 +186,7 @@ class ScatterAdd(Combining, name="scatter_add"):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
-        """Linear in x and updates."""
+        """Scatter the updates' tangents into that of x, as the op is linear in both."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         if du is None:
             return dx
@@ -348,7 +348,7 @@ class ScatterSet(Scatter, name="scatter"):
     def jvp(
         b: Builder, op: "ScatterSet", dx: Tangent, du: Tangent, *_: Tangent
     ) -> Value:
-        """Linear in x and updates."""
+        """Scatter the updates' tangents into that of x, as the op is linear in both."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         du = b.full_like(op.updates, 0.0) if du is None else du
         return b.scatter(dx, du, *op.indices, **_maps(op))

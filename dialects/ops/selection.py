@@ -72,7 +72,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     def infer(
         lhs: Tensor, rhs: Tensor, *, direction: str, exact: bool = False
     ) -> Tensor:
-        """Bool, in the operands' shape."""
+        """Return bool, in the operands' shape."""
         require_equal(lhs, rhs)
         if direction not in _COMPARE:
             raise InputError(
@@ -85,7 +85,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     def ref(
         lhs: np.ndarray, rhs: np.ndarray, *, direction: str, exact: bool = False
     ) -> Any:
-        """NumPy's comparison."""
+        """Compare as NumPy does."""
         return _COMPARE[direction](lhs, rhs)
 
     jvp = NOT_DIFFERENTIABLE("bool result")
@@ -338,7 +338,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
-        """NumPy's astype, with saturation from float to integer."""
+        """Convert by NumPy's astype, with saturation from float to integer."""
         target = dt.to_numpy(dtype)
         if dt.is_float(dt.canonical(x.dtype)) and dtype in dt.INTEGERS:
             return saturate_numpy(x, target)

@@ -33,7 +33,7 @@ from aotc.mlir import Value, arith, ir, linalg
 
 
 def _repeated(b: Builder, x: Value, *shape: int) -> Value:
-    """Copies of a line, for examples."""
+    """Return copies of a line, for examples."""
     return b.broadcast(x, shape=shape, axes=(len(shape) - 1,))
 
 
@@ -61,7 +61,7 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def ref(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
-        """np.reshape."""
+        """Compute np.reshape."""
         return np.reshape(x, shape)
 
     @staticmethod
@@ -181,7 +181,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def ref(x: np.ndarray, *, permutation: tuple[int, ...]) -> np.ndarray:
-        """np.transpose."""
+        """Compute np.transpose."""
         return np.transpose(x, permutation)
 
     @staticmethod
@@ -247,7 +247,7 @@ class Transpose(Movement, name="transpose"):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """None: it only moves elements."""
+        """Return no operations, as elements only move."""
         return 0
 
     @classmethod
@@ -262,7 +262,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def view(op: "Transpose", x: View) -> View | None:
-        """Axes in another order."""
+        """Return the view with axes in another order."""
         return x.transpose(op.permutation)
 
     samples = [
@@ -446,7 +446,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-        """np.flip."""
+        """Compute np.flip."""
         return np.flip(x, axes)
 
     @staticmethod
@@ -461,7 +461,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def lower(low: Lowering, op: "Reverse", x: Value) -> Value:
-        """Element n - 1 - i."""
+        """Read element n - 1 - i."""
         source, x = Tensor.of(op.x), low.materialize(x)
 
         def element(indices: list[Value]) -> Value:

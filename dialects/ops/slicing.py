@@ -81,7 +81,7 @@ class Slice(Movement, name="slice"):
         sizes: tuple[int, ...],
         strides: tuple[int, ...],
     ) -> np.ndarray:
-        """Basic indexing."""
+        """Index by slices as NumPy does."""
         return x[
             tuple(
                 slice(first, first + size * stride, stride)
@@ -91,7 +91,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def vjp(b: Builder, op: "Slice", dy: Value) -> list[Value]:
-        """Zeros around, and between strided elements."""
+        """Put zeros around the cotangent, and between strided elements."""
         have = Tensor.of(op.x).shape
         covered = [
             dilated_size(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)
@@ -299,7 +299,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Pad", dx: Value) -> Value:
-        """Linear in x; the padding does not change."""
+        """Pad the tangent by zeros, as the padding does not change."""
         return b.pad(dx, low=op.low, high=op.high, interior=op.interior, value=0.0)
 
     @staticmethod
@@ -329,7 +329,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Pad", x: Value) -> Value:
-        """tensor.pad, or computed element by element where that cannot say it."""
+        """Lower to tensor.pad, or element by element where that cannot say it."""
         result = Tensor.of(op.y)
         plain = all(bounds(n)[0] >= 0 for n in (*op.low, *op.high))
         if plain and not any(op.interior):
@@ -369,7 +369,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def view(op: "Pad", x: View) -> View | None:
-        """Indices outside of x, where nothing is between or cut off."""
+        """Return the view with indices outside of x; none if between or cut off."""
         if any(op.interior):
             return None
         return x.pad(op.low, op.high, op.value)
@@ -503,7 +503,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray, *, axis: int) -> np.ndarray:
-        """np.concatenate."""
+        """Compute np.concatenate."""
         return np.concatenate([lhs, rhs], axis)
 
     @staticmethod
@@ -558,7 +558,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def nests(op: "Concatenate") -> tuple[Nest, ...]:
-        """Loops over the elements of each operand, with their place in the result."""
+        """Return loops over the elements of each operand, with place in the result."""
 
         def part(number: int, start: Size) -> Nest:
             sizes = Tensor.of(op.operands[number]).shape
@@ -577,7 +577,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Concatenate", lhs: Value, rhs: Value) -> Value:
-        """tensor.concat, of all parts of a chain at once.
+        """Lower to tensor.concat, of all parts of a chain at once.
 
         Parts without elements are left out: IREE 3.13 takes one beside a part of one
         element for a part of one element, too, and refuses the result's type. It also
@@ -599,7 +599,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """None: it only moves elements."""
+        """Return no operations, as elements only move."""
         return 0
 
     @classmethod

@@ -92,7 +92,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """np.linalg.eigh, with the signs changed."""
+        """Compute np.linalg.eigh, with the signs changed."""
         if not x.size:
             return np.zeros(x.shape[:-1], x.dtype), x
         x = x.astype(np.float64)
@@ -175,7 +175,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """np.linalg.svd, with the signs changed; NaN where LAPACK would not end."""
+        """Compute np.linalg.svd, with signs changed; NaN where LAPACK would not end."""
         is_finite = np.isfinite(x).all((-2, -1), keepdims=True)
         finite = np.where(is_finite, x, 0).astype(np.float64)
         u, s, vh = np.linalg.svd(finite, full_matrices=False)

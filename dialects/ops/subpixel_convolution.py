@@ -123,7 +123,7 @@ def _from_phases(b: Builder, x: Value, kernel: Value, axes: list[Axis]) -> Value
 
 
 def _kernel_of_phases(b: Builder, kernel: Value, axes: list[Axis]) -> Value:
-    """window…, C, F as window / phases…, C, phases… × F."""
+    """Regroup the kernel from window…, C, F to window / phases…, C, phases… × F."""
     spatial, (channels, features) = len(axes), Tensor.of(kernel).shape[-2:]
     split = [n for axis in axes for n in (axis.window, axis.phases)]
     parts = b.reshape(kernel, shape=(*split, channels, features))

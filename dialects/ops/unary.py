@@ -137,7 +137,7 @@ class Sign(Unary, name="sign"):
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """np.sign, whose bf16 keeps the sign of zero."""
+        """Compute np.sign, whose bf16 keeps the sign of zero."""
         return np.where(x == 0, np.zeros_like(x), np.sign(x))
 
 

@@ -198,7 +198,7 @@ class _Attention:
     def _operands(
         self, moves: Sequence[Movement], lead: tuple[Any, Any]
     ) -> list[Movement] | None:
-        """Query, key and value, with axes of batch, rows, heads and depth.
+        """Return query, key and value, with axes of batch, rows, heads and depth.
 
         None if their axes cannot be told apart.
         """

@@ -122,7 +122,7 @@ class Check:
         return Entry.flat(self.name, self.argument_types, self.result_types, symbols)
 
     def directions(self, rng: Any) -> tuple[Arrays, Arrays]:
-        """Random ones of the moved arguments and of the results."""
+        """Draw random directions of the moved arguments and of the results."""
         v, w = (
             [
                 rng.standard_normal([evaluate_size(n, self.symbols) for n in t.shape])

@@ -118,7 +118,9 @@ def _title(function: Any) -> str:
 
 
 def _arguments(program: Program, entry: Entry, rng: Any) -> Arrays:
-    """Initial states and weights; random inputs of the least size above one."""
+    """Return initial states and weights, and random inputs of the least size above
+    one.
+    """
     sizes = entry.nearest_allowed([_size(contract) for contract in entry.symbols])
     return [
         np.asarray(program.parameters[port.name])

@@ -43,7 +43,7 @@ class Torch:
         return called
 
     def prepare(self, arrays: Sequence[Array]) -> Any:
-        """Positional and keyword arguments: tensors in the memory of the arrays."""
+        """Return positional and keyword arguments: tensors in the arrays' memory."""
         tensors = map(torch.from_numpy, arrays)
         leaves = [next(tensors) if x is _VARIES else x for x in self._constants]
         return _pytree.tree_unflatten(leaves, self._form)

@@ -96,7 +96,7 @@ class Imported:
         return {id(stored): title for stored, title in titles if stored is not None}
 
     def _stored_arguments(self) -> dict[str, Stored]:
-        """Weights and state under names that no input has."""
+        """Return weights and state under names that no input has."""
         found: dict[str, Stored] = {}
         for key, stored in (("weights", self.weights), ("state", self.state)):
             if stored is not None:

@@ -91,7 +91,7 @@ def element(code: int) -> Element:
 
 
 def code_of(dtype: str) -> int:
-    """TensorProto's number of a dtype of aotc."""
+    """Return TensorProto's number of a dtype of aotc."""
     return _OF_DTYPE[dtype]
 
 

@@ -137,7 +137,7 @@ def _is_arithmetic(tree: Any) -> bool:
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
-    """Names of the file as different Python names; those that are some stay."""
+    """Turn names of the file into different Python names; keep those that are some."""
     names = list(names)
     used, found = set(taken), []
     kept = {name for name in names if name.isidentifier()} - used

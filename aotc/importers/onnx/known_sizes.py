@@ -65,7 +65,7 @@ def computed_sizes(
 
 
 def _elements(value: Value) -> Known | None:
-    """Sizes, also with floats that are not rounded yet; other elements if known."""
+    """Return sizes, also with floats not rounded yet; other elements if known."""
     return value.data if isinstance(value, Sizes) else known_of(value)
 
 

@@ -125,7 +125,7 @@ def _weights(graph: Graph) -> Iterator[tuple[str, Constant]]:
 
 
 def _buffers(graph: Graph, stored: Mapping[str, Constant]) -> Iterator[str]:
-    """Weights that training leaves alone: integers, and running statistics."""
+    """Yield weights that training leaves alone: integers, and running statistics."""
     statistics = {
         name
         for node in _nodes(graph)

@@ -14,7 +14,7 @@ from aotc.tracing.source_locations import fail
 
 
 def placeholder(graph: Graph, name: str) -> Array | None:
-    """Zeros of the type that the file gives the value `name`; None for none.
+    """Return zeros of the type that the file gives the value `name`; None for none.
 
     Raises:
         InputError: the file does not say it.

@@ -86,7 +86,7 @@ class _Origins:
     # ---- operators that hand sizes on -----------------------------------------------
 
     def shape(self, node: Node) -> Origins:
-        """Sizes of a value."""
+        """Return the sizes of a value between `start` and `end`."""
         start, end = (node.attributes.get(side) for side in ("start", "end"))
         return self._sizes(node.inputs[0])[start:end]
 

@@ -128,7 +128,7 @@ def known_of(value: Any) -> Known | None:
 
 
 def element_of(value: Value) -> int:
-    """ONNX's number of the element type."""
+    """Return ONNX's number of the element type."""
     narrow = value.element if isinstance(value, Operand) else None
     return code_of(value.dtype) if narrow is None else narrow
 
@@ -139,14 +139,14 @@ def with_element(array: Array, kind: Element, code: int) -> Array:
 
 
 def integers(known: Known) -> tuple[Size, ...]:
-    """Known elements in a row, as sizes."""
+    """Return known elements in a row, as sizes."""
     return tuple(
         size if isinstance(size, Dim) else int(size) for size in known.reshape(-1)
     )
 
 
 def numbers(known: Known) -> tuple[int, ...]:
-    """Known elements in a row, which must be numbers."""
+    """Return known elements in a row, which must be numbers."""
     return tuple(size.__index__() for size in integers(known))
 
 

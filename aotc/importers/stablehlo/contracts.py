@@ -161,7 +161,9 @@ class _Reader:
         return [values.get(operand, _UNKNOWN) for operand in last.operands]
 
     def _learn_names(self, name: str, operands: Sequence[Value]) -> None:
-        """JAX tells which argument of the wrapped function is which variable."""
+        """Learn from JAX's names of arguments which argument of the wrapped function
+        is which variable.
+        """
         for title, value in zip(
             global_constants(self.functions[name]), operands, strict=True
         ):

@@ -81,7 +81,7 @@ def _callbacks(lowered: Any) -> Sequence[Any]:
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """JAX's error as one of aotc, at the innermost line that is not its own."""
+    """Raise JAX's error as one of aotc, at the innermost line that is not its own."""
     lines = [
         f"{relative(frame.f_code.co_filename)}:{number}"
         for frame, number in traceback.walk_tb(error.__traceback__)

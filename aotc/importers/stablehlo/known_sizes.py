@@ -60,7 +60,7 @@ def _is_short(op: Op) -> bool:
 
 
 def _wrap_to_dtype(data: Any, dtype: str) -> Any:
-    """Numbers as the dtype holds them; sizes fit by assumption."""
+    """Wrap numbers to the range of the dtype; sizes fit by assumption."""
     if dtype == "bool":
         return elementwise(bool, 1)(data)
     return elementwise(partial(wrap, bits=dtypes.bits(dtype)), 1)(data)

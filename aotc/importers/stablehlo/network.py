@@ -270,7 +270,7 @@ def network_of(
 def _with_constants(
     weights: Weights | None, constants: Mapping[str, Any]
 ) -> Weights | None:
-    """Weights and literals in one tree."""
+    """Join weights and literals in one tree."""
     if not constants:
         return weights
     if weights is None:

@@ -104,7 +104,7 @@ def _is_simple(operation: Any) -> bool:
 
 
 def cases(dtype: str) -> list[Any]:
-    """Elements of a dtype in all orders that matter."""
+    """Return elements of a dtype that have all orders that matter."""
     if dtype == "bool":
         return [False, True]
     if dtypes.is_float(dtype):
@@ -173,7 +173,9 @@ def _orders_by(op: Op, keys: Sequence[int], signs: Sequence[bool]) -> bool:
 
 
 def _precedes(row: Sequence[Any], signs: Sequence[bool]) -> bool:
-    """Lexicographic order; NaN counts as greater than any number."""
+    """Return whether a row precedes in lexicographic order; NaN counts as greater
+    than any number.
+    """
     for (one, other), descending in zip(row, signs, strict=True):
         a, b = _rank(one), _rank(other)
         if a != b:

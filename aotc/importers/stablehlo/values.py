@@ -76,7 +76,7 @@ Value = Array | Complex | Known | Token
 
 
 def zeros_of(mlir_type: Any) -> Value:
-    """Zeros of a type whose sizes are fixed."""
+    """Return zeros of a type whose sizes are fixed."""
     kind = kind_of(mlir_type)
     shape = [size for size in kind.shape if size is not None] if kind else []
     if kind is None or len(shape) < len(kind.shape):
@@ -107,7 +107,7 @@ def kind_of(mlir_type: Any) -> Kind | None:
 
 
 def element_dtype(text: str) -> str:
-    """Aotc's name of an element type as MLIR writes it."""
+    """Return aotc's name of an element type as MLIR writes it."""
     name = "bool" if text == "i1" else text.replace("ui", "u")
     if name not in dtypes.NAMES:
         raise InputError(
@@ -191,7 +191,7 @@ def as_pair(value: Value) -> Complex:
 
 
 def stack_scalars(values: Sequence[Value], dtype: str | None = None) -> Array:
-    """Integer scalars as one vector."""
+    """Join integer scalars to one vector."""
     if not values:
         return lift(numpy.zeros(0, numpy.int32))
     scalars = [array(value) for value in values]

@@ -208,7 +208,7 @@ def _logged_errors() -> Iterator[list[BaseException]]:
 
 @cache
 def decompositions() -> dict[Any, Any]:
-    """Torch's decompositions of the ops that `ops/` does not list."""
+    """Return torch's decompositions of the ops that `ops/` does not list."""
     table = {**decomposition_table, **torch.export.default_decompositions()}
     return {op: rule for op, rule in table.items() if not stays_whole(op)}
 
@@ -290,7 +290,7 @@ _ADVICE = {
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """Torch's error as one of aotc, at the user's line."""
+    """Raise torch's error as one of aotc, at the user's line."""
     kind = type(error).__name__
     raise InputError(
         "torch-export",

@@ -202,7 +202,7 @@ def _attribute(module: GraphModule, target: str) -> Any:
 
 
 def _placeholder(node: Node, values: dict[Node, Any]) -> Any:
-    """Zeros of the types that torch gives the results of a node."""
+    """Return zeros of the types that torch gives the results of a node."""
     made = node.meta.get("val")
     if isinstance(made, (list, tuple)):
         return [_zeros(each, values) for each in made]

@@ -114,7 +114,7 @@ _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
 def unsupported(program: Any) -> list[Finding]:
-    """Everything in an exported program that stands in the way of importing it."""
+    """Return all that stands in the way of importing an exported program."""
     signature = program.graph_signature
     return [
         *unsupported_ops(program.graph_module),
@@ -155,7 +155,7 @@ def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str
 
 
 def _padded_outputs(program: Any) -> Iterator[tuple[str, str, str, str]]:
-    """Results whose sizes depend on values: those of an entry have known ones."""
+    """Yield results whose sizes depend on values; those of an entry have known ones."""
     (end,) = (node for node in program.graph.nodes if node.op == "output")
     for node in end.all_input_nodes:
         made = node.meta.get("val")

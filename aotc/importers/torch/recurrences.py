@@ -46,14 +46,14 @@ def _set_kernels(op: Any, kernels: dict[Any, Callable[..., Any]]) -> None:
 
 
 def _shapes_of_lstm(x: Any, initial: Any, *options: Any) -> tuple[Any, ...]:
-    """Tensors like the outputs, the last states and the last cells."""
+    """Return tensors like the outputs, the last states and the last cells."""
     state, cell = initial
     width = state.shape[-1]
     return _outputs(x, width, options), state.clone(), cell.clone()
 
 
 def _shapes(x: Any, state: Any, *options: Any) -> tuple[Any, ...]:
-    """Tensors like the outputs and the last states."""
+    """Return tensors like the outputs and the last states."""
     return _outputs(x, state.shape[-1], options), state.clone()
 
 

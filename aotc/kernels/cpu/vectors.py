@@ -178,7 +178,7 @@ def _narrow(x: Value, element: Type) -> Value:
 
 
 def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
-    """Elements beside each other, `lanes` times."""
+    """Return a run of elements, repeated `lanes` times."""
     element = memory.type.element_type
     size = count * element.width
     if lanes == 1:
@@ -347,7 +347,7 @@ def narrow(value: Value) -> Value:
 
 
 def allocate(count: int, element: Type | None = None) -> Value:
-    """Memory of a workgroup for some elements, on its stack.
+    """Allocate memory of a workgroup for some elements, on its stack.
 
     It is allocated where the function begins: in a loop, each round would take more.
     """
@@ -373,7 +373,7 @@ def outer_product(
     sums: Values,
     combine: Callable[[Value, Value, Value], Value] = multiply_add,
 ) -> Values:
-    """`sums`, by rows, plus all products of elements and vectors.
+    """Add all products of elements and vectors to `sums`, by rows.
 
     The fewer of the two are held in registers, and of the others one at a time: no more
     than `rows * vectors + min(rows, vectors) + 1` registers are in use. `combine` adds

@@ -183,7 +183,7 @@ def _choose_vectors(sizes: Sizes, lanes: int) -> int:
 
 
 def _most_keys(sizes: Sizes, columns: int) -> int:
-    """Keys of a block for which there is scratch memory, beside that of queries."""
+    """Return the keys of a block for which there is scratch beside the queries."""
     others = 1 + sizes.depth + (sizes.width if sizes.is_narrow else 0)
     return min(_MOST_KEYS, SCRATCH // columns - others)
 

@@ -18,7 +18,7 @@ _FEW_COLUMNS = 64  # the same, where its lines do not stay in the second cache
 
 
 def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
-    """Cycles of a product, by its sums or by the memory that its weight comes from."""
+    """Return the cycles of a product, by its sums or by reading its weight."""
     weight = geometry.depth * geometry.features * geometry.bytes
     reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0
     sums = cycles(geometry, tile.rows, tile.vectors, machine, tile.terms)

@@ -147,7 +147,7 @@ def plan_alike(
     contracts: Sequence[Sequence[Contract]],
     machine: Machine,
 ) -> list[Tile]:
-    """Tiles for products by one weight, all with its panels: it is packed once.
+    """Plan tiles for products by one weight, all with its panels: it is packed once.
 
     The panels are those by which the products are slowed down least in all, each by
     what it takes with the tile of its own. A weight that comes from main memory takes

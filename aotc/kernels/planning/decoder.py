@@ -72,7 +72,8 @@ def round_up(count: int, lanes: int) -> int:
 
 
 def _scratch_of(sizes: Sizes, tile: DecoderTile) -> int:
-    """Elements of a query on the stack: itself, its weights, and three vectors.
+    """Return the elements of a query on the stack: itself, its weights, and three
+    vectors.
 
     And its sums, where results are narrower.
     """

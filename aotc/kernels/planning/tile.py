@@ -71,7 +71,7 @@ class Tile(Schedule):
         return in_planes(self.bits)
 
     def panel_size(self, depth: int) -> int:
-        """Elements of a packed panel, with zeros after the last term."""
+        """Return the elements of a packed panel, with zeros after the last term."""
         return -(-depth // self.terms) * self.terms * self.columns
 
     @property

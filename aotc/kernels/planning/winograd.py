@@ -292,12 +292,12 @@ def _weight_cycles(
 
 
 def _weight_count(geometry: Geometry, products: int) -> int:
-    """Elements of the weights, by how many products there are."""
+    """Return the elements of the weights, by how many products there are."""
     return products * geometry.channels * geometry.features
 
 
 def tile_count(geometry: Geometry, outputs: int) -> Size:
-    """Image tiles of all results."""
+    """Return the number of image tiles of all results."""
     lines, positions = (-(-size // outputs) for size in geometry.result)
     return geometry.images * lines * positions
 

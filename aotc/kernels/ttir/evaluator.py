@@ -173,7 +173,8 @@ class _Program:
         return [total + np.matmul(*wide)]
 
     def _tt_reduce(self, step: Step, *operands: Array) -> list[Array]:
-        """Pairs of halves are combined, as lanes are: of axes that are powers of two.
+        """Reduce an axis of a power of two: combine pairs of halves, as lanes are
+        combined.
 
         The block of the op is run on whole arrays.
         """

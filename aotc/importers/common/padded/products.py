@@ -43,7 +43,8 @@ def apply_linear(
 def einsum(
     function: Callable[..., Any], equation: str, operands: Sequence[Value]
 ) -> Value:
-    """Einstein's sum convention: `function` computes it of arrays.
+    """Compute Einstein's sum convention of padded values by `function`, which takes
+    arrays.
 
     Args:
         function: of as many arrays as there are operands.

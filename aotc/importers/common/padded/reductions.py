@@ -142,7 +142,8 @@ def softmax(function: Callable[..., Array], x: Padded, axis: int) -> Value:
 def in_order(
     function: Callable[[Array], Sequence[Array]], x: Padded, axis: int, descending: bool
 ) -> list[Value]:
-    """Elements in order along an axis, and where they were; padding comes last.
+    """Order elements along an axis; return them, and where they were; padding comes
+    last.
 
     Args:
         function: a stable sort along the axis, in which NaN is the largest.

@@ -21,7 +21,7 @@ from aotc.tracing.array import Array
 def conv(
     x: Array, kernel: Array, bias: Array | None = None, *, geometry: Convolution
 ) -> Array:
-    """Convolution of N, C, spatial… with F, C / groups, spatial…"""
+    """Convolve N, C, spatial… with F, C / groups, spatial…"""
     steps = geometry.steps(x.ndim - 2)
     return apply_channels_last(
         nn.conv, x, kernel_last(kernel), bias, groups=geometry.group, **steps

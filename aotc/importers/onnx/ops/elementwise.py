@@ -55,7 +55,7 @@ def mean(*xs: Array) -> Array:
 
 
 def bit_shift(x: Array, by: Array, *, direction: str) -> Array:
-    """Bits moved to the left or right."""
+    """Move bits to the left or right."""
     return np.left_shift(x, by) if direction == "LEFT" else np.right_shift(x, by)
 
 

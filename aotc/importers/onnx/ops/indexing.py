@@ -21,7 +21,7 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
 
 
 def _inside(indices: Array, size: Size) -> Array:
-    """Indices out of bounds as the nearest; those that are computed are so anyway."""
+    """Clip known indices to bounds; ops clip those that are computed anyway."""
     if indices._data is None or not isinstance(size, int):
         return indices
     return Array(data=numpy.clip(indices._data, -size, max(size - 1, 0)))

@@ -114,7 +114,7 @@ Weights = tuple[Array, Array, Array | None]
 
 
 def _require_directions(parts: Sequence[Array | None], options: Options) -> None:
-    """Fails unless arrays have as many rows (axis 0) as the node has directions."""
+    """Refuse arrays whose rows (axis 0) are not as many as the node's directions."""
     count = len(options.reverses())
     for part in parts:
         rows = count if part is None else part.shape[0]

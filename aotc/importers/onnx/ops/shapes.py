@@ -108,7 +108,7 @@ def _dtype_of(*known: Known) -> Any:
 
 
 def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
-    """Ones on a diagonal, in the shape of x."""
+    """Return ones on a diagonal, in the shape of x."""
     from aotc.importers.onnx.elements import element
 
     name = x.dtype if dtype is None else element(dtype).dtype
@@ -295,7 +295,7 @@ def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
 
 
 def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    """Blocks of pixels as channels."""
+    """Move blocks of pixels into channels."""
     n, c, h, w = x.shape
     b = blocksize
     split = np.reshape(x, (n, c, h // b, b, w // b, b))

@@ -100,7 +100,7 @@ def col_to_im(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Array:
-    """Windows of an image (N, C * taps, windows) added up where they came from."""
+    """Add up windows of an image (N, C * taps, windows) where they came from."""
     sizes, window = numbers(image), numbers(block)
     rank = len(sizes)
     steps, spread = per_axis(strides, rank), per_axis(dilations, rank)

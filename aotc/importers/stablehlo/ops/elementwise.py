@@ -71,7 +71,7 @@ def _power(x: Array, y: Array) -> Array:
 
 
 def _integer_power(x: Array, y: Array) -> Array:
-    """Negative powers are 0, but for the units."""
+    """Raise integers to powers; negative powers are 0, but for bases 1 and -1."""
     one = np.full_like(x, 1)
     whole = emit("power", x, np.maximum(y, 0))
     if x.dtype in dtypes.UNSIGNED:
@@ -114,7 +114,7 @@ def clamp(op: Op, low: Value, x: Value, high: Value) -> Array:
 
 
 def _shift_logical(x: Array, y: Array) -> Array:
-    """Zeros come in, whatever the sign."""
+    """Shift bits to the right; zeros come in, whatever the sign."""
     if x.dtype in dtypes.UNSIGNED:
         return np.right_shift(x, y)
     unsigned = "u" + x.dtype[1:]
@@ -206,7 +206,7 @@ def _round_mantissa(x: Array, dropped: int) -> Array:
 
 
 def _limit_exponent(x: Array, exponent: int, mantissa: int) -> Array:
-    """Infinite beyond the range of an exponent, and zero below it."""
+    """Round to infinity beyond the range of an exponent, and to zero below it."""
     bias = (1 << (exponent - 1)) - 1
     largest = 2.0**bias * (2.0 - 2.0**-mantissa)
     unit = np.copysign(np.ones_like(x), x)
@@ -256,7 +256,7 @@ def compare(op: Op, x: Value, y: Value) -> Array:
 
 
 def ordered_bits(x: Array) -> Array:
-    """Integers in the total order of the floats."""
+    """Return integers in the total order of the floats."""
     bits = np.bitcast(x, f"i{dtypes.bits(x.dtype)}")
     largest = (1 << (dtypes.bits(x.dtype) - 1)) - 1
     return np.where(bits < 0, np.bitwise_xor(bits, np.full_like(bits, largest)), bits)

@@ -25,7 +25,7 @@ from aotc.tracing.tracing import emit
 
 
 def gather(op: Op, x: Value, indices: Value) -> Value:
-    """Windows of x, moved to fit, for each vector of start positions."""
+    """Gather windows of x, moved to fit, for each vector of start positions."""
     return _gather_windows(op, x, indices, op.ints("slice_sizes"))
 
 
@@ -122,7 +122,7 @@ def _nothing(x: Array, at: Windows, indices: Array) -> Array:
 
 
 def _broadcast_windows(x: Array, at: Windows, indices: Array) -> Array:
-    """Windows that are all of x."""
+    """Repeat x for each vector of start positions, as its windows are all of x."""
     shape = read_shape(at, indices)
     return emit("broadcast", x, shape=shape, axes=at.window_axes)
 

@@ -69,7 +69,7 @@ class Places:
 
 
 def places_of(at: Windows, indices: Array, *, clamp: bool) -> Places:
-    """Positions for every element of the windows.
+    """Return positions for every element of the windows.
 
     Args:
         at: the windows.
@@ -121,13 +121,13 @@ def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
 
 
 def _clamp_starts(at: Windows, axis: int, starts: Array) -> Array:
-    """Starts from which windows fit."""
+    """Clip starts so that windows fit."""
     last = at.shape[axis] - at.sizes[axis]
     return np.clip(starts, 0, last)
 
 
 def _valid_or_outside(at: Windows, columns: dict[int, Array]) -> dict[int, Array]:
-    """Starts that are far outside where a window does not fit as a whole."""
+    """Move starts far outside where a window does not fit as a whole."""
     fits = None
     for axis, starts in columns.items():
         last = at.shape[axis] - at.sizes[axis]

@@ -156,7 +156,8 @@ def _gesdd(op: Op, a: Value) -> tuple[Any, ...]:
 
 
 def _gtsv(op: Op, below: Value, middle: Value, above: Value, b: Value) -> Any:
-    """Elimination without exchanges, forwards and back (Thomas 1949).
+    """Solve tridiagonal systems by elimination without exchanges, forwards and back
+    (Thomas 1949).
 
     All diagonals have the length of the middle one; `below` starts and `above` ends
     with an element outside of the matrix, which is zero.

@@ -53,7 +53,7 @@ def dot_general(op: Op, lhs: Value, rhs: Value) -> Value:
 
 
 def dot(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Products of vectors and matrices."""
+    """Multiply vectors and matrices."""
     return bilinear(_numbers(np.dot), lhs, rhs, op.kind.dtype)
 
 
@@ -85,7 +85,7 @@ class _Window:
 
 
 def convolution(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Any order of axes, dilation of either operand, groups of features or batches."""
+    """Convolve, with any order of axes, dilation, groups of features or batches."""
     rank = len(op.kind.shape) - 2
     padding = op.ints("padding", (0,) * (2 * rank))
     return _convolution(op, lhs, rhs, padding)

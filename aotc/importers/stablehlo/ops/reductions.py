@@ -118,7 +118,7 @@ def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> A
 def _arg_reduce(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axis: int
 ) -> tuple[Value, ...] | None:
-    """Argmax or argmin, where the positions count along the axis."""
+    """Compute argmax or argmin, where the positions count along the axis."""
     kind = arg_reducer(op)
     if kind is None or not _counts(op, 1, axis):
         return None
@@ -148,7 +148,7 @@ def _counts(op: Op, operand: int, axis: int) -> bool:
 def reduce_by_region(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axes: Sequence[int]
 ) -> tuple[Value, ...]:
-    """Halves combined with each other, on whole arrays, until one element is left."""
+    """Combine halves with each other, on whole arrays, until one element is left."""
     require_elementwise(op)
     kept = [axis for axis in range(len(shape_of(xs[0]))) if axis not in axes]
     shape = shape_of(xs[0])

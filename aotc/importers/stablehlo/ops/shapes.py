@@ -58,7 +58,7 @@ def literal(op: Op) -> Any:
 
 
 def _literal_from_text(op: Op) -> Any:
-    """Elements that the bindings do not read, as MLIR writes them."""
+    """Parse a literal from MLIR's text, as the bindings do not read its elements."""
     kind = op.kind
     part = numpy.dtype(dtypes.to_numpy(kind.dtype))
     whole = numpy.dtype(f"c{2 * part.itemsize}") if kind.is_complex else part
@@ -120,7 +120,7 @@ def dynamic_reshape(op: Op, x: Value, shape: Value) -> Value:
 
 
 def broadcast_to(x: Value, axes: Sequence[int], shape: Shape) -> Value:
-    """Axis i of x becomes axis `axes[i]` of `shape`; size 1 stretches."""
+    """Broadcast axis i of x to axis `axes[i]` of `shape`; size 1 stretches."""
 
     def repeat(part: Array) -> Array:
         return emit("broadcast", part, shape=tuple(shape), axes=tuple(axes))
@@ -215,7 +215,7 @@ def dynamic_slice(op: Op, x: Value, *starts: Value) -> Value:
 
 
 def dynamic_part(x: Value, counts: Shape, starts: Sequence[Value]) -> Value:
-    """`counts` elements of x from positions that are moved to fit."""
+    """Return `counts` elements of x from positions that are moved to fit."""
     if not counts:
         return x
     fixed = _clamped_starts(shape_of(x), counts, starts)

@@ -28,7 +28,7 @@ def sort(op: Op, *xs: Value) -> tuple[Value, ...]:
 
 
 def _by_keys(xs: Sequence[Value], keys: Sequence[tuple[int, bool]], axis: int) -> Array:
-    """Stable sorts by one key after the other, the last one first."""
+    """Return the order by all keys, by stable sorts of which the last is first."""
     order = None
     for number, descending in reversed(keys):
         key = array(xs[number])

@@ -23,7 +23,7 @@ def elu(x: Array, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) ->
 
 
 def gelu(x: Array, approximate: str = "none") -> Array:
-    """Exact, or by tanh."""
+    """Compute gelu, exactly or by tanh."""
     return nn.gelu(x, approximate == "tanh")
 
 

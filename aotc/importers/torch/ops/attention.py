@@ -57,7 +57,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Array:
-    """Attention of (…, heads, length, depth).
+    """Compute the attention of (…, heads, length, depth).
 
     With `enable_gqa` each head of k and v serves several ones of q.
     """
@@ -88,7 +88,7 @@ def _dropping_attention(
     scale: float | None,
     enable_gqa: bool,
 ) -> Array:
-    """Attention whose weights are dropped at random, as it is while training."""
+    """Compute attention whose weights are dropped at random, as while training."""
     if enable_gqa:
         count = q.shape[-3] // k.shape[-3]
         k, v = (np.repeat(x, count, -3) for x in (k, v))

@@ -33,7 +33,7 @@ def view_as_complex(x: Array) -> Complex:
 
 
 def view_bits(x: Any, dtype: str) -> Any:
-    """Neighbours along the last axis as the parts of a number, or the reverse."""
+    """View neighbours along the last axis as parts of a number, or the reverse."""
     *rest, last = x.shape
     if isinstance(x, Complex):
         return np.reshape(view_as_real(x), (*rest, last * 2))

@@ -68,12 +68,12 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: str | None = None) -> A
 
 
 def eye(rows: Size, columns: Size | None = None, *, dtype: str | None = None) -> Array:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Return ones on the diagonal, zeros elsewhere."""
     return np.eye(rows, columns, dtype=dtype or "f32")
 
 
 def _triangle(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Rows and columns of the elements of a triangle, as two rows."""
+    """Return a function for the rows and columns of a triangle's elements."""
 
     def call(row: int, col: int, offset: int = 0, *, dtype: str | None = None) -> Array:
         return np.astype(np.stack(function(row, offset, col)), dtype or "i64")

@@ -102,7 +102,7 @@ def round_decimals(x: Array, decimals: int = 0) -> Array:
 def nan_to_num(
     x: Array, nan: Any = None, posinf: Any = None, neginf: Any = None
 ) -> Array:
-    """Numbers in the place of NaN and infinities."""
+    """Replace NaN and infinities by numbers."""
     return np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
 
 

@@ -61,12 +61,12 @@ def _masked_put(
 
 
 def take_rows(table: Array, indices: Array, *_: Any, **__: Any) -> Array:
-    """Rows of a table, as an embedding has them."""
+    """Take rows of a table, as an embedding has them."""
     return np.take(table, indices, 0)
 
 
 def index_select(x: Array, dim: int, indices: Array) -> Array:
-    """Positions of an axis."""
+    """Take positions of an axis."""
     if not x.ndim:
         return x
     return np.take(x, np.reshape(indices, (-1,)), dim)
@@ -246,7 +246,7 @@ def places_of_nonzero(x: Array, *, size: Size, fill_value: int = -1) -> Array:
 
 
 def take(x: Array, indices: Array) -> Array:
-    """Elements of `x` in a row."""
+    """Take elements of `x`, as if it were one row."""
     return np.take(x, indices)
 
 

@@ -107,7 +107,7 @@ def cholesky_inverse(factor: Array, upper: bool = False) -> Array:
 
 
 def eigen(a: Array, side: str = "L", compute_v: bool = True) -> list[Any]:
-    """Eigenvalues and eigenvectors of symmetric matrices, of which one side is read."""
+    """Return eigenvalues and eigenvectors of symmetric matrices, read on one side."""
     lower = np.tril(a) if side == "L" else _adjoint(np.triu(a))
     symmetric = np.add(lower, _adjoint(np.tril(lower, -1)))
     if not compute_v:

@@ -189,7 +189,7 @@ class _Blocks:
             self._repeats = {i: static_size(sizes[i], "block") for i in wide[:-1]}
 
     def shape(self, part: Array) -> Array:
-        """Scales or zeros in the shape that `nn.dequantize` takes."""
+        """Return scales or zeros in the shape that `nn.dequantize` takes."""
         found = np.reshape(part, self._counts)
         for axis, count in self._repeats.items():
             found = np.repeat(found, count, axis)
@@ -197,7 +197,7 @@ class _Blocks:
 
 
 def _given(zero: Array | None) -> Array | None:
-    """Zeros; None for those that are left out, for which an empty array stands too."""
+    """Return the zeros, or None for an empty array, which stands for none."""
     return None if zero is None or zero.shape == (0,) else zero
 
 

@@ -21,7 +21,7 @@ def _axes(x: Array, dim: Axes) -> Any:
 
 
 def summable(x: Array, dtype: str | None) -> Array:
-    """Sums of integers and truth values are i64."""
+    """Convert integers and truth values to i64, the type of their sums."""
     if dtype is None and not dtypes.is_float(x.dtype):
         dtype = "i64"
     return x if dtype is None else np.astype(x, dtype)

@@ -112,7 +112,7 @@ def splitting(narrow: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
-    """Parts of an axis of one size; the last may be smaller."""
+    """Split an axis into parts of one size; the last may be smaller."""
     total = x.shape[dim]
     if isinstance(total, int) and isinstance(size, int):
         count = -(-max(total, 1) // size) if size else 1
@@ -164,7 +164,7 @@ def diagonal_scatter(
 
 
 def diagonal_matrix(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
-    """Matrices of zeros with the last axis of `x` on a diagonal."""
+    """Return matrices of zeros with the last axis of `x` on a diagonal."""
     size = x.shape[-1] + abs(offset)
     zeros = np.zeros((*x.shape[:-1], size, size), x.dtype)
     rank = zeros.ndim
@@ -173,7 +173,7 @@ def diagonal_matrix(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 def unfold(x: Array, dim: int, size: int, step: int) -> Array:
-    """Windows of an axis, with their elements along a new last axis."""
+    """Return windows of an axis, with their elements along a new last axis."""
     if not x.ndim:
         return np.reshape(x, (size,))
     axis = dim % x.ndim
@@ -209,7 +209,7 @@ def _strided_places(size: Sequence[int], stride: Sequence[int], offset: int) -> 
 
 
 def repeat(x: Array, repeats: Sequence[int]) -> Array:
-    """Copies of `x` along each axis."""
+    """Repeat `x` along each axis."""
     return np.tile(x, tuple(repeats))
 
 
@@ -229,14 +229,14 @@ def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Ar
 
 
 def roll(x: Array, shifts: Any, dims: Sequence[int] = ()) -> Array:
-    """Elements moved along axes, from the end to the start."""
+    """Move elements along axes, from the end to the start."""
     if not dims:
         return np.roll(x, shifts[0] if isinstance(shifts, list) else shifts)
     return np.roll(x, tuple(shifts), tuple(dims))
 
 
 def flip(x: Array, dims: Sequence[int]) -> Array:
-    """Axes in reverse order."""
+    """Reverse the order of axes."""
     return np.flip(x, tuple(dims)) if dims else x
 
 
@@ -255,7 +255,8 @@ def constant_pad(x: Array, pad: Sequence[Size], value: Any = 0) -> Array:
 
 
 def padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:
-    """Elements of `x` itself around it; negative widths cut elements off.
+    """Return a function that pads `x` by its own elements; negative widths cut elements
+    off.
 
     What is cut off is still mirrored or repeated, but not what starts again ("wrap").
     """

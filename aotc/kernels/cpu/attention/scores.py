@@ -233,6 +233,6 @@ def rescale_factors(before: Values, after: Values) -> Values:
 
 
 def finite(highest: Value) -> Value:
-    """Itself, but 0 for -infinity, so that -infinity less it is -infinity."""
+    """Return the value, but 0 for -infinity, so that -infinity less it is -infinity."""
     none = float_compare("OEQ", highest, constant(highest.type, -inf))
     return arith.select(none, constant(highest.type, 0.0), highest)

@@ -253,7 +253,7 @@ class Contraction:
         split: tuple[int | Value, int | Value],
         count: int,
     ) -> None:
-        """Larger tiles, then smaller ones.
+        """Write a block in larger tiles, then in smaller ones.
 
         Args:
             panel: of columns.

@@ -120,7 +120,7 @@ class Factors:
         return arith.addi(self._products(x, y, total.type), total)
 
     def _products(self, x: Value, y: Value, kind: Type) -> Value:
-        """Products of integers, those of neighbours added, as a type of sums."""
+        """Return products of integers, those of neighbours added, as a type of sums."""
         name, pairs = self.mma.intrinsic, self.mma.pairs
         if not name:
             return arith.muli(arith.extsi(kind, x), arith.extsi(kind, y))
@@ -134,7 +134,7 @@ class Factors:
         return vectors.call_intrinsic(pairs, found, kind)
 
     def _extend(self, x: Value, count: int, source: str) -> Value:
-        """Integers in the type that they are multiplied in."""
+        """Extend integers to the type that they are multiplied in."""
         kind = vectors.vector_type(count, self.element)
         if x.type == kind:
             return x

@@ -135,7 +135,7 @@ class Integers:
             return known[number, vector]
 
         def part(number: int, vector: int, plane: Plane) -> Value:
-            """Bits of four terms, at their places in the bytes."""
+            """Return bits of four terms, at their places in the bytes."""
             run, place = divmod(number * WORD, run_length(bits))
             inside, field = divmod(place // WORD, plane.fields)
             at_word = run * words_of_run(bits) + plane.word + inside
@@ -152,7 +152,7 @@ class Integers:
         return four
 
     def _half_as_floats(self, words: Value, first: int) -> Value:
-        """Four bits of each word, from the one at `first` on, as f32."""
+        """Return four bits of each word, from the one at `first` on, as f32."""
         if not self.looks_up:
             return self._as_floats(self._part(words, first, 4))
         numbers = [n - 16 if self.is_signed and n > 7 else n for n in range(16)]

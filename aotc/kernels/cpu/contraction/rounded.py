@@ -150,7 +150,7 @@ class RoundedSums:
     def _add_scaled(
         self, sums: Values, by_row: Values, scales: Values, totals: Values
     ) -> Values:
-        """Totals and the sums of a block, scaled.
+        """Add the sums of a block, scaled, to the totals.
 
         Args:
             sums: of integers, row by row.

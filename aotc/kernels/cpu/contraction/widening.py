@@ -91,7 +91,7 @@ class Widening:
     def _copy_run(
         self, memory: Value, source: Value, target: Value, length: Value
     ) -> None:
-        """Elements beside each other: by vectors, and the last ones by themselves.
+        """Copy elements beside each other: by vectors, and the last ones by themselves.
 
         Zeros follow where the last terms are fewer than are multiplied at a time.
         """

@@ -87,7 +87,7 @@ def formula(op: GraphOp, row: Row) -> Read:
 
 
 def _softmax(row: Row) -> Read:
-    """Powers of e, kept if they can be, times the inverse of their sum.
+    """Compute powers of e, kept if they can be, times the inverse of their sum.
 
     A row with NaN or infinity, or of nothing but -infinity, is NaN, as x - max x is.
     """
@@ -109,7 +109,7 @@ def _softmax(row: Row) -> Read:
 
 
 def _byte_softmax(op: ByteSoftmax, row: Row) -> Read:
-    """Powers of e that are looked up, kept if they can be, over their sum.
+    """Compute powers of e that are looked up, kept if they can be, over their sum.
 
     A sum of whole numbers of 24 bits is exact in two parts: of their upper halves, and
     of what these leave. It is rounded where the two are added.

@@ -50,7 +50,7 @@ def _multiply_pairs_of_rows(matrix: Matrix, given: Sequence[Value]) -> list[Valu
 def _multiply_pairs_of_columns(
     columns: Sequence[Row], given: Sequence[Value]
 ) -> list[Value]:
-    """Sums of two vectors where the columns agree, differences where they do not."""
+    """Multiply by pairs of columns: sums of two vectors where the columns agree."""
     terms: list[tuple[Row, Value]] = []
     rest = list(zip(columns, given, strict=True))
     while rest:

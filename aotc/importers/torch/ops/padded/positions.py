@@ -56,7 +56,7 @@ def _gather(x: Value, dim: int, indices: Value, sparse_grad: bool = False) -> Va
 
 
 def _scatter(*options: Any) -> Rule:
-    """Writing with one index per element; `options` say how values combine."""
+    """Return a rule to write with one index per element; `options` combine values."""
 
     def rule(
         x: Value, dim: int, indices: Value, src: Any, *rest: Any, **named: Any
