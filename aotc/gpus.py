@@ -324,7 +324,7 @@ def _rocm_device(folder: Path) -> dict[str, Any] | None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """A file of the driver, in which each line is a name and a number."""
+    """Read a file of the driver, in which each line is a name and a number."""
     lines = [line.split() for line in _text(path).splitlines()]
     pairs = [line for line in lines if len(line) == 2]
     return {name: int(value) for name, value in pairs if value.isdecimal()}

@@ -114,7 +114,7 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
 
 
 def _specializations(program: Program) -> dict[str, Any]:
-    """The sizes that entries have code of their own for, if there are any."""
+    """Return the sizes for which entries have code of their own, if any."""
     rows = [
         {
             "entry": entry.name,

@@ -103,7 +103,7 @@ def _check(entry: EntryPoint, target: str, row: Mapping[str, Any] | None) -> Che
 def _codes_run(
     entry: EntryPoint, calls: Collection[Mapping[str, int]]
 ) -> Iterator[str]:
-    """The exports that computed calls of these sizes, as the loader chooses them."""
+    """Yield the exports that computed calls of these sizes."""
     for sizes in calls:
         try:
             code = entry.code_for(sizes)

@@ -107,7 +107,7 @@ class Code:
 
 
 def best_code(codes: Iterable[Code], sizes: Mapping[str, int]) -> Code | None:
-    """The code that pads a call least, and of these is for most sizes; None if none is.
+    """Return the code that pads a call least; of equal ones, for most sizes.
 
     Args:
         codes: of an entry.

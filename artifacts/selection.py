@@ -89,7 +89,7 @@ def judge(manifest: Manifest, host: Host) -> tuple[Judgement, ...]:
 
 
 def select_best(judgements: Sequence[Judgement]) -> Selection:
-    """The best of these variants of one bundle on one host."""
+    """Select the best of these variants of one bundle on one host."""
     usable = [each for each in judgements if each.usable]
     if not usable:
         reasons = tuple(

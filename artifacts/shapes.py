@@ -151,7 +151,7 @@ def _check_divisor(tree: ast.expr) -> None:
 
 
 def _operands(tree: ast.expr) -> Sequence[ast.expr]:
-    """The parts of an operation that a dimension may have."""
+    """Return the operands of an operation that dimensions support."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         return [tree.operand]
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:

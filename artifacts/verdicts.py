@@ -48,7 +48,7 @@ def unsupported(code: str, message: str, advice: str = "") -> Mismatch:
 
 
 def unknown(code: str, message: str, advice: str = "") -> Mismatch:
-    """A reason why nobody can say whether it runs."""
+    """Make a reason why nobody can say whether a variant runs."""
     return Mismatch(code, "not_applicable", message, advice)
 
 

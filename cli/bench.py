@@ -234,7 +234,7 @@ def _subject(
     inputs: tuple[str, ...],
     seed: int,
 ) -> Subject:
-    """The bundle and the arrays to call it with."""
+    """Prepare the bundle and the arrays to call it with."""
     from aotc.cli.arrays import read_some_inputs
     from aotc.cli.sizes import read_sizes
     from aotc.system_errors import system_errors

@@ -18,7 +18,7 @@ MODULE = "__init__.py"
 
 
 def bundle_in(path: Path) -> Path | None:
-    """The bundle that a path is or, of a hybrid program's package, has; else None."""
+    """Return the bundle at a path, or in a hybrid program's package; else None."""
     # of `os.path`, which says no where a path cannot be one
     if isfile(path / "manifest.json"):
         return path

@@ -107,7 +107,7 @@ def _packages(extra: str) -> dict[str, str | None]:
 
 
 def _setting(name: str) -> Any:
-    """The value of a setting; of one that may be a secret, a place that is there."""
+    """Return a setting's value; hide one that may be a secret."""
     if name in _unreadable_options():
         return None
     value = options.get(name)

@@ -125,12 +125,12 @@ def _usage(error: click.ClickException) -> InputError:
 
 
 def _third_party(name: str | None) -> bool:
-    """A missing module of our own is a bug, which a hint to install would hide."""
+    """Return whether a module is not aotc's: a missing one of aotc is a bug."""
     return bool(name) and str(name).split(".")[0] != "aotc"
 
 
 def _missing(name: str) -> SetupError:
-    """The module that is not installed, and the extra that installs it."""
+    """Return the error of a missing module, with the extra that installs it."""
     known = [m for m in _EXTRAS if name == m or name.startswith(f"{m}.")]
     if not known:
         return SetupError(
@@ -146,7 +146,7 @@ def _missing(name: str) -> SetupError:
 
 
 def _broken_module(error: ImportError) -> SetupError:
-    """A module that is there but cannot be loaded, such as one for another system."""
+    """Return the error of a module that is there but cannot be loaded."""
     return SetupError(
         "broken-module",
         f"the module {error.name or 'of a library'} cannot be loaded: {error}",

@@ -328,7 +328,7 @@ def _variants(manifest: Manifest) -> str:
 
 
 def _profiles(manifest: Manifest) -> list[dict[str, Any]]:
-    """The most memory of calls, by variant, entry and code."""
+    """List the peak memory of calls, by variant, entry and code."""
     return [
         {
             "variant": variant.id,

@@ -55,7 +55,7 @@ class OptionWording:
         return "--load-state"
 
     def find_nan(self, source: str, folder: Path | None) -> str:
-        """The option that searches, after the one that resumes."""
+        """Write the option that searches for NaN, after the one that resumes."""
         resume = f"--resume {folder} " if folder else ""
         return f"{resume}--find-nan {source}"
 

@@ -168,7 +168,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _close_quietly() -> int:
-    """The reader of our output has gone, as in `aotc ops | head`."""
+    """End without an error, as the reader of the output has gone: `aotc ops | head`."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + 13
 

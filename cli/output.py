@@ -86,7 +86,7 @@ def answers() -> TextIO:
 
 @contextmanager
 def _kept_descriptor() -> Iterator[int]:
-    """A descriptor of standard output, whose own one is standard error's meanwhile."""
+    """Redirect standard output to standard error within this block; yield a copy."""
     kept = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
     try:

@@ -194,7 +194,7 @@ def _compute(
 
 
 def _with_metrics(loop: Settings | None, metrics: MetricsFiles) -> Settings | None:
-    """The loop with its file of metrics, which nothing else has one of."""
+    """Give the loop its file of metrics; refuse the file without a loop."""
     if metrics.steps is None:
         return loop
     if loop is None:
@@ -377,7 +377,7 @@ def _call_devices(
 def _answer(
     entry: str, outputs: Sequence[Leaf], values: Sequence[Array], file: Path | None
 ) -> tuple[dict[str, Any], str]:
-    """The outputs of a call as a document and as text; written to `file`, if any."""
+    """Return the outputs of a call as document and text; write `file`, if any."""
     from aotc.cli import arrays
 
     named = dict(zip([leaf.name for leaf in outputs], values, strict=True))

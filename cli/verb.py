@@ -63,7 +63,7 @@ class Verb(click.Command):
             return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples as they are, because a wrapped command cannot be copied."""
+        """Write the examples unwrapped, as a wrapped command cannot be copied."""
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")

@@ -87,7 +87,7 @@ def _order_products(expr: Expr) -> Expr:
 
 
 def _round_up_quotients(expr: Expr) -> Expr:
-    """A sum with each (-a) // b in it as -((a + b - 1) // b)."""
+    """Rewrite each (-a) // b in a sum as -((a + b - 1) // b)."""
     atoms, number = as_sum(expr)
     negated = {
         atom: up for atom in atoms if (up := _negated_quotient(atom)) is not None
@@ -397,7 +397,7 @@ def text(expr: Expr) -> str:
 
 
 def _term(atom: Expr, factor: int) -> str:
-    """A positive multiple of an atom."""
+    """Print a positive multiple of an atom."""
     if isinstance(atom, ir.AffineSymbolExpr):
         step = _step(atom.position)
         if factor % step == 0:

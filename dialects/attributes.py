@@ -222,7 +222,7 @@ class Array(Attribute[np.ndarray]):
 
 
 def _bf16_words(attr: ir.Attribute) -> np.ndarray:
-    """The bits of bf16 elements, out of their text: the bindings hand out no buffer."""
+    """Read the bits of bf16 elements from the attribute's text: it has no buffer."""
     text = str(attr).partition("<")[2].rpartition(">")[0].rpartition(">")[0]
     if text.startswith('"0x'):
         return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), "<u2")

@@ -39,7 +39,7 @@ def add_leading_axes(
 
 
 def leading(**changes: Change) -> BatchRule:
-    """The rule of an op that works along a further axis as along any other.
+    """Make the rule of an op that treats a further axis like any other.
 
     Args:
         changes: what becomes of the attributes that speak of axes, by name:
@@ -61,7 +61,7 @@ def leading(**changes: Change) -> BatchRule:
 
 
 def shift_axes(axes: int | Sequence[int], _: Size) -> Any:
-    """An axis, or each of several, one place further."""
+    """Move one axis, or each of several, one place further."""
     return axes + 1 if isinstance(axes, int) else tuple(axis + 1 for axis in axes)
 
 

@@ -104,7 +104,7 @@ class Builder:
         return self.pad(x, low=none, high=high, interior=none, value=0.0)
 
     def cut_to(self, x: Value, shape: Shape) -> Value:
-        """The first elements of `x` along each axis, as many as a shape has."""
+        """Cut `x` to the first elements along each axis, as many as a shape has."""
         none, ones = (0,) * len(shape), (1,) * len(shape)
         return self.slice(x, start=none, sizes=shape, strides=ones)
 

@@ -260,7 +260,7 @@ def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
 
 
 def keeping_products(function: Function) -> CheckpointProducts:
-    """The annotation of a function that has a body, with the functions it names."""
+    """Annotate a function with a body to save its costly products for backward."""
     name, (inputs, _) = functions.name_of(function), functions.signature(function)
     products = filter(_is_costly, function.entry_block.operations)
     kinds = [Tensor.of(op.results[0]) for op in products]

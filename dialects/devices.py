@@ -28,7 +28,7 @@ _place: ContextVar[tuple["SimulatedDevices", int] | None] = ContextVar(
 def rendezvous(
     op: "type[OverDevices]", x: np.ndarray, attributes: dict[str, Any]
 ) -> np.ndarray:
-    """The part that this device gets of a collective.
+    """Compute a collective with the other devices; return this device's part.
 
     Args:
         op: the class; its `across` computes the parts of all.

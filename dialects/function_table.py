@@ -79,13 +79,13 @@ class FunctionTable(Mapping[str, Function]):
             self._groups[key_of].setdefault(key, []).append(function)
 
     def insert(self, function: Function) -> None:
-        """A function is in the module now, and has all its attributes."""
+        """Note a function that is in the module now, with all its attributes."""
         self._functions[name_of(function)] = function
         for key_of in self._groups:
             self._put(function, key_of)
 
     def remove(self, name: str) -> None:
-        """A function is not in the module any more."""
+        """Forget a function that is not in the module any more."""
         del self._functions[name]
         self._free_number(name)
         self._groups.clear()
@@ -103,7 +103,7 @@ class FunctionTable(Mapping[str, Function]):
         return name in self._functions or name in self._others
 
     def note_symbol(self, name: str) -> None:
-        """A symbol that is no function is in the module now."""
+        """Note a symbol of the module that is no function."""
         self._others.add(name)
 
 

@@ -241,7 +241,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def verify_invariants(cls, op: Operation) -> bool:
-        """An op is valid when it infers the result type that it has."""
+        """Verify that an op infers the result type that it has."""
         with op.context:
             flaw = _violation(*signature_of(op, cls))
         if flaw is not None:
@@ -300,7 +300,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def flops(cls, op: Self) -> Size | None:
-        """The float operations of the op, for all algorithms those of its formula.
+        """Count the float operations of the op by its formula, whatever the algorithm.
 
         One for each element of an elementwise op, and of what only moves elements; None
         where the number is not known.

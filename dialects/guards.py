@@ -41,7 +41,7 @@ class Guard:
 
 
 def guards_attribute(guards: Sequence[Guard]) -> ir.ArrayAttr:
-    """The guards as the function attribute `graph.guards`."""
+    """Encode guards as the function attribute `graph.guards`."""
     rows = [
         ir.DictAttr.get({k: ir.StringAttr.get(v) for k, v in guard.to_json().items()})
         for guard in guards

@@ -33,7 +33,7 @@ def table() -> Table:
 
 
 def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
-    """The dtypes by which the table knows a use of an op."""
+    """Return the dtypes under which the table lists a use of an op."""
     found = [tensor.dtype for tensor in operands or results]
     main = next((dtype for dtype in found if dtype != "bool"), "bool")
     result = results[0].dtype if results else main

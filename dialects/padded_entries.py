@@ -112,7 +112,7 @@ def _specialization(entry: Entry, sizes: Mapping[str, int]) -> Specialization:
 
 
 def _sizes_port(entry: Entry) -> Port:
-    """The input without elements whose sizes are the symbols."""
+    """Return a port without elements whose shape holds the symbols' sizes."""
     sizes = [
         Dim.symbol(number) * each.multiple_of
         for number, each in enumerate(entry.symbols)
@@ -164,7 +164,7 @@ class _Writer:
         self.cut_ops: list[dict[str, str]] = []
 
     def pad_port(self, port: Port) -> Port:
-        """An argument in the sizes of the bucket."""
+        """Give an argument the sizes of the bucket."""
         if not self.padding.has_room(port.type):
             raise InputError(
                 "padding-forbidden",
@@ -214,7 +214,7 @@ class _Writer:
     def _write_padded(
         self, op: Operation, operands: list[_Forms], types: list[Tensor]
     ) -> list[Value] | None:
-        """The results in the sizes of the bucket; None where the op has no rule."""
+        """Write the op in the sizes of the bucket; return None if it has no rule."""
         if not isinstance(op, GraphOp) or isinstance(op.pad, Reason) or has_effect(op):
             return None
         every = [*(each.type for each in operands), *types]

@@ -128,7 +128,7 @@ class Padding:
         return found
 
     def build(self, op: GraphOp, operands: Sequence[Value], **changed: Any) -> Any:
-        """The op with its own attributes, sizes among them in those of the bucket.
+        """Build the op with its attributes, and sizes of the bucket.
 
         Args:
             op: in the sizes of the call.
@@ -149,7 +149,7 @@ HARMLESS = staticmethod(_build_padded)
 
 
 def harmless_but_along(axes: AxesOf) -> Any:
-    """The rule of an op whose elements meet along some axes of its first operand.
+    """Make the rule of an op whose elements meet along `axes` of its first operand.
 
     Args:
         axes: which ones, for an op.
@@ -165,7 +165,7 @@ def harmless_but_along(axes: AxesOf) -> Any:
 
 
 def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
-    """The rule of an op that is the same where some elements have a certain value.
+    """Make the rule of an op that a certain value in the padding does not change.
 
     Args:
         value: for a dtype.

@@ -28,7 +28,7 @@ def slice_of_broadcast(b: Builder, op: Any, inner: Any) -> Value:
 
 
 def slice_of_part(b: Builder, op: Any, joined: Any) -> Value | None:
-    """The slice of the one operand in which all its elements are, if it is known."""
+    """Slice the one operand that holds all elements of the part, if it is known."""
     axis = joined.axis
     border = Tensor.of(joined.lhs).shape[axis]
     first, size, stride = op.start[axis], op.sizes[axis], op.strides[axis]

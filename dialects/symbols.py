@@ -41,7 +41,7 @@ def contract_of(position: int) -> Contract | None:
 
 
 def symbol_bounds(position: int) -> tuple[float, float]:
-    """The least and greatest value of a symbol, the k-th part of a multiple of k."""
+    """Return the bounds of a symbol, in units of its contract's multiple."""
     contract = contract_of(position)
     if contract is None:
         return 0, math.inf

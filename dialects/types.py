@@ -311,7 +311,7 @@ def same_count(one: Shape, other: Shape) -> bool:
 
 
 def quotient(total: Shape, known: Shape) -> Size | None:
-    """The size that `known` lacks to hold as many elements as `total`, if provable."""
+    """Return the size that `known` lacks to have as many elements as `total`."""
     (count, left), (by, right) = factors(total), factors(known)
     common = left & right
     left, right = left - common, right - common

@@ -204,7 +204,7 @@ def verify(module: Module) -> None:
 
 
 def printed_pass() -> str | None:
-    """The pass after which the IR is printed, or `all`; None for none.
+    """Return the pass after which the IR is printed, `all`, or None.
 
     Raises:
         InputError: `unknown-pass`: AOTC_PRINT_AFTER names one that there is not.
@@ -299,7 +299,7 @@ def _failure(
 
 
 def _how_to_reproduce(failed: Pass, before: Callable[[], str]) -> str | None:
-    """A hint, with a file that it names; None for a pass that only a build can run."""
+    """Write a file to reproduce a failed pass; return a hint that names it."""
     if failed.name not in PASSES:
         return None
     return f"reproduce with: {_write_reproducer(failed, before)}"

@@ -163,7 +163,7 @@ def _fold(product: _Product, weights: set[Value]) -> bool:
 def _chain(
     product: _Product, weights: set[Value]
 ) -> list[tuple[Operation, Step, Broadcast]]:
-    """The ops after a product that can be folded, each with the number it applies."""
+    """Return the ops after a product that can be folded, with their numbers."""
     found = []
     value = product.op.results[0]
     while (reader := _only_reader(value)) is not None:

@@ -155,7 +155,7 @@ def _grows(value: Value, sources: set[Value]) -> bool:
 
 
 def _define_given(name: str, moving: Sequence[Value]) -> str:
-    """A copy of a function that is given values of it, or of its sister, besides."""
+    """Define a copy of a function that also takes the values to move out of it."""
     function = find(name)
     kinds, _ = signature(function)
     more = [Tensor.of(value) for value in moving]

@@ -74,7 +74,7 @@ def _of_reshape(op: Reshape) -> Iterator[Relation]:
 
 
 def _of_product(op: DotGeneral) -> Iterator[Relation]:
-    """An axis that a matrix of weights maps to another one; the rest stays."""
+    """Yield relations of a product: one axis mapped by weights, the rest kept."""
     if len(op.lhs_contract) != 1 or op.lhs_batch or Tensor.of(op.rhs).rank != 2:
         return
     rank = Tensor.of(op.lhs).rank

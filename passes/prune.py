@@ -130,7 +130,7 @@ def is_removable(op: Operation, functions: Functions) -> bool:
 
 
 def _define_restricted(name: str, inputs: Sequence[int], outputs: Sequence[int]) -> str:
-    """A copy of a function with these inputs and outputs; it reads no other input."""
+    """Define a copy of a function with these inputs and outputs alone."""
     function = find(name)
     kinds, _ = signature(function)
 

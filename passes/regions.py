@@ -132,7 +132,7 @@ class Region:
         return self.members[-1] if self.members else self.anchor
 
     def results(self) -> list[Value]:
-        """The values that others read; of one that is read by none, the last."""
+        """Return the values that others read; if none is read, the last one."""
         found = [
             value
             for value in self.values

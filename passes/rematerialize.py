@@ -328,12 +328,12 @@ class _Walk:
         return self
 
     def costliest(self, tried: set[Value]) -> Value | None:
-        """The value that took the most work to come back; None if none came back."""
+        """Return the value whose repetition took the most work; None if none did."""
         costs = {x: cost for x, cost in self._costs.items() if x not in tried}
         return max(costs, key=lambda x: costs[x], default=None)
 
     def _look_through(self, op: Operation) -> None:
-        """A virtual value stays where it is, if all that it reads is there."""
+        """Keep a virtual op in its place, if all that it reads is there."""
         known = self._values
         read = [x for x in known.operands[self._place] if known.is_computed(x)]
         if all(x in self._now for x in read):

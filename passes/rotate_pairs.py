@@ -230,7 +230,7 @@ def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
 
 
 def _axis_of(op: Operation) -> int | None:
-    """The axis along which an op may give two halves of a rotation."""
+    """Return the axis along which an op may join two halves of a rotation."""
     if isinstance(op.opview, Concatenate):
         return op.opview.axis
     if not isinstance(op.opview, Add | Subtract):
@@ -243,7 +243,7 @@ def _axis_of(op: Operation) -> int | None:
 
 
 def _whole(terms: Sequence[_Term], half: int) -> _Part | None:
-    """The part that two halves make; None if they are no neighbours."""
+    """Return the part that two halves make; None if they are no neighbours."""
     parts = [part for part, _ in terms]
     for first in parts:
         if replace(first, start=first.start + half) in parts:
@@ -268,7 +268,7 @@ class _Reader:
         self.inside: dict[Value, None] = {}
 
     def terms(self, half: _Part) -> list[_Term]:
-        """The terms of a half; none where it is no sum of so few."""
+        """Split a half into its terms; return none if they are too many."""
         rest, found = [(half, 1)], list[_Term]()
         while rest:
             part, sign = rest.pop()

@@ -210,7 +210,7 @@ def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
 
 
 def _scale(weight: Value, scale: Broadcast, axes: dict[int, int]) -> Value:
-    """A weight times a scale, given the axis of the weight for each of the scale's."""
+    """Multiply a weight by a scale, given the weight's axis for each of the scale's."""
     build = Builder()
     narrow = build.reshape(scale.x, shape=squeezed(Tensor.of(scale.x).shape))
     kept = [axes[axis] for axis in varying_axes(scale)]

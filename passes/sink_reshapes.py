@@ -89,6 +89,6 @@ def _number(value: Value) -> Value | None:
 
 
 def _reshaped(build: Builder, value: Value, shape: Shape) -> Value:
-    """An operand of an op that is computed in another shape."""
+    """Return an operand in the other shape in which its op is computed."""
     source = _source(value)
     return source or build.broadcast(_number(value), shape=shape, axes=())

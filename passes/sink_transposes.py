@@ -74,7 +74,7 @@ def _sweep(function: Function) -> bool:
 
 
 def _groups(block: Block, weights: set[Value]) -> list[list[GraphOp]]:
-    """The ops that must agree on an order of axes, in the order of the block."""
+    """Group ops that must agree on an order of axes, in the block's order."""
     sets = DisjointSets[Value]()
     members: list[tuple[GraphOp, Value]] = []
     for op in block.operations:

@@ -133,7 +133,7 @@ class _Columns:
 
 
 def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
-    """The columns of another value, along an axis of it."""
+    """Cut the columns of another value, along an axis of it."""
     first, count = columns.start[-1], columns.sizes[-1]
     repeated = made_by(value, Broadcast)
     if repeated is None:
@@ -182,7 +182,7 @@ def _columns_of(
 
 
 def _ops_after(op: GraphOp) -> Iterator[GraphOp]:
-    """The elementwise ops after one, as long as one reads the other alone."""
+    """Yield the elementwise ops after an op, while each is the only reader."""
     kind = Tensor.of(op.results[0])
     while True:
         readers = in_order(users_of(op.results))

@@ -65,7 +65,7 @@ def _may_fail(entry: Entry, functions: Mapping[str, Function]) -> bool:
 
 
 def _updates_of(old: Value, new: Value) -> set[Value]:
-    """The results of a chain of updates from an old value to the new one.
+    """Return the results of a chain of updates from the old value to the new.
 
     Empty if there is something else between them, or if any value before the last has
     another reader.

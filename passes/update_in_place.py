@@ -234,7 +234,7 @@ class _Groups:
         self._count += 1
 
     def _join(self, region: Region) -> Region | None:
-        """A region that holds another one as well, which it takes from here."""
+        """Join a region with one near it, which is removed; None if there is none."""
         near = {n for mark in region.marks for n in self._near.get(mark, ())}
         for number in sorted(near):
             other = self.numbered[number]

@@ -157,7 +157,7 @@ def _code(variants: Sequence[Compiled]) -> Iterator[str | bytes]:
 
 
 def _text(graph: Module) -> str:
-    """The graph without source, title, and the places in the user's source."""
+    """Print the graph without source, title, and places in the user's source."""
     with graph.context:
         return "\n".join(
             str(op.operation.get_asm(enable_debug_info=False))

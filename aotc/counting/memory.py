@@ -26,7 +26,7 @@ def memory() -> dict[str, int | None]:
 
 
 def peak_memory() -> Iterator[Sample]:
-    """The peak as a sample, where the system tells it."""
+    """Yield a sample of the peak memory, where the system tells it."""
     peak = memory()["peak"]
     if peak is not None:
         yield Sample("process_peak_memory_bytes", {}, peak)

@@ -157,7 +157,7 @@ class EagerPlayer(_FunctionPlayer):
 
 
 def _entry(subject: Any) -> tuple[EntryFunction, Entry]:
-    """The entry of a model.py as it is declared, and as it is traced."""
+    """Return the entry of a model.py as declared, and as traced."""
     path = Path(subject.bundle)
     program = python.load(path, (subject.entry,))
     module = python.run_file(path)

@@ -212,7 +212,7 @@ def _compared(started: Sequence[_Started], requests: Requests) -> list[_Started]
 def _take_turns(
     started: Sequence[_Started], seconds: float, begin: Callable[[str], None]
 ) -> list[list[Replayed]]:
-    """The rounds of each."""
+    """Replay on all players in turns; return the rounds of each player."""
     begin("first round")
     found: list[list[Replayed]] = [[each.ask(_PLAY)] for each in started]
     turn = list(range(len(started)))

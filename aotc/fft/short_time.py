@@ -126,7 +126,7 @@ def _split_frames(x: Array, size: int, hop: int) -> Array:
 
 
 def _overlap_add(frames: Array, hop: int) -> Array:
-    """The sum of …, frames, size, each moved by `hop` from the one before it.
+    """Add up frames [..., count, size], each moved by `hop` from the one before it.
 
     Frames are cut into pieces of `hop` elements: piece i of frame t is added to piece
     t + i of the result.

@@ -455,7 +455,7 @@ class _Finder(ast.NodeVisitor):
             self._call_unknown(node, function)
 
     def _call_own(self, node: ast.Call, name: str, skipped: int) -> None:
-        """A function, class or method of the module is called."""
+        """Note a call of a function, class or method of the module."""
         self.called.add(name)
         summary = self._owner.summary(name)
         held = set().union(*map(self.sources, _given(node)))
@@ -598,7 +598,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def library(function: Any) -> str:
-    """The package that a function or module is of."""
+    """Return the package in which a function or module is defined."""
     if isinstance(function, types.ModuleType):
         return function.__name__.partition(".")[0]
     bound = getattr(function, "__self__", None)

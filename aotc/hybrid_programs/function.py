@@ -303,7 +303,7 @@ def _locals_of(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _looks_at_frame(node: ast.AST) -> str:
-    """The call that looks at the variables around it; empty for others."""
+    """Name the call that looks at the variables around it; empty for other nodes."""
     match node:
         case ast.Call(func=ast.Name(id="super" | "locals" | "vars" | "dir" as name)):
             assert isinstance(node, ast.Call)

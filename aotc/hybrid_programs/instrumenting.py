@@ -89,7 +89,7 @@ def _call_other(
 
 
 def _asking_function(value: Any) -> Any:
-    """A function of the user that asks, in place of one that does not."""
+    """Instrument a function of the user to ask first; return others as they are."""
     kinds = (types.FunctionType, types.MethodType, functools.partial)
     called = inspect.getattr_static(type(value), "__call__", None)
     is_object = isinstance(called, types.FunctionType) and not isinstance(value, type)
@@ -136,7 +136,7 @@ def _asks(function: types.FunctionType) -> bool:
 
 @lru_cache(maxsize=256)
 def _instrumented(function: types.FunctionType, code: types.CodeType) -> Any:
-    """A function that does the same, and asks.
+    """Copy a function with statements that ask before each effect.
 
     Args:
         function: of the user.
@@ -184,7 +184,7 @@ def _note_readings(found: Inside, function: types.FunctionType) -> None:
 
 
 def _changed(owner: Any) -> Any:
-    """An object of which a part is assigned, if a region may do that."""
+    """Return an object of which a part is assigned, if a region may do that."""
     refuse_change(owner, "an assignment")
     return owner
 
@@ -196,7 +196,7 @@ def _is(one: Any, other: Any) -> bool:
 
 
 def _made(iterator: Any) -> Any:
-    """An iterator that the region makes itself."""
+    """Note an iterator that the region makes itself."""
     found = inside_region.get()
     if found is not None:
         found.made.append(iterator)

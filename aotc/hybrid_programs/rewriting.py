@@ -130,7 +130,7 @@ class Rewriter:
     def _as_python(
         self, node: ast.stmt, before: set[str], after: set[str], place: Place
     ) -> list[ast.stmt]:
-        """A statement that is no run, but may have some in it."""
+        """Rewrite a statement that is no run, but may have runs in its blocks."""
         if is_candidate(node) and self._binds_late(node) and not _is_block(node):
             reason = "functions inside see its variables change"
             counts = [_count(self._note(node, reason))] if computes([node]) else []
@@ -173,7 +173,7 @@ class Rewriter:
     def _as_run(
         self, body: list[ast.stmt], before: set[str], live: set[str], place: Place
     ) -> list[ast.stmt]:
-        """A call of a run, or its statements where it cannot be one."""
+        """Write a call of a run, or return the statements where there can be no run."""
         if not body or not computes(body):
             return body
         outputs = stores(*body) & live & self.names

@@ -189,7 +189,7 @@ class _ModuleGraph(SplitGraph):
         return run
 
     def _node_of(self, copy: Any, copies: Mapping[Any, Any]) -> int | None:
-        """The node whose result a copy is of."""
+        """Find the node whose result was copied."""
         if copy is None:
             return None
         found = (value for value, each in copies.items() if each == copy)

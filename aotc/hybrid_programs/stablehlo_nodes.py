@@ -62,7 +62,7 @@ class MainFunction:
         }
 
     def number(self, value: Any) -> int | None:
-        """The number of a value; None of one within a region of an op."""
+        """Return the number of a value; None for a value within a region of an op."""
         return self._numbers.get(value)
 
     def maker(self, value: Any) -> int | None:

@@ -52,7 +52,7 @@ def _inner(node: Any) -> list[ast.stmt]:
 
 
 def _head(node: Any) -> ast.AST:
-    """The part of a loop that is evaluated by itself."""
+    """Return the test or iterator of a loop, which is evaluated by itself."""
     return ast.Expr(node.test if isinstance(node, ast.While) else node.iter)
 
 

@@ -136,7 +136,7 @@ class Part(Unobserved):
     def _variant_for(
         self, call: CallSignature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Variant | None:
-        """The code for a call, which is made where there is none; None for islands.
+        """Return the code for a call, made if there is none; None for islands.
 
         Raises:
             InputError: it cannot be made; `recompile-storm`: it was too often.

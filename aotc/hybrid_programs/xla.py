@@ -72,7 +72,7 @@ def load(
 
 
 def _with_known_sizes(text: str) -> str | bytes:
-    """The module with the sizes that follow from those of its arguments."""
+    """Refine the module's sizes to those that follow from its arguments."""
     if not _OPEN.search(text):
         return text
     refine = require_jax("jax.extend.mlir").refine_polymorphic_shapes

@@ -130,7 +130,7 @@ def _hybrid_functions(module: ModuleType) -> list[str]:
 
 
 def _clash(entry: EntryFunction, other: Any) -> InputError:
-    """The name of an entry stands for something else as well."""
+    """Return the error of an entry whose name stands for something else as well."""
     place = other.place if isinstance(other, EntryFunction) else _place_of(other)
     what = "entry" if isinstance(other, EntryFunction) else type(other).__name__
     line = f", {_line(place)}" if place else ""

@@ -222,7 +222,9 @@ class _Walk:
         self._note("ufunc", name)
 
     def _library(self, module: str, value: Any) -> None:
-        """A function or a class of a module whose functions are pure, by its name."""
+        """Note a function or class of a pure module by its name; give up on impure
+        ones.
+        """
         is_pure = _is_pure(module) and value.__name__ not in _IMPURE
         if not is_pure or "<" in value.__qualname__:
             _unknown()
@@ -259,7 +261,7 @@ class _Walk:
         self._items(vars(function))
 
     def _code(self, code: types.CodeType, function: types.FunctionType) -> None:
-        """The code of a function, or of one that it makes."""
+        """Note the code of a function, or of one that it makes."""
         self._note(
             Path(code.co_filename).name, code.co_firstlineno, code.co_linetable,
             code.co_qualname, code.co_code, code.co_exceptiontable, code.co_flags,

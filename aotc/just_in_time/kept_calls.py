@@ -110,7 +110,7 @@ def _factories(structures: Iterable[Structure]) -> Iterator[Any]:
 
 
 def _plain(structure: Structure) -> list[Any]:
-    """A tree, its classes apart."""
+    """Return a tree as plain lists, without its classes."""
     return [structure.kind, [*structure.keys], [*map(_plain, structure.children)]]
 
 

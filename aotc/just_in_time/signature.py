@@ -75,7 +75,7 @@ class CallForm(NamedTuple):
         return [n for name, tree in self.structures for n in leaf_names(tree, name)]
 
     def differences(self, other: CallForm) -> list[str]:
-        """The guards that keep calls of one form from code for the other."""
+        """List the guards that keep calls of one form from the other form's code."""
         found = [
             *map(structure_guard, _unequal(self.structures, other.structures)),
             *map(value_guard, _unequal(self.static, other.static)),
@@ -92,7 +92,7 @@ class CallForm(NamedTuple):
 
 
 def _unequal(one: Rows, two: Rows) -> list[str]:
-    """The names that have another value in one of two lists, or none."""
+    """Return the names whose values differ between two lists, or are in one only."""
     mine, others = dict(one), dict(two)
     names = {**mine, **others}
     return [name for name in names if mine.get(name) != others.get(name)]
@@ -278,7 +278,7 @@ class Binder:
         return value
 
     def _number_dtypes(self, leaves: Iterable[Any]) -> Mapping[type, Any]:
-        """The dtypes of numbers: wide where an array has wide ones of the kind."""
+        """Choose dtypes for Python numbers: wide where an array has a wide dtype."""
         arrays = (x for x in leaves if isinstance(x, (np.ndarray, np.generic)))
         found = {each.dtype for each in arrays} | self._stored_dtypes
         wide = {

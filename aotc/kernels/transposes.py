@@ -133,7 +133,7 @@ def _with_operands(op: DotGeneral, left: _Operand, right: _Operand) -> DotGenera
 
 
 def _insert_product(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
-    """A product like `op` of other operands, before it."""
+    """Insert a product like `op` of other operands before it."""
     with ir.InsertionPoint(op), op.location:
         made: Value = Builder().dot_general(
             left.value,

@@ -74,7 +74,7 @@ def vector_norm(
 
 
 def _joined_axes(x: Array, count: int) -> Array:
-    """The last axes as one, whose size is told: -1 says none beside a size of 0."""
+    """Join the last axes, with the size stated: -1 is undecided beside a size of 0."""
     shape, number = x.type.shape, x.ndim - count
     kept, last = shape[:number], shape[number:]
     return np.reshape(x, (*kept, element_count(last)))

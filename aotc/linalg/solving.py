@@ -133,7 +133,7 @@ def _solve(a: Array, b: Array) -> Array:
 
 
 def _solve_rule(primals: Any, tangents: Any) -> Any:
-    """The tangent solves a dx = db - da x."""
+    """Solve a x = b and its tangent: a dx = db - da x."""
     (a, b), (da, db) = primals, tangents
     factors = lu_factor(a)
     x = lu_solve(factors, b)

@@ -98,7 +98,7 @@ def interpolate_along(
     shrink: float = 1.0,
     exclude_outside: bool = False,
 ) -> Array:
-    """The elements at places along an axis, which are weighted sums of neighbours.
+    """Interpolate at places along an axis by weighted sums of neighbours.
 
     Args:
         x: an array.

@@ -54,7 +54,7 @@ def gumbel_softmax(
     hard: bool = False,
     axis: int = -1,
 ) -> Array:
-    """A sample of a class as a point that has a derivative in the logits.
+    """Draw a class as a point that is differentiable in the logits.
 
     Jang, Gu and Poole, "Categorical reparameterization with Gumbel-softmax", ICLR 2017.
 

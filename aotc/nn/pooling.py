@@ -112,7 +112,7 @@ def lp_pool(
     dilation: Window = 1,
     ceil_mode: bool = False,
 ) -> Array:
-    """(The sum of |x|**p over each window)**(1 / p); see `max_pool`."""
+    """Compute (sum of |x|**p)**(1 / p) over each window; see `max_pool`."""
     _require_norm(p)
     x = as_float(x)
     sums = sum_pool(
@@ -202,7 +202,7 @@ def global_max_pool(x: ArrayLike, *, keepdims: bool = False) -> Array:
 
 
 def global_lp_pool(x: ArrayLike, p: float, *, keepdims: bool = False) -> Array:
-    """(The sum of |x|**p over the spatial axes)**(1 / p)."""
+    """Compute (sum of |x|**p)**(1 / p) over the spatial axes."""
     _require_norm(p)
     x = as_float(x)
     powers = np.power(np.absolute(to_accumulator(x)), p)

@@ -113,7 +113,7 @@ def _assign_places(chosen: Array, count: int, capacity: int) -> tuple[Array, Arr
 
 
 def _sources(places: Array, total: int) -> Array:
-    """The token at each of all places; the number of tokens where there is none."""
+    """Return the token at each place; the number of tokens for an empty place."""
     groups, tokens, _ = places.shape
     numbers = emit("iota", shape=(groups * tokens, 1), axis=0, dtype="i32")
     numbers = np.broadcast_to(np.reshape(numbers, (groups, tokens, 1)), places.shape)

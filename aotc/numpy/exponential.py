@@ -88,7 +88,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _log_add(x1: ArrayLike, x2: ArrayLike, rest: Callable[[Array], Array]) -> Array:
-    """The larger and `rest` of the smaller less the larger.
+    """Add `rest` of (smaller - larger) to the larger of x1 and x2.
 
     With selections, whose derivatives of every order are right at a tie as well: those
     of `maximum` and `absolute` are not.

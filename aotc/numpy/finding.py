@@ -191,7 +191,7 @@ def extract(
 
 
 def _true_places(mask: Array, count: Size, fill: Any) -> Array:
-    """The first `count` places where a vector is true, and `fill`."""
+    """Return the first `count` places where a vector is true, then `fill`."""
     number = subtract(cumsum(mask, 0, "i32"), 1)
     found = At(full((count,), fill, "i32"))
     places = found[select(mask, number, count)]  # `count` is left out

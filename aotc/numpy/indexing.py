@@ -92,7 +92,7 @@ def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
 
 
 def elements_at(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
-    """The elements that a key takes; `mode` is for positions out of bounds."""
+    """Take the elements at a key; `mode` is for positions out of bounds."""
     part = cut_out(x, key.fixed)
     if not key.axes:
         return part

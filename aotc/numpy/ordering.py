@@ -73,12 +73,12 @@ def sort(a: ArrayLike, axis: int | None = -1, *, descending: bool = False) -> Ar
 def argpartition(
     a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1
 ) -> Array:
-    """The positions of the elements with those in place that `kth` names: all."""
+    """Return positions that put the elements named by `kth` in place: a full sort."""
     return argsort(a, _checked_axis(a, kth, axis))
 
 
 def partition(a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
-    """The elements with those in place that `kth` names: all are, by `sort`."""
+    """Put the elements that `kth` names in place, by a full sort."""
     return sort(a, _checked_axis(a, kth, axis))
 
 
@@ -186,7 +186,7 @@ def _search_by_counting(table: Array, values: Array, side: str) -> Array:
 
 
 def _search_by_bisection(table: Array, values: Array, side: str) -> Array:
-    """The place of each value by halving, 31 times for a size that is not known."""
+    """Search each value by halving, 31 times if the table's size is unknown."""
     size = table.shape[-1]
     flat = reshape(values, (-1,)) if table.ndim == 1 else values
     low = broadcast_to(lift(0, "i32"), flat.shape)

@@ -171,7 +171,7 @@ def gather_at(
 def read(
     x: Array, indices: Sequence[Array], maps: dict[str, Any], mode: str, fill: Any
 ) -> Array:
-    """A gather; with mode "fill", `fill` (NaN or 0) out of bounds."""
+    """Gather elements; mode "fill" gives `fill` (NaN or 0) out of bounds."""
     if mode != "fill":
         return emit("gather", x, *indices, **maps, mode="clip")
     value = (np.nan if dtypes.is_float(x.dtype) else 0) if fill is None else fill

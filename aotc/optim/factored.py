@@ -99,7 +99,7 @@ def _axes(shape: Sequence[Any], least: int) -> tuple[int, int] | None:
 
 
 def _empty(x: Array, axes: tuple[int, int] | None) -> Sequence[Array]:
-    """The row, the column and the whole that are kept of zeros."""
+    """Return sums of x over its row and its column, or x itself; zeros for the rest."""
     nothing = np.zeros(1, x.dtype)
     if axes is None:
         return nothing, nothing, x

@@ -241,7 +241,7 @@ def scale_by_stddev(
 
 
 def _division_by_root(eps: float, eps_in_sqrt: bool) -> Callable[[Array, Array], Array]:
-    """An update over the root of a square."""
+    """Return a function to divide an update by the root of a square."""
     if eps_in_sqrt:
         return lambda update, square: np.rsqrt(square + eps) * update
     return lambda update, square: update / (np.sqrt(square) + eps)

@@ -83,7 +83,7 @@ def increment(count: Any) -> Array:
 
 
 def in_each_dtype(compute: Callable[[str], Array]) -> Callable[[Array], Array]:
-    """A number that beside f64 is computed in f64, and in f32 beside other floats.
+    """Return a function for a number: computed in f64 beside f64, else in f32.
 
     Args:
         compute: the number in f32 or f64.

@@ -260,7 +260,7 @@ class Tune(Stage):
 
 
 def _fusing(build: Build) -> FuseRegions:
-    """The pass that forms the regions of a build."""
+    """Return the pass that forms the regions of a build."""
     from aotc.passes.fuse_regions import FuseRegions
 
     passes = Lower("regions", PASS_STAGES[1]).passes(build)

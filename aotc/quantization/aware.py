@@ -186,7 +186,7 @@ class QuantizationAware:
 
 
 def _ends(kind: Precision, x: Array) -> dict[str, Array]:
-    """The least and the greatest element of an input, and 0, if its range is static."""
+    """Return an input's least and greatest element, or 0, for a static range."""
     if kind.inputs != "static":
         return {}
     x = stop_gradient(x)

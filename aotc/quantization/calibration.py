@@ -291,7 +291,7 @@ def _with_corrections(
     integers: Integers,
     grids: Grids,
 ) -> Rungs:
-    """The plans with the mean error of each feature, to be added to results.
+    """Add to plans the mean error of each feature, to correct the results.
 
     Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
     Correction", ICCV 2019, by the data.

@@ -334,7 +334,7 @@ def _dynamic_signed_bytes(b: Builder, x: Value) -> Value:
 
 
 def _step(b: Builder, span: Value, count: float) -> Value:
-    """The part of a span that is one of `count` steps; 1 where there is none."""
+    """Divide a span into `count` steps; return 1 for an empty span."""
     step = b.scale(span, 1 / count)
     is_none = b.compare(step, b.full_like(step, 0.0), direction="eq")
     return b.select(is_none, b.full_like(step, 1.0), step)

@@ -111,7 +111,7 @@ def _power(p: Array, n: Array) -> Array:
 
 
 def _inverse_cdf(end: tuple[Array, Array], first: Array, ratios: Array) -> Array:
-    """The number whose probability and those before it make up a uniform number.
+    """Invert a distribution function: add up probabilities until they reach `end`.
 
     Args:
         end: the uniform number, as `tail` gives it.

@@ -22,7 +22,7 @@ from aotc.tracing.source_locations import fail
 
 
 def float_dtypes(dtype: Any) -> tuple[str, str]:
-    """A float dtype as it is asked for, and the one that is computed in."""
+    """Return the name of a float dtype, and the dtype to compute in."""
     name = dtypes.canonical(dtype)
     if not dtypes.is_float(name):
         fail("bad-dtype", f"expected a float dtype; got {name}")

@@ -157,7 +157,7 @@ _log_gamma = custom_jvp(_marsaglia_tsang)
 
 
 def _rule(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """The draws depend on nothing but a."""
+    """Return gamma numbers and their tangent, by the slope in `a`."""
     drawn: Array = _log_gamma(*primals)
     return drawn, _slope(drawn, primals[0]) * tangents[0]
 

@@ -107,7 +107,7 @@ class Input:
     def error(
         self, code: str, got: str, guard: str, hint: str | None = None
     ) -> InputError:
-        """The error that a guard of this input is broken."""
+        """Return the error of a broken guard of this input."""
         return InputError(
             code,
             f"{self.title}: expected {self.leaf}, got {got}",

@@ -81,7 +81,7 @@ class Entry:
     def _by_name(
         self, positional: tuple[Any, ...], inputs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The only input by its name; of several, the order is not to be relied on."""
+        """Name the only positional input; refuse several, whose order may change."""
         names = list(self.spec.arguments["dict"])
         if len(names) == 1 and len(positional) == 1 and not inputs:
             return {names[0]: positional[0]}

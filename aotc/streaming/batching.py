@@ -128,7 +128,7 @@ def require_same_rows(
 
 
 def _batch_symbol(entry: Entry) -> str:
-    """The size that is the first one of inputs and of all outputs, and no other."""
+    """Return the symbol that is the first axis of inputs and outputs, and no other."""
     spec = entry.spec
     leading = {
         leaf.shape[0]: None

@@ -305,7 +305,7 @@ def dispatches_in(
 
 
 def _per_call(times: Sequence[int], calls: int) -> float:
-    """The milliseconds of a call, from nanoseconds of dispatches in their order.
+    """Return the milliseconds of a call, from the nanoseconds of its dispatches.
 
     The median of all calls, or the mean if they do not make equally many dispatches.
     """

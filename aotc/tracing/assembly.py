@@ -100,7 +100,9 @@ class _Builder:
     def require_same_contracts(
         self, declared: EntryFunction, contracts: Iterable[Contract]
     ) -> None:
-        """A size of one name promises the same in all entries."""
+        """Refuse a size whose contract differs from that of its name in another
+        entry.
+        """
         for contract in contracts:
             known, first = self.contracts.setdefault(
                 contract.name, (contract, declared)
@@ -348,7 +350,7 @@ def dims_of(sources: Iterable[Any]) -> Iterator[Dim]:
 
 
 def contracts_of(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract, ...]:
-    """The symbols of Dims; the same name is the same one, whatever it promises."""
+    """Return the contracts of Dims; Dims of one name are one symbol."""
     symbols: dict[str, Contract] = {}
     for dim in dims:
         contract, nothing = dim.contract(), Contract(dim.name)

@@ -62,7 +62,7 @@ def current_specializer() -> Specializer | None:
 
 
 def branch_value(array: Array) -> np.ndarray[Any, Any] | None:
-    """The value on which Python decides; None where that is not to be guarded."""
+    """Return the value that Python decides by; None if it is not guarded."""
     current = _current.get()
     if current is None or not current.guards_branches:
         return None

@@ -137,7 +137,7 @@ def _is_key(value: Any) -> bool:
 
 
 def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | None]:
-    """The parameters of arguments without a name, and the one that takes the rest."""
+    """Return the positional parameters, and the name of `*args` if there is one."""
     single = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     names = [name for name, each in parameters.items() if each.kind in single]
     kinds = {each.kind: name for name, each in parameters.items()}

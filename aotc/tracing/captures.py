@@ -430,7 +430,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
-    """The attributes that are read first, each of the one before."""
+    """Yield the attributes that are read first, each from the one before."""
     for step in steps:
         if step.opname not in _ATTRIBUTES:
             return

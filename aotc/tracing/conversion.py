@@ -123,7 +123,7 @@ def _promoted_weak_dtype(natural: str, like: str | None) -> str:
 
 
 def _weak_cast(x: Array, dtype: str) -> Array:
-    """A number that calls give in another dtype, still a number.
+    """Convert a weak number of a call to another dtype; it stays weak.
 
     Raises:
         InputError: `dtype-mismatch`: it is an integer of which not all values fit.

@@ -166,7 +166,7 @@ def _mutable(values: Sequence[Any]) -> Iterator[Any]:
 
 
 def _unseen_part(value: Any) -> str:
-    """The first thing in a value that is too large to be compared; empty for none."""
+    """Name the first part of a value that is too large to compare; empty for none."""
     left, seen = [value], set[int]()
     while left:
         each = left.pop()

@@ -109,7 +109,7 @@ class Checkpoints:
         self._model.save_state(self.path, notes=notes)
 
     def _check(self, position: Position) -> None:
-        """A state with NaN must not take the place of one that can be trained on."""
+        """Refuse to save a state with NaN over one that can be trained on."""
         words = wording.current()
         search = entries.nan_search(self._model, position.entry, None)
         go_on = words.option("allow_nan", True)

@@ -264,7 +264,7 @@ def _folders(
     resume: str | os.PathLike[str] | None,
     every: int | None,
 ) -> tuple[Path | None, Path | None]:
-    """The folder to keep checkpoints in, and the one to go on from."""
+    """Choose the folder to keep checkpoints in, and the folder to resume from."""
     words = wording.current()
     resumed = None if resume is None else Path(resume)
     kept_in = resumed if checkpoint is None else Path(checkpoint)
@@ -282,7 +282,7 @@ def _batches(
     before: Position | None,
     devices: int,
 ) -> Batches:
-    """The batches of the data, as those before the checkpoint unless it is said."""
+    """Make the data's batches, as before the checkpoint unless told otherwise."""
     if before and inputs.is_arrays(data):
         batch_size = before.batch_size or None if batch_size is None else batch_size
         seed = before.seed if seed is None else seed
@@ -308,7 +308,7 @@ def _validator(
 
 
 def _last_step(batches: Batches, epochs: int | None, steps: int | None) -> int | None:
-    """The step to end after: one epoch if nothing is said, None for all of a stream."""
+    """Return the last step: after one epoch by default, None for a whole stream."""
     if batches.per_epoch is None:
         if epochs not in (None, 1):
             raise InputError(

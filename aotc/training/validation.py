@@ -266,7 +266,7 @@ class Validator:
 
 
 def _loop_of(model: Model, asked: Validation, batches: Batches) -> RowLoop:
-    """The rows to validate with, in batches of the training's size if none is said."""
+    """Prepare the validation loop, in batches of the training's size by default."""
 
     def prepare(size: int | None) -> RowLoop:
         return RowLoop.prepare(

@@ -42,7 +42,7 @@ class PythonWording:
         return said if plain == name else f"Validation({said})"
 
     def constant(self, name: str) -> str:
-        """An element of `constants`."""
+        """Write how to pass an element of `constants`."""
         return f"constants={{{name!r}: VALUE}}"
 
     def load_state(self) -> str:
@@ -50,7 +50,7 @@ class PythonWording:
         return "model.load_state(FILE)"
 
     def find_nan(self, source: str, folder: Path | None) -> str:
-        """The command, as only that searches."""
+        """Write the command that finds NaN, as only the command searches."""
         resume = f"--resume {folder} " if folder else ""
         return f"aotc run BUNDLE --loop DATA {resume}--find-nan {source}"
 
@@ -60,7 +60,7 @@ _current: ContextVar[Wording] = ContextVar("wording")
 
 
 def current() -> Wording:
-    """The words of whoever called."""
+    """Return the wording of the current caller."""
     return _current.get(_PYTHON)
 
 

@@ -22,7 +22,7 @@ def vmap(
     in_axes: int | Sequence[int | None] | None = 0,
     out_axes: int = 0,
 ) -> Callable[..., Any]:
-    """The function for each element along an axis of its arguments, in one go.
+    """Return a function that maps over an axis of its arguments, all at once.
 
     Args:
         function: of pytrees of arrays.

@@ -163,7 +163,7 @@ def measure(unit: Unit, proposals: Sequence[Proposal]) -> dict[str, Measured]:
 
 
 def _fastest(proposal: Proposal, seconds: Sequence[float]) -> Measured:
-    """The planned schedule, unless another one is faster by more than noise."""
+    """Choose the fastest schedule if it gains more than noise, else the planned one."""
     planned = seconds[0]
     best = min(range(len(seconds)), key=seconds.__getitem__)
     chosen = best if seconds[best] < _GAIN * planned else 0
@@ -192,7 +192,7 @@ def _compile(unit: Unit, proposals: Sequence[Proposal]) -> Code:
 
 
 def _parts(proposals: Sequence[Proposal]) -> Iterator[list[Proposal]]:
-    """The proposals in order, in parts that are compiled at once."""
+    """Split proposals, in order, into parts that are compiled at once."""
     part: list[Proposal] = []
     for each in proposals:
         if part and sum(len(x.functions) for x in (*part, each)) > _FUNCTIONS:

@@ -192,7 +192,7 @@ def _six_bits(low: Array, high: Array) -> Array:
 
 
 def _six_bit_scales(packed: Array) -> Array:
-    """The eight scales in 12 bytes: six bits of four, the rest in parts."""
+    """Unpack eight scales from 12 bytes: six bits of four, the rest in parts."""
     first, _, rest = _thirds(packed)
     return _joined(first, np.bitwise_and(rest, 15))
 

@@ -27,7 +27,7 @@ BITS = (2, 4, 8)  # that a word has a whole number of
 
 
 def layers_with(arrays: Arrays, name: str) -> list[str]:
-    """The layers that have a tensor of this name, which is taken off theirs."""
+    """List the layers that have a tensor of this name."""
     ending = f".{name}"
     return [key.removesuffix(ending) for key in arrays if key.endswith(ending)]
 
@@ -123,7 +123,7 @@ def transposed(x: Any) -> StoredArray:
 
 
 def order_of_groups(groups: Any, inputs: int, block: int, layer: str) -> Any:
-    """The order in which inputs of one group lie beside each other; None if they do.
+    """Return the order that sorts inputs by group; None if they are sorted.
 
     Args:
         groups: the number of the group of each input.

@@ -368,12 +368,12 @@ class _Function:
 
 
 def _unknown_results(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """An op whose results are no sizes, or come from a tensor."""
+    """Return None for results that are no sizes, or come from a tensor."""
     return [None] * len(step.results)
 
 
 def _arithmetic(compute: Callable[..., int]) -> Any:
-    """An op on integers; IREE's indices are of 64 bits and never overflow."""
+    """Make a rule of an op on integers; IREE's 64-bit indices never overflow."""
 
     def act(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
         if not all(isinstance(value, int) for value in operands):
@@ -511,7 +511,7 @@ def _import_buffer(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kn
 
 
 def _allocate(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """A buffer; and when it is there, which is no number."""
+    """Allocate a buffer; return it, and None for the time when it is there."""
     kind = str(step.op.results[0].type)
     return [run.allocate(operands[0], kind), None][: len(step.results)]
 

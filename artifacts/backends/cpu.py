@@ -15,7 +15,7 @@ DRIVERS = ("local-sync", "local-task")
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The architecture, then the features."""
+    """Check the architecture, then the features."""
     arch = arch_of(str(target.get("arch", "")))
     if not arch or not host.arch:
         return [unknown("arch", "the processor architecture is unknown", STATE_FACT)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The compute capability, and the driver that has to read the PTX."""
+    """Check the compute capability, and the driver that has to read the PTX."""
     found = []
     built, sm = str(target.get("sm", "")), host.sm
     if not built or not sm:
@@ -50,7 +50,7 @@ def host_facts(device: Facts) -> dict[str, Any]:
 
 
 def has_driver(device: Facts) -> bool | None:
-    """A runtime is taken to have the driver where there is a GPU."""
+    """Return whether the device has a GPU, and so is taken to have the driver."""
     return gpu(device) is not None
 
 

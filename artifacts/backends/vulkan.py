@@ -92,7 +92,7 @@ def host_facts(device: Facts) -> dict[str, Any]:
 
 
 def has_driver(device: Facts) -> bool | None:
-    """A loader may be there and no device; a profile may name none."""
+    """Return whether there is a loader with a device; a profile may name none."""
     vulkan = section(device, "vulkan")
     return bool(vulkan and vulkan.get("devices", True))
 

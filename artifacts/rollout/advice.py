@@ -34,7 +34,7 @@ def advice(cell: Cell) -> Iterator[str]:
 
 
 def missing_target(cell: Cell) -> str | None:
-    """A target for the accelerator of devices, of which the bundle has no code.
+    """Return a target for the devices' accelerator, if the bundle has no code for it.
 
     None where it runs as it is, or where code for their processor is what lacks.
     """

@@ -42,7 +42,7 @@ class Cure:
 
 
 def find_cures(matrix: Matrix, policy: Policy) -> dict[int | None, Cure]:
-    """The cure of each artifact by its number; under None one for all together.
+    """Find a cure for each artifact by number; under None one for all together.
 
     All together they are cured if the policy asks for any of them on each device.
     """

@@ -120,7 +120,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _refuse(error: OSError) -> None:
-    """A folder that cannot be read is not taken for an empty one."""
+    """Refuse a folder that cannot be read, rather than take it for an empty one."""
     raise cannot_read(Path(error.filename), error, "a folder of devices")
 
 
@@ -253,7 +253,7 @@ def _kind_of(row: Any, where: str) -> str:
 
 
 def _require_known(row: Mapping[str, Any]) -> None:
-    """A misspelt `count` would otherwise count one device without a word."""
+    """Refuse unknown fields: a misspelt `count` would count one device silently."""
     if not row.keys() <= _ROW.keys():
         name = next(name for name in row if name not in _ROW)
         raise Invalid(f"there is no such field; fields: {', '.join(_ROW)}").below(

@@ -108,7 +108,7 @@ def _require_labels(matrix: Matrix, labels: Sequence[str]) -> None:
 
 
 def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]:
-    """An artifact's number, and on which classes it is accepted."""
+    """Return, for each artifact's number, which classes accept it."""
     accepted = [[policy.accepts(cell) for cell in row] for row in matrix.cells]
     if policy.any_artifact:
         return [(None, [any(column) for column in zip(*accepted, strict=True)])]

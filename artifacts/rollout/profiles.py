@@ -164,7 +164,7 @@ def _check_form(document: Any) -> None:
 
 
 def _check_level(device: Mapping[str, Any]) -> None:
-    """A CPU level stands for features, and both are stated."""
+    """Refuse a CPU level whose features are not among those stated."""
     level = TARGETS.get(str(device["cpu"].get("level")))
     if level is None:
         return
@@ -229,7 +229,7 @@ def _gpu_memory(device: Mapping[str, Any]) -> int | None:
 
 
 def _vulkan_of(api: str, runtime: str) -> dict[str, Any]:
-    """A Vulkan device of this version with the features that IREE's driver wants."""
+    """Make a Vulkan device of a version, with the features that IREE wants."""
     release = iree_runtime(runtime)
     features = sorted(release.vulkan_features) if release else []
     return {"api": api, "devices": [{"api": api, "features": features}]}

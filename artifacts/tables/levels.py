@@ -45,7 +45,7 @@ def levels(arch: str) -> list[Level]:
 
 
 def highest_level(arch: str, features: Collection[str]) -> str | None:
-    """The highest level whose features are all there; None below the first."""
+    """Return the highest level whose features are all there; None if none is."""
     have = set(features)
     reached = [
         level.name

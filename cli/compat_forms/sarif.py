@@ -34,7 +34,7 @@ def render(document: Document) -> str:
 
 
 def _artifacts_of_cures(document: Document) -> Iterator[int]:
-    """The artifacts that a cure was found for; one of all together is at the first."""
+    """Yield the number of the artifact of each cure; 0 for one of all together."""
     for cure in document["cure"] or ():
         yield cure["artifact"] or 0
 

@@ -103,7 +103,7 @@ def _terms() -> str:
 
 
 def _distributions(evidence: Evidence) -> str:
-    """The cumulative distribution of the warm calls of each contender."""
+    """Plot the cumulative distribution of each contender's warm calls."""
     shares = np.linspace(0, 1, 101)
     lines = [
         Line(each.name, [*zip(np.quantile(times, shares), shares, strict=True)])

@@ -155,7 +155,7 @@ def _limit(y: Axis, value: float) -> str:
 
 
 def _line(number: int, line: Line, x: Axis, y: Axis) -> str:
-    """A line and its row of the legend."""
+    """Draw a line and its row of the legend."""
     colour = f"var(--line-{number % _COLOURS})"
     # after a round of colours the dashes are those of the next line
     pattern = _DASHES[(number + number // _COLOURS) % len(_DASHES)]

@@ -78,7 +78,7 @@ class While(ControlFlow):
         return carried
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """The tangents are carried beside the values; the condition does not see them.
+        """Carry tangents beside the values; the condition does not see them.
 
         (Every carried float has one: an inactive one may become active in the loop.)
         """

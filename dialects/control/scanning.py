@@ -155,7 +155,7 @@ class Scan(ControlFlow):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """A scan backwards, over the carried values that each step began with.
+        """Scan backwards, over the carried values that each step began with.
 
         They are saved by a scan that takes the place of `op`; each step is computed
         again for its derivative. The cotangents of captures add up along the way.
@@ -343,7 +343,7 @@ class Scan(ControlFlow):
         return min(range(1, most + 1), key=lambda n: length // n + length % n)
 
     def _place(self, low: Lowering, first: Value, number: int) -> Value:
-        """The index of the step that comes `number` after `first`."""
+        """Return the index of the step `number` after `first`, in scan order."""
         place = arith.addi(first, low.index(number)) if number else first
         return arith.subi(low.size(self.length - 1), place) if self.reverse else place
 

@@ -201,7 +201,7 @@ def device_executable(
 
 
 def _view(number: int, kind: str, elements: str, numbers: list[str]) -> list[str]:
-    """The memory of a binding; how many elements it has, a map says, of numbers."""
+    """Write the view of a binding's memory, with its size computed from numbers."""
     view = f"%m{number} = stream.binding.subspan %b{number}[%zero]"
     if "?" not in kind:
         return [f"      {view} : !stream.binding -> {kind}"]

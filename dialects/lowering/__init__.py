@@ -102,7 +102,7 @@ class Lowering:
         return self.once(size, lambda: self._index_of(size.expr))
 
     def _index_of(self, expr: AffineExpr) -> Value:
-        """An expression: affine.apply, and arith where it says min or max.
+        """Lower an expression to affine.apply, and to arith for its min or max.
 
         See Note [multiples less a number] for differences.
         """
@@ -238,7 +238,7 @@ class Lowering:
         maps: Sequence[AffineMap],
         iterators: Sequence[str],
     ) -> list[Value]:
-        """The inputs, of which one varies along each reduction loop."""
+        """Make the inputs vary along each reduction loop, at least one per loop."""
         inputs = list(inputs)
         for loop, kind in enumerate(iterators):
             if kind == "reduction":
@@ -259,7 +259,7 @@ class Lowering:
         return self._variation.vary(x)
 
     def vary_one(self, lhs: Value, rhs: Value) -> tuple[Value, Value]:
-        """The factors of a product, of which one varies along the summed axis."""
+        """Make one factor of a product vary along the summed axis."""
         # The right one is asked first: it often is an argument, the left one computed.
         either = self._variation.varies(rhs) or self._variation.varies(lhs)
         return lhs, rhs if either else self.vary(rhs)
@@ -486,7 +486,7 @@ def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
 
 @lru_cache(maxsize=2**14)
 def _map_of(expr: AffineExpr) -> AffineMap | None:
-    """An expression as a map of the symbols that it needs.
+    """Convert an expression to a map of the symbols it needs.
 
     None where it says min or max, or IREE would be wrong about it.
     """

@@ -68,7 +68,7 @@ def _not_half(dtype: str) -> str:
 
 
 def _round_to(x: Value, target: str) -> Value:
-    """A float in a dtype that is not wider; to half precision by way of f32.
+    """Round a float to a dtype that is not wider; to half precision through f32.
 
     A direct conversion from f64 would call `__truncdfhf2`, which IREE's linker lacks.
     """

@@ -73,7 +73,7 @@ def _phase(x: Value) -> Value:
 
 
 def _lgamma_of_positive(z: Value) -> Value:
-    """A series with the zeros 1 and 2 divided out up to 3, Stirling's from there.
+    """Compute lgamma by a series up to 3, without zeros 1 and 2, then by Stirling's.
 
     One step of the recurrence leads from below 1 to the former, five to the latter.
     """

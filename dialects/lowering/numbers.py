@@ -28,7 +28,7 @@ class Numbers(Lowering):
         iterators: Sequence[str],
         body: Body,
     ) -> Value:
-        """The body on the elements; there are no loops over axes."""
+        """Apply the body to the elements; there are no loops over axes."""
         assert not iterators
         return body(*inputs, init)
 

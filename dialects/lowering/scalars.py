@@ -67,7 +67,7 @@ def sign_float(x: Value) -> Value:
 
 
 def with_sign(size: Value, x: Value) -> Value:
-    """A `size` that is not negative, with the sign of `x` (VMVX has no copysign)."""
+    """Give a nonnegative `size` the sign of `x` (VMVX has no copysign)."""
     return arith.select(is_negative(x), arith.negf(size), size)
 
 
@@ -177,7 +177,7 @@ def _unpack(bits: Value, fraction: int) -> tuple[Value, Value]:
 def _long_division(
     dividend: Value, divisor: Value, places: Value, fraction: int
 ) -> Value:
-    """The remainder of `dividend * 2**places`; all fit into `fraction` + 1 bits."""
+    """Return the remainder of `dividend * 2**places` within the word's bits."""
     kind = dividend.type
     room = constant(kind, kind.width - fraction - 2)
     first = arith.remsi(dividend, divisor)

@@ -187,7 +187,7 @@ def _counting(
     updates: Value,
     indices: Sequence[Value],
 ) -> Value:
-    """The updates in the order of the table, and those to drop replaced."""
+    """Order updates like the table, and replace those to drop."""
     loops = [ir.AffineDimExpr.get(axis) for axis in inverse(order)]
     inner = [ir.AffineDimExpr.get(loop) for loop in range(len(to.at.along))]
     maps = [ir.AffineMap.get(len(order), 0, part) for part in (loops, inner)]

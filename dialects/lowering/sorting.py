@@ -53,7 +53,7 @@ def key(x: Value, dtype: str) -> Value:
 
 
 def _float_key(x: Value) -> Value:
-    """The bits, turned so that they rise; NaN above all, and one zero only."""
+    """Turn a float's bits so that they rise; NaN above all, and one zero only."""
     if x.type.width < HALF:
         x = arith.extf(ir.F32Type.get(), x)
     bits = arith.bitcast(ir.IntegerType.get_signless(x.type.width), x)
@@ -96,7 +96,7 @@ def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
 
 
 def _word(low: Lowering, key: Value, shift: int, axis: int) -> Value:
-    """The half of the key from bit `shift`, above the position along `axis`."""
+    """Put the half of the key from bit `shift` above the position along `axis`."""
     i64 = ir.IntegerType.get_signless(64)
     if key.type.width < 64:
         key = arith.extui(i64, key)

@@ -119,7 +119,7 @@ class Variation:
         return _with_bits(x, self._unknown_zero(_bits_of(element)))
 
     def _unknown_zero(self, bits: ElementType) -> Value:
-        """A tensor of rank 0."""
+        """Return a zero of rank 0 that the compiler cannot fold."""
         if str(bits) not in self._zeros:
             zero = arith.ConstantOp(bits, 0).result
             self._zeros[str(bits)] = scalar_barrier(zero)

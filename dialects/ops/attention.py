@@ -352,7 +352,7 @@ def _merged_bias(
 
 
 def _hide_positions(p: Padding, bias: Value, exact: Tensor, positions: Size) -> Value:
-    """A bias that is -infinity after so many positions.
+    """Extend a bias by -infinity after `positions` positions.
 
     Args:
         p: the padding.

@@ -92,7 +92,7 @@ class Collective(OverDevices):
 
     @classmethod
     def ref(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
-        """A part of `across`: alone, or with the devices evaluated beside this one."""
+        """Compute `across` with the other devices, or alone; return one part."""
         return devices.rendezvous(cls, x, attributes)
 
     jvp = linear
@@ -200,7 +200,7 @@ class AllGather(Collective, name="all_gather"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, axis: int) -> Tensor:
-        """The axis is n times as long."""
+        """Multiply the size of the axis by the number of devices."""
         _require_devices(axis_size)
         _require_axis(x, axis)
         return _with_size(x, axis, x.shape[axis] * axis_size)
@@ -220,7 +220,7 @@ class AllGather(Collective, name="all_gather"):
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AllGather", x: Value) -> Value:
-        """The leading axis goes before `axis` and into it."""
+        """Join the leading axis into `axis`, and repeat the result for each device."""
         whole = _join_axis(b, x, op.axis)
         like = Tensor.of(whole)
         return b.expand(whole, like.with_shape((op.axis_size, *like.shape)), (0,))
@@ -241,7 +241,7 @@ class ReduceScatter(Collective, name="reduce_scatter"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, axis: int) -> Tensor:
-        """The axis is an n-th as long."""
+        """Divide the size of the axis by the number of devices."""
         require_dtype(x, ReduceScatter.dtypes)
         _require_devices(axis_size)
         _require_blocks(x, axis, axis_size)
@@ -307,7 +307,7 @@ class AllToAll(Collective, name="all_to_all"):
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AllToAll", x: Value) -> Value:
-        """The leading axis and that of the blocks change places."""
+        """Exchange the leading axis and the axis of the blocks."""
         blocks = _split_axis(b, x, op.split_axis + 1, op.axis_size, 0)
         return _join_axis(b, blocks, op.concat_axis, 1)
 

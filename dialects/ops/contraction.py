@@ -175,7 +175,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """A batch axis of both, or a free axis of one, which then goes to the front."""
+        """Add a batch axis to both, or a free axis at the front of one."""
         axes = DotGeneral.attributes_of(op)
         for side, has in zip(("lhs", "rhs"), batched, strict=True):
             for kind in ("batch", "contract"):

@@ -223,7 +223,9 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """The channels: of one group, and without padding, which nothing scales."""
+        """Return the channels: of one group, without padding, which cannot be
+        scaled.
+        """
         if op.groups != 1 or any(op.padding):
             return {}
         rank = Tensor.of(op.kernel).rank
@@ -341,7 +343,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
 
 def _of_spread(b: Builder, x: Value, kernel: Value, zeros: int) -> Value:
-    """A convolution of lines with zeros between their elements, for an example."""
+    """Convolve lines with zeros between elements, for an example."""
     spread = b.pad(x, low=(0, 1, 0), high=(0, 1, 0), interior=(0, zeros, 0), value=0.0)
     return b.conv_general(
         spread, kernel, strides=(1,), padding=(0, 0), dilation=(1,), groups=1
@@ -567,7 +569,7 @@ def _by_channels(
 
 
 def _sizes_seen(op: ConvGeneral, source: Tensor) -> Shape:
-    """The images and spatial sizes of the source, as far as windows see them.
+    """Return the images and spatial sizes of the source that windows see.
 
     Only where there is one window: an image that goes on behind it is of another size
     than the window, which IREE 3.13 takes for an error in a depthwise convolution.

@@ -23,7 +23,7 @@ from aotc.mlir import Value, arith, ir
 
 
 def _no_tangent(b: Builder, op: GraphOp) -> None:
-    """A constant does not change."""
+    """Return no tangent, as a constant does not change."""
     return
 
 
@@ -120,7 +120,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Iota") -> Value:
-        """The loop index, converted."""
+        """Return the loop index, converted to the dtype."""
         axis, dtype = op.axis, op.dtype
         return low.generate(
             Tensor.of(op.y), lambda indices: _from_index(indices[axis], dtype)

@@ -253,7 +253,7 @@ class CumulativeExtreme(Cumulative):
 
     @staticmethod
     def step(b: Builder, op: "CumulativeExtreme") -> tuple[Value, Value]:
-        """The first of equal extremes gets the gradient."""
+        """Give the gradient to the first of equal extremes."""
         previous = b.delay(op.y, op.axis, op.reverse, np.nan)
         new = b.compare(op.y, previous, direction="ne")
         zero, one = b.full_like(op.y, 0.0), b.full_like(op.y, 1.0)
@@ -317,7 +317,7 @@ class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
 
     @staticmethod
     def step(b: Builder, op: "Cumlogsumexp") -> tuple[Value, Value]:
-        """The shares of y[i-1] and x[i] in the sum; none where it is empty."""
+        """Return the shares of y[i-1] and x[i] in the sum; 0 where it is empty."""
         nothing = b.compare(op.y, b.full_like(op.y, -np.inf), direction="eq")
         y = b.select(nothing, b.full_like(op.y, 0.0), op.y)
         before = b.delay(op.y, op.axis, op.reverse, -np.inf)

@@ -186,7 +186,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """An update that is whole along the new axis; a scatter where starts differ."""
+        """Update the whole new axis; scatter where starts differ."""
         sizes = Tensor.of(op.update).shape
         x, update = (
             value if has else add_leading_axis(b, value, size)

@@ -225,7 +225,7 @@ def _twiddle(b: Builder, z: Sequence[Value], n: int, sign: int) -> list[Value]:
 def _times(
     b: Builder, z: Sequence[Value], table: np.ndarray, axes: tuple[int, ...]
 ) -> list[Value]:
-    """The elementwise product with a constant that lies along some of the axes."""
+    """Multiply by a complex constant that lies along some of the axes."""
     re, im = z
     shape = Tensor.of(re).shape
     c, s = (b.broadcast(x, shape=shape, axes=axes) for x in _constants(b, table, re))

@@ -338,7 +338,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @staticmethod
     def result_orders(op: "Normalize", order: Order) -> list[Order]:
-        """The statistics have the axes that are left."""
+        """Return the order of y, and for statistics that of the remaining axes."""
         rest = order_without(op.axes, order)
         return [order, rest, rest]
 

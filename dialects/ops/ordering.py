@@ -167,7 +167,7 @@ def is_few(count: Size, size: Size) -> TypeGuard[int]:
 
 
 def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, Tensor]:
-    """The keys of x with `axis` moved to the end and padded by the greatest key."""
+    """Return the keys of x, with `axis` at the end and padded by the greatest key."""
     axis, rank, size = op.axis, source.rank, source.shape[op.axis]
     padded = list(source.shape)
     padded[axis] = padded_size(size)

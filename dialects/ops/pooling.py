@@ -176,7 +176,7 @@ def _padded_type(x: Tensor, padding: Sequence[int]) -> Tensor:
 
 
 def _reached_type(padded: Tensor, result: Tensor, op: Pool) -> Tensor:
-    """The image as far as windows read it, along axes that have one window.
+    """Return the type of the image as far as windows read it.
 
     IREE 3.13 takes such an axis for one of the size of the window, and refuses others.
     """

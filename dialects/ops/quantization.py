@@ -106,7 +106,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """The sums over each block of q dy, and of -dy."""
+        """Sum q dy over each block, and -dy."""
         steps = _steps(b, op)
         dscale = _sum_to(b, b.multiply(dy, steps), op.scale, op.axis)
         doffset = b.negate(_sum_to(b, dy, op.offset, op.axis))
@@ -120,7 +120,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
         batched: Sequence[bool],
         size: Any,
     ) -> Value:
-        """The blocks of one more axis; each of it may have an offset of its own."""
+        """Add an axis to the blocks, each of which may have its own offset."""
         *parts, offset = operands
         parts = add_leading_axes(b, parts, batched[:2], size)
         if Tensor.of(op.offset).rank:

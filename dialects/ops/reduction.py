@@ -130,7 +130,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @staticmethod
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
-        """The reduction of `count` elements y: for a maximum or minimum, y itself."""
+        """Reduce `count` equal elements y: for a maximum or minimum, y itself."""
         return y
 
     @classmethod
@@ -237,7 +237,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
-        """The product y * count, in the dtype that sums are kept in."""
+        """Multiply y by `count`, in the dtype that sums are kept in."""
         kind = Tensor.of(y)
         wide = kind.with_dtype(accumulator(kind.dtype))
         if wide == kind:
@@ -444,7 +444,7 @@ _NOWHERE = 2**31 - 1
 
 
 def _first_position(low: Lowering, axis: int, dtype: str) -> Body:
-    """A body: the least index along `axis` at which the extreme, or a NaN, stands."""
+    """Return a body for the least index at which the extreme, or NaN, stands."""
     equal = comparison(dtype, "eq")
 
     def body(value: Value, extreme: Value, index: Value) -> Value:

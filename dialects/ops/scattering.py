@@ -153,7 +153,7 @@ class Combining(Scatter, traits=[Pure]):
     def ref(
         cls, x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, **attributes: Any
     ) -> np.ndarray:
-        """The ufunc's `at`; half-precision floats are combined in f32."""
+        """Combine by the ufunc's `at`; half-precision floats in f32."""
         if not x.size:  # every update goes past the end
             return x.copy()
         at = IndexMap(**attributes)
@@ -426,7 +426,7 @@ class _LastUpdates:
         return self.b.broadcast(stays, shape=updates.shape, axes=self.at.along)
 
     def read(self, updates: Value) -> Value:
-        """The last update of each place, in the shape of x; anything where none is."""
+        """Read the last update of each place, in the shape of x."""
         own = [axis for axis in self.at.along if axis not in self.at.shared_axes]
         order = (*own, *self.at.kept)
         sizes = [Tensor.of(updates).shape[axis] for axis in order]

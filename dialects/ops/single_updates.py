@@ -60,7 +60,7 @@ def write_window(b: Builder, op: Any) -> Value:
 
 
 def _numbers(b: Builder, op: Any) -> list[Value]:
-    """The indices as vectors of one element."""
+    """Reshape the indices to vectors of one element."""
     dtype = _STARTS.get(Tensor.of(op.indices[0]).dtype)
     found = [b.reshape(value, shape=(1,)) for value in op.indices]
     return found if dtype is None else [cast(b, each, dtype) for each in found]

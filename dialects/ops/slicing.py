@@ -304,7 +304,9 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Pad", dy: Value) -> list[Value]:
-        """The padding with the opposite sign, then every (interior + 1)-th element."""
+        """Pad the cotangent with the opposite sign, then take every (interior +
+        1)-th.
+        """
         x = Tensor.of(op.x)
         none = (0,) * x.rank
         low, high = ([0 - n for n in sizes] for sizes in (op.low, op.high))
@@ -411,7 +413,7 @@ def _is_shift(op: Pad) -> bool:
 
 
 def _cut_by_slice(b: Builder, op: Pad) -> Value:
-    """A padding with negative parts as a slice, then a padding without."""
+    """Split a padding with negative parts into a slice and a padding without."""
 
     def split(size: Size) -> tuple[int, Size]:
         return (-size, 0) if isinstance(size, int) and size < 0 else (0, size)
@@ -488,7 +490,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def infer(lhs: Tensor, rhs: Tensor, *, axis: int) -> Tensor:
-        """The sizes along `axis` add up; the others are equal."""
+        """Add up the sizes along `axis`; require that the others are equal."""
         if not 0 <= axis < lhs.rank:
             raise InputError("bad-axis", f"expected an axis of {lhs}; got {axis}")
         require_dtype(rhs, (lhs.dtype,))
@@ -617,7 +619,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
 
 def _with_open_axis(kind: ir.RankedTensorType, axis: int) -> ir.RankedTensorType:
-    """The type with a size along `axis` that is not known."""
+    """Return the type with an unknown size along `axis`."""
     shape = list(kind.shape)
     shape[axis] = ir.ShapedType.get_dynamic_size()
     return ir.RankedTensorType.get(shape, kind.element_type)

@@ -54,7 +54,7 @@ def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
 
 
 def _read_together(product: Product, products: Sequence[Product]) -> list[Product]:
-    """A product, those of some that it reads, and those that these read, in order."""
+    """Return a product and products that it reads, directly or not, in order."""
     found = [product]
     for reader in found:  # which grows
         for each in products:
@@ -118,7 +118,7 @@ def _is_elementwise(op: Any) -> bool:
 
 
 def _independent(products: Sequence[Product]) -> list[Product]:
-    """The first, and those after it that depend on none of those before them."""
+    """Return the first product, and later ones that depend on none chosen before."""
     first, *rest = products
     chosen, made = [first], set[Value](first.call.results)
     for each in rest:

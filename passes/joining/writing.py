@@ -62,7 +62,7 @@ def _operands(products: Sequence[Product]) -> list[Value]:
 
 
 def _joined(products: Sequence[Product], tile: Tile) -> list[Value]:
-    """The weights as the joined kernel reads them, at the insertion point."""
+    """Join the weights as the joined kernel reads them, at the insertion point."""
     if tile.group:
         b, parts = Builder(), zip(*(each.packed for each in products), strict=True)
         elements, *blocks = [*parts]

@@ -166,7 +166,9 @@ class _Matcher:
     def _match_mean(
         self, of: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        """A sum times 1 / the number of its elements, or divided by that number."""
+        """Match a sum times 1 / the number of its elements, or divided by that
+        number.
+        """
         total = Call("reduce_sum", (of,), {"axes": "axes"})
         for share, (part,) in self._numbers.factors(read, 1):
             count = _reduced_count(part)

@@ -183,7 +183,9 @@ def _certificates(
 def _declare_checks(
     module: Any, number: int, point: Point
 ) -> tuple[Check, Check | None]:
-    """The check of a derivative, and that of the same one without checkpoints."""
+    """Declare a check of a derivative, and one of the derivative without
+    checkpoints.
+    """
     name = f"certificate_{number}"
     check = _check(module, name, Widened(point.function), point)
     if not point.modes.reverse or not has_checkpoints(module, point.function):

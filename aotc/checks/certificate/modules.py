@@ -18,7 +18,7 @@ class Modes(NamedTuple):
 
 
 def modes_of(module: Any, name: str) -> Modes:
-    """The modes that all that a function reaches has rules for."""
+    """Return the modes for which every function that `name` reaches has rules."""
     known = functions_of(module)
     reachable = (rules_of(known[each]) for each in reachable_functions(known, name))
     rules = [each for each in reachable if each is not None]

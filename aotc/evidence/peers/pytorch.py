@@ -69,7 +69,7 @@ class Compiled(Torch):
         return int(counters["stats"]["unique_graphs"])
 
     def make_callable(self, module: Any) -> Callable[..., Any]:
-        """The module with its weights frozen into the code, and nothing cached."""
+        """Compile the module with its weights frozen into the code, without caches."""
         from torch._inductor import config
 
         config.freezing = True

@@ -76,7 +76,7 @@ class _Origins:
         return value.array if isinstance(value, Constant) else np.asarray(value)
 
     def axes(self, node: Node, count: int) -> Sequence[int]:
-        """The axes that a Slice cuts; those from 0 on if it does not say."""
+        """Return the axes that a Slice cuts; those from 0 on if it names none."""
         given = node.inputs[3] if len(node.inputs) > 3 else ""
         if not given:
             return range(count)

@@ -198,7 +198,7 @@ class _Reader:
         return direction in rules and rules[direction]()
 
     def _equal(self, difference: Size) -> bool:
-        """A size that follows from others, or is a multiple."""
+        """Learn that a size follows from others, or is a multiple; say whether."""
         if isinstance(difference, int):
             return False
         atoms, rest = affine.as_sum(difference.expr)
@@ -240,7 +240,7 @@ class _Reader:
         return True
 
     def _multiple(self, difference: Symbol) -> bool:
-        """The difference is 0 for multiples of a number and nothing else."""
+        """Learn that a size is a multiple if only multiples make the difference 0."""
         (position, *others) = affine.symbols_in(difference.expr)
         dim = self.facts.dims[position]
         if others or dim.multiple_of != 1:
@@ -256,7 +256,7 @@ class _Reader:
         return True
 
     def _at_least_zero(self, difference: Size) -> bool:
-        """A bound of one size."""
+        """Learn a bound of one size from a difference of at least zero."""
         if isinstance(difference, int):
             return False
         atoms, rest = affine.as_sum(difference.expr)

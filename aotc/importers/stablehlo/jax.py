@@ -222,7 +222,7 @@ class _CallingConvention:
 
 
 def _variable(name: str, argument: Any, sizes: Mapping[str, Any]) -> Known:
-    """A size that JAX passes to the function as a number."""
+    """Return a size that JAX passes to the function as a number."""
     wide = str(ir.RankedTensorType(argument.type).element_type)
     if name == "_platform_index":
         return as_known(0, wide)

@@ -67,7 +67,7 @@ def _wrap_to_dtype(data: Any, dtype: str) -> Any:
 
 
 def _on(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays as one of an op and its operands."""
+    """Wrap a function of arrays as one of an op and its operands."""
     return lambda op, *xs: function(*xs)
 
 

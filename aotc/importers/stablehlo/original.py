@@ -17,7 +17,7 @@ from aotc.tracing.entry import State, Stored
 def of_function(
     function: Any, arguments: Mapping[str, Any], by_place: bool
 ) -> Original:
-    """A function of JAX.
+    """Wrap a function of JAX as the original of an import.
 
     Args:
         function: of pytrees.
@@ -48,7 +48,7 @@ def of_export(exported: Any, places: int) -> Original:
 
 
 def of_module(text: Callable[[], str]) -> Original | None:
-    """A module, by the interpreter that StableHLO defines its ops by; None without it.
+    """Wrap a module as the original of an import, run by StableHLO's interpreter.
 
     Args:
         text: gives the module in generic form.

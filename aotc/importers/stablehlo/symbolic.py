@@ -25,7 +25,7 @@ PLATFORM = "cpu"  # whose variant of a function is taken; it calls LAPACK
 
 
 def require_jax(module: str = "jax") -> Any:
-    """A module of JAX.
+    """Import a module of JAX, or say how to install it.
 
     Raises:
         SetupError: it is not installed.

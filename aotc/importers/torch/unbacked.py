@@ -78,7 +78,7 @@ class UnbackedSizes:
             yield
 
     def as_size(self, node: Node, result: Any) -> Any:
-        """The result of a node: a size, where it is a number that is used as one."""
+        """Return a node's result as a size, if torch uses the number as one."""
         made = node.meta.get("val")
         if not isinstance(made, torch.SymInt) or not isinstance(result, Array):
             return result

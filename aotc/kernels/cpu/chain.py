@@ -142,7 +142,7 @@ class _Chain:
         return arith.subi(begin, lines)
 
     def _lines_to_expand(self, part: _Part) -> tuple[Value, Value]:
-        """The lines that the windows of a part see, but for those that are there."""
+        """Return the first and last line to expand for a part, without known lines."""
         shape, buffers = geometry_of_stage(self.stages.depthwise), self.buffers
         top = scale(part.image, shape.size[0])
         known = arith.select(part.is_first, index(0), index(buffers.overlap))

@@ -224,7 +224,9 @@ class Windows:
         return found
 
     def _channels(self, at: Value, groups: _Groups) -> Values:
-        """The channels of some groups in turn, each in the lanes of its features."""
+        """Load the channels of some groups in turn, each in the lanes of its
+        features.
+        """
         shape, lanes = self.geometry, self.sweep.lanes
         channels, features = shape.group_channels, shape.group_features
         first, count = scale(groups.first, channels), groups.count

@@ -66,7 +66,8 @@ def _round_to_bf16(x: Value) -> Value:
 
 
 def _round_to_f16(x: Value) -> Value:
-    """A number is added, and subtracted again, next to which f32 has the bits of f16.
+    """Round f32 to f16 by adding, then subtracting, a number beside which f32 has f16's
+    bits.
 
     It is 1.5 times the power of two of `x`, times 2**13: f32 has so many bits more.
     """

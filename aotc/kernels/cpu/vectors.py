@@ -55,7 +55,7 @@ def elements(values: Sequence[float]) -> Value:
 
 
 def repeat(element: Value, lanes: int) -> Value:
-    """An element in all lanes."""
+    """Repeat an element in all lanes."""
     return _make("vector.broadcast", [element], vector_type(lanes, element.type))
 
 
@@ -72,7 +72,7 @@ def load_element_as_is(memory: Value, at: Value) -> Value:
 def load(
     memory: Value, at: Value, lanes: int, count: int | Value | None = None
 ) -> Value:
-    """A vector from `at` on; zeros follow the `count` elements of it.
+    """Load `count` elements from `at` on as a vector; zeros follow.
 
     Floats are f32 from here on, integers what they are.
     """
@@ -127,7 +127,7 @@ def as_floats(x: Value) -> Value:
 
 
 def select_first(x: Value, count: int, otherwise: float) -> Value:
-    """The first `count` elements of a vector, and a number in place of the others."""
+    """Return the first `count` elements of a vector, with `otherwise` for the rest."""
     lanes = x.type.shape[0]
     if count == lanes:
         return x

@@ -187,7 +187,7 @@ def plan_alike(
 
 
 def _like(op: GraphOp, tile: Tile, own: Tile) -> Tile:
-    """A tile that fetches ahead where the one in whose place it is does."""
+    """Make a tile prefetch, or plan for fetching ahead if the replaced tile does."""
     tile = _fetch_next(known_geometry(op), tile)
     return plan_fetching(op, tile) if own.ahead else tile
 
@@ -251,7 +251,7 @@ def _has_windows(geometry: Geometry) -> bool:
 
 
 def _with_filled_vectors(machine: Machine, geometry: Geometry) -> Machine:
-    """A machine with shorter vectors, where windows would leave half of one empty.
+    """Return a machine with shorter vectors if windows would leave half of one empty.
 
     Processors that have these add up two a cycle of the shorter ones as well.
     """

@@ -286,7 +286,7 @@ def _most_vectors(geometry: Geometry, machine: Machine) -> int:
 def _rows_to_try(
     geometry: Geometry, vectors: int, machine: Machine, terms: int
 ) -> Iterator[int]:
-    """The tiles' rows for which there are registers; others would split as fewer."""
+    """Yield the rows of tiles for which there are registers."""
     width, mma = _run_length(geometry), multiplier(geometry, machine, terms)
     spare = mma.spare + (vectors + 1 if mma.offset else 0)  # its sums, and its vector
     if widens(geometry, mma):

@@ -87,7 +87,7 @@ def length_between(first: Size, last: Size) -> Size:
 
 
 def _part(x: Value, axis: int, first: Size, shape: list[Size]) -> Value:
-    """The elements from `first` on, as many as the shape says."""
+    """Take the elements from `first` on, as many as the shape says."""
     data, length = data_of(x), bound_of(shape[axis])
     if first == 0 and data.shape[axis] == length:
         return from_first(data, shape)

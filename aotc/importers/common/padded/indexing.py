@@ -67,7 +67,7 @@ def _from_front(key: Value, size: Size) -> Value:
 
 
 def _indexed_shape(x: Value, keys: Sequence[Value | None]) -> tuple[Shape, Shape, int]:
-    """The shape of `x[keys]`, the part of it that the keys have, and where that is."""
+    """Return the shape of `x[keys]`, the keys' own part, and the place of that part."""
     axes = [n for n, key in enumerate(keys) if key is not None]
     shapes = [key.shape for key in keys if key is not None]
     broadcast = np.broadcast_shapes(*(bounds_of(shape) for shape in shapes))

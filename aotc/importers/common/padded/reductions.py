@@ -29,7 +29,7 @@ Axes = Sequence[int] | int | None
 
 
 def listed_axes(x: Value, axes: Axes) -> tuple[int, ...]:
-    """The axes of a reduction; none given are all."""
+    """List the axes of a reduction as positive numbers; all axes if none is given."""
     rank = len(x.shape)
     if axes is None or (not isinstance(axes, int) and not len(axes)):
         return tuple(range(rank))

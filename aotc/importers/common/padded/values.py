@@ -178,7 +178,7 @@ def mask_padding_gradient(data: Array, shape: Sequence[Size]) -> Value:
 
 
 def from_first(data: Array, shape: Sequence[Size]) -> Value:
-    """An array as a value of a shape, whose padding becomes a copy of the first."""
+    """Make an array a value of a shape, whose padding becomes a copy of the first."""
     return as_padded(repeating_first(data, shape), shape)
 
 

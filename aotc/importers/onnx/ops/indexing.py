@@ -152,7 +152,7 @@ def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
 def unique(
     x: Array, *, axis: int | None = None, sorted: int = 1
 ) -> tuple[Array, Array, Array, Array]:
-    """The distinct elements, the first of each, which each is, and how many."""
+    """Return distinct elements, places of the first of each, inverse, and counts."""
     distinct, first, inverse, counts = numpy.unique(
         x._data, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )

@@ -221,7 +221,7 @@ def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
 
 
 def _unless_equal(pairs: Sequence[tuple[Size, Size]], places: Places) -> Places:
-    """The places, or for calls of which no size changes those of the input."""
+    """Return the places, or those of the input for calls in which no size changes."""
     if not isinstance(places, Array):
         return places
     if any(low > 0 or high < 0 for low, high in (bounds(n - m) for n, m in pairs)):
@@ -288,7 +288,7 @@ class _Line:
     last: Any
 
     def choose_by_length(self, several: Any, one: Any) -> Any:
-        """The positions, or that of the only one."""
+        """Select the positions, or the only one's where an axis has size 1."""
         return module_of(self.after).where(self.after > 1, several, one)
 
     @property
@@ -331,14 +331,14 @@ _POSITIONS: dict[str, Callable[[_Line], Any]] = {
 
 
 def _as(x: Any, dtype: str) -> Any:
-    """A number, or places, in another precision."""
+    """Convert a number, or places, to another precision."""
     if isinstance(x, Array):
         return np.astype(x, dtype)
     return x.astype(dtypes.to_numpy(dtype))
 
 
 def _rounding(how: Sampling, factor: Factor) -> str:
-    """The nearest_mode; before there was one, ONNX Runtime's."""
+    """Return the nearest_mode; for files without it, ONNX Runtime's rule."""
     if how.nearest != "simple":
         return how.nearest
     return "ceil" if not isinstance(factor, Array) and factor < 1 else "floor"

@@ -97,7 +97,7 @@ def range_(start: Known, limit: Known, delta: Known) -> Array:
 
 
 def integers_or_floats(x: Known) -> Any:
-    """The number, or the size."""
+    """Return the first element, as a number or a size."""
     value = x.reshape(-1)[0]
     return value.item() if hasattr(value, "item") else value
 
@@ -192,7 +192,7 @@ def slice_(
 
 
 def _span(start: Any, end: Any, step: int, size: Size) -> slice:
-    """A slice, with None for the ends that numbers out of range stand for."""
+    """Make a slice, with None for ends that are numbers out of range."""
     if isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR):
         end = None
     if isinstance(start, int) and (start <= -_FAR if step > 0 else start >= _FAR):

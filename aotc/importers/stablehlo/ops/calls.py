@@ -67,7 +67,7 @@ def _dynamic_top_k(op: Op, x: Value, k: Value) -> Any:
 
 
 def _approx_top_k(op: Op, x: Value, positions: Value, *rest: Value) -> Any:
-    """The exact answer: its recall is 1."""
+    """Compute approximate top-k exactly: its recall is 1."""
     config = ir.DictAttr(op.attribute("mhlo.backend_config"))
     axis = int(ir.IntegerAttr(config["reduction_dim"]).value)
     count = op.kind.shape[axis]

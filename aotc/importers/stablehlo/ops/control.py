@@ -18,7 +18,7 @@ from aotc.tracing.array import Array
 
 
 def case(op: Op, index: Value) -> Any:
-    """The branch of a number; the last one where there is none."""
+    """Run the branch with a number, or the last branch where there is none."""
     chosen = number(index)
     last = len(op.regions) - 1
     if isinstance(chosen, int):
@@ -87,7 +87,7 @@ class _Loop:
 
 
 def while_(op: Op, *initial: Value) -> Any:
-    """The body on the carried values for as long as the condition holds.
+    """Repeat the body on the carried values for as long as the condition holds.
 
     With a number of steps that is known beforehand it has derivatives of both modes.
     """
@@ -158,7 +158,7 @@ def _constant(value: Any, block: Any, op: Op, initial: Sequence[Value]) -> Any |
 
 
 def map_(op: Op, *xs: Value) -> Any:
-    """A function of scalars, of each element."""
+    """Apply a function of scalars to each element."""
     require_elementwise(op)
     return op.regions[0](*xs)
 

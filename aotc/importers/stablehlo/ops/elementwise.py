@@ -124,7 +124,7 @@ def _shift_logical(x: Array, y: Array) -> Array:
 
 
 def _shift_arithmetic(x: Array, y: Array) -> Array:
-    """The sign comes in; a count out of range leaves nothing else."""
+    """Shift right arithmetically; a count out of range leaves only the sign."""
     signed = x if x.dtype in dtypes.SIGNED else np.bitcast(x, "i" + x.dtype[1:])
     count = y if y.dtype in dtypes.SIGNED else np.bitcast(y, signed.dtype)
     last = dtypes.bits(x.dtype) - 1

@@ -62,7 +62,7 @@ def _read(x: Array, at: Windows, indices: Array) -> Array:
 
 
 def _read_one(x: Value, at: Windows, vector: Value) -> Value:
-    """A single window, which is a slice."""
+    """Read a single window, as a slice."""
     starts: list[Value] = [as_known(0, "i32")] * len(at.shape)
     for number, axis in enumerate(at.indexed):
         starts[axis] = _element(vector, number)

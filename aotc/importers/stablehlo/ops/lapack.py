@@ -62,7 +62,9 @@ def _getrf(op: Op, a: Value) -> tuple[Array, Array, Array]:
 
 
 def _exchanges(permutation: Array) -> Array:
-    """The row that each row in turn changes places with, to give a permutation."""
+    """Turn a permutation into exchanges: the row that each row in turn is swapped
+    with.
+    """
     *batch, size = permutation.shape
     places = emit("iota", shape=permutation.shape, axis=len(batch), dtype="i32")
 

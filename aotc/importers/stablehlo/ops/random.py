@@ -27,7 +27,7 @@ _ROUNDS = 10
 
 
 def rng_bit_generator(op: Op, state: Value) -> tuple[Array, Array]:
-    """The state after, and bits in every element."""
+    """Return the generator's state after the draw, and random bits in every element."""
     kind = op.kinds[1]
     assert kind is not None
     shape = tuple(n or 0 for n in kind.shape)
@@ -104,7 +104,7 @@ def _philox(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
 
 
 def _add_to_counter(counter: tuple[Array, Array], steps: Array) -> tuple[Array, Array]:
-    """A counter of 128 bits, later by `steps`."""
+    """Add `steps` to a counter of 128 bits."""
     low, high = counter
     later = low + steps
     carry = np.astype(later < low, "u64")

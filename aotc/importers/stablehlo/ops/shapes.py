@@ -110,7 +110,7 @@ def reshape(op: Op, x: Value) -> Value:
 
 
 def _resolved_shape(shape: Shape, x: Value) -> Shape:
-    """A size that the module leaves open follows from the others."""
+    """Return the shape of x if several sizes are open, as one alone follows."""
     return shape_of(x) if shape.count(-1) > 1 else shape
 
 

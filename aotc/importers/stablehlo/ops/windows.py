@@ -126,7 +126,9 @@ def _window(op: Op) -> _Window:
 def _cumulative(
     window: _Window, name: str | None, x: Value, first: Value
 ) -> Array | None:
-    """A window over all that came before along an axis is a running reduction."""
+    """Compute a window over all that came before along an axis as a running
+    reduction.
+    """
     found = window.running(shape_of(x))
     if found is None or isinstance(x, Complex) or name not in _CUMULATIVE:
         return None
@@ -138,7 +140,7 @@ def _cumulative(
 
 
 def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Array:
-    """The call that JAX makes of a window with a symbolic size: a running reduction."""
+    """Compute JAX's call for a window of symbolic size as a running reduction."""
     size, *steps, padding = map(sizes, facts)
     window = _Window(size, padding, tuple(steps))
     found = _cumulative(window, called_op(op), x, first)

@@ -43,7 +43,7 @@ def hardtanh(x: Array, low: float = -1.0, high: float = 1.0) -> Array:
 def rrelu(
     x: Array, noise: Array, low: float = 1 / 8, high: float = 1 / 3, train: bool = False
 ) -> tuple[Array, Array]:
-    """The mean of random leaky ReLUs, as outside of training, and the noise."""
+    """Return the mean of random leaky ReLUs, as outside of training, and the noise."""
     if train:
         fail("unsupported", f"a random ReLU in training: {RANDOM[0]}", RANDOM[1])
     return nn.leaky_relu(x, (low + high) / 2), noise

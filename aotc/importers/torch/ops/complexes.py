@@ -205,7 +205,9 @@ def deviation(z: Complex, *args: Any, **named: Any) -> Array:
 
 
 def _part(of: str, value: Any) -> Any:
-    """The real or imaginary part of an argument, and of complex dtypes their parts'."""
+    """Return the real or imaginary part of an argument; for a complex dtype, its
+    part's.
+    """
     if isinstance(value, (Complex, complex)):
         return getattr(value, of)
     if isinstance(value, list) and any(isinstance(each, Complex) for each in value):

@@ -86,7 +86,7 @@ def gather(x: Array, dim: int, indices: Array, sparse_grad: bool = False) -> Arr
 
 
 def _corner(x: Array, shape: Sequence[Size], axis: int) -> tuple[slice, ...]:
-    """The part of `x` that has a shape on all axes but one."""
+    """Return slices of `x` that have a shape on all axes but one."""
     sizes = [x.shape[n] if n == axis else size for n, size in enumerate(shape)]
     return tuple(
         slice(None) if size == whole else slice(0, size)

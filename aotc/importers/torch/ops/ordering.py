@@ -48,7 +48,7 @@ def kth_value(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> list[Ar
 
 
 def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
-    """The element at a position along an axis."""
+    """Take the element at a position along an axis."""
     axis = dim % x.ndim
     taken = np.take(x, np.reshape(position, (1,)), axis)
     return taken if keepdim else np.squeeze(taken, axis)
@@ -58,7 +58,7 @@ def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
 
 
 def _median(ignore_nan: bool) -> Callable[..., Any]:
-    """The lower of the middle elements, and where it is along an axis.
+    """Return a function for the lower median, and where it is along an axis.
 
     It is NaN where there is one, or with `ignore_nan` where there is nothing else.
     """

@@ -200,7 +200,7 @@ def quantize_groups(
     dtype: str,
     group: int,
 ) -> Array:
-    """The level nearest to each element, with a scale for each group of a row."""
+    """Quantize to the nearest level, with a scale for each group of a row."""
     rows = np.reshape(x, (-1, _group_size(x, scales, group)))
     step, zero = np.reshape(scales, (-1, 1)), np.reshape(zeros, (-1, 1))
     return np.reshape(quantize_per_token(rows, step, zero, low, high, dtype), x.shape)

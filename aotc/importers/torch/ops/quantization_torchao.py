@@ -132,7 +132,7 @@ def _symmetric(below: Array, above: Array, least: float, most: float) -> Array:
 def _symmetric_to_both_ends(
     below: Array, above: Array, least: float, most: float
 ) -> Array:
-    """The scale for which nothing that is held is cut off."""
+    """Return the scale for which no held element is cut off."""
     return np.maximum(np.divide(below, least), np.divide(above, most))
 
 

@@ -170,7 +170,7 @@ def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
 def _running_extreme(
     function: Callable[..., Array],
 ) -> Callable[..., list[Array]]:
-    """The extreme up to each element, and the last place where it was met."""
+    """Return a function for the extreme up to each element, and its last place."""
 
     def call(x: Array, dim: int) -> list[Array]:
         if not x.ndim:

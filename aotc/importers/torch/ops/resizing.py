@@ -169,7 +169,7 @@ def _shrinking(
 
 
 def _end_to_end(size: Size, new: Size) -> float:
-    """The ratio of the distances between the first and the last pixel."""
+    """Return the ratio of the distances from the first to the last pixel."""
     size, new = static_size(size, "image"), static_size(new, "image")
     return (new - 1) / (size - 1) if new > 1 and size > 1 else 1.0
 

@@ -186,7 +186,7 @@ def unfold(x: Array, dim: int, size: int, step: int) -> Array:
 def as_strided(
     x: Array, size: Sequence[int], stride: Sequence[int], offset: int | None = 0
 ) -> Array:
-    """The elements at these steps through a tensor that lies in memory row by row."""
+    """Take the elements at strides through a tensor that lies in memory row by row."""
     return np.take(np.ravel(x), _strided_places(size, stride, offset or 0))
 
 

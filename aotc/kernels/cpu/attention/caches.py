@@ -55,7 +55,7 @@ class Rows:
 def rows_of(
     function: Function, op: Attention, given: Arguments, queries: Queries, lanes: int
 ) -> tuple[Rows, Rows]:
-    """The keys and the values of the head that a workgroup has.
+    """Make readers of the keys and the values of a workgroup's head.
 
     Args:
         function: the region.

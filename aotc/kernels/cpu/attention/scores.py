@@ -157,7 +157,7 @@ class Scores(TiledWork):
         return scale(key, self.sizes.shared * self.sizes.depth)
 
     def _multiply(self, begin: Value, count: int) -> Values:
-        """The products of some keys, from the one at `begin` on, and all queries."""
+        """Multiply some keys, from the one at `begin` on, by all queries."""
         tile, lanes = self.tile, self.tile.lanes
         step = self.sizes.shared * self.sizes.depth
 

@@ -114,7 +114,7 @@ class WeightedSums(TiledWork):
     def _sum_tile(
         self, block: Block, places: list[_Place], count: int, sums: Values
     ) -> Values:
-        """The sums at some places, by queries, of which each has `count` vectors."""
+        """Add up the values at some places, by queries of `count` vectors each."""
         step, lanes = self.sizes.shared * self.sizes.width, self.tile.lanes
         begin = add(self.queries.value, scale(block.start, step))
 

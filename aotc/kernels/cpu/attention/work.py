@@ -81,7 +81,9 @@ class Block:
     seen: Value | int
 
     def tiles(self, most: int) -> list[Group]:
-        """The keys in tiles of at most so many: those that are seen, and a few more."""
+        """Group the keys into tiles of at most `most`: the seen keys, and a few
+        more.
+        """
         if self.count is None:
             return row_groups(self.seen, most)
         found: list[Group] = []

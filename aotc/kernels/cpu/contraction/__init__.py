@@ -169,7 +169,7 @@ class Contraction:
         loops.repeat_for(0, self.joined.panels, 1, write)
 
     def _write_block(self, panel: Value, block: Value, begin: Begin) -> None:
-        """A panel of a block of rows of one product."""
+        """Write one panel of a block of rows of one product."""
         self._with_panel(
             panel, begin, lambda panel: self._write_rows_of_block(panel, block)
         )
@@ -224,7 +224,7 @@ class Contraction:
     # ---- rows -----------------------------------------------------------------------
 
     def _write_product(self, panel: Panel, block: Value) -> None:
-        """The tiles of a block of rows.
+        """Write the tiles of a block of rows.
 
         Args:
             panel: of columns.
@@ -283,7 +283,7 @@ class Contraction:
     def _write_few(
         self, panel: Panel, block: Value, rows: Value, counts: Sequence[int]
     ) -> None:
-        """The tiles of a block where a call has few rows, which are not split evenly.
+        """Write the tiles of a block where a call has too few rows to split evenly.
 
         The last tile ends with the last row: it computes some rows once more, which
         gives the same numbers.
@@ -317,7 +317,7 @@ class Contraction:
     def _write_rows_at(
         self, panel: Panel, row: Value, count: int, number: Value | None
     ) -> None:
-        """A tile of a product.
+        """Write one tile of a product.
 
         Args:
             panel: of columns.

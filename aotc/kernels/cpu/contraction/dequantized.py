@@ -255,7 +255,7 @@ class DequantizedSums:
         return found
 
     def _sum_row(self, row: int, left: Value, number: Value) -> Value:
-        """The sum of a block of a row, in all lanes.
+        """Return the sum of a block of a row, in all lanes.
 
         Args:
             row: of the tile.
@@ -270,7 +270,7 @@ class DequantizedSums:
         return vectors.pick(every, [0] * lanes)
 
     def _part_of_sum(self, begin: Value) -> Value:
-        """A vector whose lanes make the sum of the terms of a block."""
+        """Return a vector whose lanes add up to the sum of a block's terms."""
         lanes = gcd(self.tile.group, self.tile.lanes)
         count = self.tile.group // lanes
 

@@ -81,7 +81,7 @@ class _Kernel:
             self._write_row(walk, first)
 
     def _write_row(self, walk: Walk, number: Value) -> None:
-        """A row of results for each row."""
+        """Write a row of results for one row of the operand."""
         x, begin = self.anchor.operands[0], scale(number, walk.length)
 
         def place(at: Value, count: int) -> Place:
@@ -125,7 +125,7 @@ class _Kernel:
         return is_computed or isinstance(self.anchor, Softmax | ByteSoftmax)
 
     def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
-        """A number for each of some rows."""
+        """Write a number for each of some rows."""
         how = Combination.of(type(anchor))
         begins = [scale(add(first, row), walk.length) for row in range(walk.rows)]
 

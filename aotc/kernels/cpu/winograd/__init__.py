@@ -425,7 +425,7 @@ class Winograd:
         self.epilogue.write(places, [self._unscaled(found[i][j]) for i, j in outputs])
 
     def _unscaled(self, total: Value) -> Value:
-        """A result, of one that the integers of the weights have made larger."""
+        """Undo the factor by which integer weights have enlarged a result."""
         if self.geometry.is_float:
             return total
         bits = filter_scale(self.tile.outputs).bit_length() - 1
