@@ -116,7 +116,7 @@ class Cache:
         return value
 
     def keep(self, recipe: Recipe, value: bytes) -> str | None:
-        """Keep a value, and make room; why that was not possible, if so."""
+        """Keep a value, and make room; return why keeping failed, or None."""
         body = json.dumps(asdict(recipe), sort_keys=True).encode() + b"\n" + value
         path = self._path(recipe)
         try:
@@ -200,7 +200,7 @@ class Cache:
         return removed
 
     def remove_damaged(self) -> list[Path]:
-        """Check every value; the files that were damaged, and are removed now."""
+        """Remove damaged values from the cache; return the files removed."""
         damaged = []
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             if path.is_file() and _checked_value(path, path.stem) is None:

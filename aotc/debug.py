@@ -96,7 +96,7 @@ def _require_text(name: str, value: Any) -> None:
 
 
 def _pieces(format: str) -> list[str]:
-    """`format` in parts with one `{}` each; text behind the last belongs to it."""
+    """Split `format` into parts with one `{}` each; the last keeps the text behind."""
     pieces, text = [], ""
     for literal, field, spec, conversion in _format_fields(format):
         text += literal.replace("{", "{{").replace("}", "}}")

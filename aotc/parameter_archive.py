@@ -137,7 +137,7 @@ class ArchiveParts:
         return have_same_bytes(*arrays)
 
     def _head(self, offsets: Mapping[str, int], length: int) -> bytes:
-        """Return all that comes before the data, given where each tensor lies in it."""
+        """Write the head of the archive, given where each tensor's data lie."""
         entries, names = bytearray(), bytearray()
         for name, array in self._parameters.items():
             text = name.encode()
@@ -160,7 +160,7 @@ def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
 
 
 def _begin_of(parts: Iterator[memoryview]) -> list[memoryview]:
-    """Take parts of a tensor, until they are as long as one part may be."""
+    """Take parts of a tensor until they reach the length of `PART`."""
     found, length = list[memoryview](), 0
     while length < PART and (part := next(parts, None)) is not None:
         found.append(part)
@@ -192,7 +192,7 @@ def _entry(
 def _head(
     entries: bytearray, names: bytearray, count: int, length: int, *, has_data: bool
 ) -> bytes:
-    """Return all that comes before the data."""
+    """Write the head of an archive: header, entries, names and segments."""
     start = _HEADER.size + -_HEADER.size % _ENTRY_ALIGNMENT
     after = start + len(entries)
     storage = after + len(names)

@@ -177,7 +177,7 @@ class Program:
 
     @property
     def states(self) -> list[StateSpec]:
-        """The mutable ones among the parameters."""
+        """The states: the mutable parameters, with names, leaves and types."""
         types = {each.name: each.type for each in parameters_of(self.module)}
         return [
             StateSpec(

@@ -100,7 +100,7 @@ def unwritable(folder: Path) -> OSError | None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two files or folders change names in one step; False where none can.
+    """Exchange two files or folders in one step; return False if none can.
 
     By Linux's renameat2 with RENAME_EXCHANGE, which Python does not offer.
 

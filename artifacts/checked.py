@@ -68,7 +68,7 @@ class Check:
         return f"{title}{at}: NOT CHECKED: {'; '.join(self.why) or _NO_SIZES}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of it."""
+        """Return the check as a JSON object."""
         return {
             "entry": self.entry,
             "target": self.target,

@@ -342,7 +342,7 @@ def _ms(value: float) -> str:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """0 of nothing: a dispatch can be shorter than the clock can tell."""
+    """Divide part by whole; return 0 for a whole of 0."""
     return part / whole if whole else 0.0
 
 

@@ -72,7 +72,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _tell(text: str, err: bool = True) -> None:
-    """Print `text`, if somebody can still read it: the exit code says it as well."""
+    """Print `text`; ignore an output that is gone."""
     try:
         click.echo(redact(text), err=err)
     except BrokenPipeError:
@@ -176,7 +176,7 @@ def _save_traceback(error: BaseException) -> str:
 
 
 def _wants(form: str, arguments: Sequence[str]) -> bool:
-    """Read from the raw arguments, because a usage error precedes their parsing."""
+    """Return whether raw arguments ask for a form, as usage errors precede parsing."""
     pairs = zip(arguments, arguments[1:], strict=False)
     return f"--format={form}" in arguments or ("--format", form) in pairs
 

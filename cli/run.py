@@ -183,7 +183,7 @@ def _compute(
     loop: Settings | None,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
-    """Call an entry, once or in a loop; the answer, and the signal that ended it."""
+    """Call an entry, once or in a loop; return the answer and the ending signal."""
     from aotc.runtime import DeviceModels
 
     if loop:
@@ -244,7 +244,7 @@ def _require_plain(*asked: Any) -> None:
 def _execute(
     model: Path, entry: str | None, inputs: tuple[str, ...], file: Path | None
 ) -> tuple[dict[str, Any], str]:
-    """Execute an entry of a model.py; the answer as a document and as text."""
+    """Execute an entry of a model.py; return the answer as document and text."""
     from aotc.cli import arrays
     from aotc.pipeline.executing import execute_source
 
@@ -349,7 +349,7 @@ def _call_once(
     inputs: tuple[str, ...],
     file: Path | None,
 ) -> tuple[dict[str, Any], str]:
-    """Call the entry; the answer as a document and as text."""
+    """Call the entry; return the answer as document and text."""
     from aotc.cli import arrays
 
     given = arrays.read_inputs(inputs, point.inputs)
@@ -367,7 +367,7 @@ def _call_devices(
     inputs: tuple[str, ...],
     file: Path | None,
 ) -> tuple[dict[str, Any], str]:
-    """Call an entry of several devices; the answer as a document and as text."""
+    """Call an entry of several devices; return the answer as document and text."""
     leaves, values = ranks.call(models, point, inputs)
     return _answer(
         point.name, leaves, values, file if ranks.writes_answer(models) else None
@@ -402,7 +402,7 @@ def _run_loop(
     settings: Settings,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
-    """Call the entry over data; the answer, and the signal that ended it early."""
+    """Call the entry over data; return the answer, and the signal that ended it."""
     from aotc.cli import arrays, loop
 
     constants = arrays.read_some_inputs(inputs, point.inputs)

@@ -198,7 +198,7 @@ class GraphOp(_Declared):
         return None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Take note of attribute fields, so that they read as Python values."""
+        """Note attribute fields, so that they read as Python values."""
         annotations = cls.__dict__.get("__annotations__", {})
         own = {n: k for n, k in annotations.items() if _is_attribute(k)}
         cls.codecs = {**cls.codecs, **own}
@@ -265,7 +265,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def view(cls, op: Self, x: View) -> View | None:
-        """Return the view that the result is, given that of the first operand.
+        """Return the op's result as a view of its first operand; None if none is.
 
         None where the result is no view, or the two have none together.
         """

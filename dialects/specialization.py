@@ -148,7 +148,7 @@ class _Fixing:
         self._names = names
 
     def fix(self, function: Function) -> None:
-        """Do so in a function, which has a body or is declared."""
+        """Fix the symbols of a function, which has a body or is declared."""
         self._fix_attributes(function.operation)
         attributes = function.attributes
         if SYMBOLS in attributes:

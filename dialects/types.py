@@ -32,7 +32,7 @@ remembered = lru_cache(maxsize=2**16)
 def _on_sizes(
     method: Callable[["Dim", "Size"], "Size"],
 ) -> Callable[["Dim", "Size"], "Size"]:
-    """Let Python ask the other operand (an array, say) where it is no size."""
+    """Return NotImplemented for operands that are no sizes."""
 
     def operator(self: "Dim", other: Any) -> Any:
         return method(self, other) if isinstance(other, int | Dim) else NotImplemented

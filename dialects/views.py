@@ -342,7 +342,7 @@ class View:
         return np.broadcast_to(self.elements(x), shape)
 
     def elements(self, x: np.ndarray) -> np.ndarray:
-        """Return the same, but of size 1 along axes that repeat one element."""
+        """Read the elements of the view, with size 1 along repeating axes."""
         axes = [
             () if all(s.repeats for s in strides) else strides for strides in self.axes
         ]

@@ -105,7 +105,7 @@ class Pass:
             )
 
     def run(self, unit: Unit) -> bool:
-        """Work on the module of `unit`, in its context.
+        """Run the pass on the module of `unit`, in the module's context.
 
         Returns:
             False if nothing changed; True if something did, or may have.
@@ -129,7 +129,7 @@ class FunctionPass(Pass, is_base=True):
         return any([self.change(each) for each in functions if not each.is_external])
 
     def change(self, function: Function) -> bool:
-        """Work on a function that has a body; whether anything changed."""
+        """Change a function that has a body; return whether anything changed."""
         raise NotImplementedError
 
 

@@ -90,7 +90,7 @@ class BuildTimeValues:
                 self._place_of.update(dict.fromkeys(op.results, place))
 
     def _note(self, op: Operation) -> bool:
-        """Take note of an op; whether it can be computed when the model is built."""
+        """Note an op; return whether it can be computed at build time."""
         operands = list(op.operands)
         if any(value not in self.number_of for value in operands):
             return False

@@ -35,7 +35,7 @@ def read_from_words(
     functions: Mapping[str, Function],
     capabilities: Capabilities,
 ) -> bool:
-    """Let gathers from a weight read the words that products read; whether they do.
+    """Make gathers read the words of packed weights; return whether any do.
 
     Args:
         tables: what the weight is in each entry.

@@ -185,7 +185,7 @@ def _takes_differences(product: _Product, *, is_weight: bool) -> bool:
 
 
 def _is_simple(op: DotGeneral | ConvGeneral, left: Dequantized) -> bool:
-    """Return whether there are sums, of products of matrices or of one group."""
+    """Return whether an op sums products of matrices, or of groups with kernels."""
     if isinstance(op, DotGeneral):
         return bool(op.rhs_contract)
     has_kernel = op.groups == 1 or _is_depthwise(op) or _has_wide_groups(op)

@@ -187,7 +187,7 @@ def _keep(reader: Operation, value: Value, axis: int) -> bool:
 
 
 def _dequantize_rows(op: Gather) -> bool:
-    """Read rows of a table before they are dequantised; whether there is one."""
+    """Gather rows of a table before they are dequantised; return whether it has any."""
     table = made_by(op.x, Dequantize)
     at = IndexMap.of(op)
     if table is None or table.axis in at.axes or at.shared_axes:

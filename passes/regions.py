@@ -243,7 +243,7 @@ def _widening(op: GraphOp, region: Region) -> list[GraphOp]:
 
 
 def _drop_widened(region: Region) -> None:
-    """Drop ops that only widen bytes, be they written by the kernel or by others.
+    """Drop ops from a region that only widen bytes.
 
     Whoever reads the bytes can do that: fewer of them go through memory.
     """
@@ -409,7 +409,7 @@ def _add_second(region: Region) -> None:
 
 
 def _add_dequantized(region: Region) -> None:
-    """Add the op that dequantises the second operand, which is read by nothing else."""
+    """Add the op that dequantises the second operand, for the kernel alone."""
     anchor = region.anchor
     table = made_by(anchor.operands[1], Dequantize)
     assert table is not None
@@ -424,7 +424,7 @@ def _add_dequantized(region: Region) -> None:
         return found
 
     def own_part(x: Value) -> Value:
-        """Return a scale or an offset, dequantised by the kernel itself if it is so."""
+        """Copy a scale or offset for the kernel, dequantised inside if nested."""
         nested = made_by(x, Dequantize)
         return own_value(x) if nested is None else own_table(nested)
 

@@ -312,7 +312,7 @@ class _Walk:
         self.recomputed, self.extra_seconds, self.excess = 0, 0.0, 0
 
     def run(self) -> "_Walk":
-        """Go through all ops."""
+        """Walk through all ops; rematerialize what does not fit."""
         known, most = self._values, 2 * MOST_WORK * sum(self._values.work)
         for self._place, op in enumerate(known.ops):
             if not known.is_virtual[self._place]:
@@ -366,7 +366,7 @@ class _Walk:
             self._event = self._now[max(known, key=lambda x: self._values.place[x])]
 
     def _store(self, olds: Sequence[Value], news: Sequence[Value]) -> None:
-        """Let values be alive; others go if that is too much."""
+        """Record values as alive; evict others if they exceed the budget."""
         for old, new in zip(olds, news, strict=True):
             if old not in self._now:
                 self._now[old] = new
@@ -478,7 +478,7 @@ class _Walk:
         return list(clone.results)
 
     def _order(self, operands: dict[Value, Value]) -> None:
-        """Let the smallest operand wait, unless one comes back as well."""
+        """Delay the smallest operand until the event, unless one is fresh."""
         if self._event is None or not self._fresh.isdisjoint(operands.values()):
             return
         known = [x for x in operands if _bytes(x) and not _is_free(x.owner)]

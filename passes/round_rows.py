@@ -55,7 +55,7 @@ class RoundRows(Pass):
 
 
 def _round_in(function: Function, machine: Machine) -> bool:
-    """Work on a function; whether anything changed."""
+    """Round rows in a function; return whether anything changed."""
     rounded: dict[Value, Value] = {}
     with known_contracts(contracts_of(function)):
         for op in [*function.entry_block.operations]:

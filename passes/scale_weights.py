@@ -200,7 +200,7 @@ def _is_worth(product: _Product, image: Shape) -> bool:
 
 
 def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
-    """Write a product in another form."""
+    """Replace a product by another form."""
     multiply: Operation = op.operands[0].owner
     with before(op):
         result = found.build(op)

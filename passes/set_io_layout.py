@@ -80,7 +80,7 @@ class SetIoLayout(Pass):
     def _set(
         self, unit: Unit, entry: Entry, inputs: _Layouts, outputs: _Layouts
     ) -> bool:
-        """Set the layout of the images of one entry; whether any had another."""
+        """Set the layout of an entry's images; return whether any changed."""
         function = functions_of(unit.module)[entry.name]
         arguments = self._ports(entry.arguments, inputs)
         results = self._ports(entry.results, outputs)

@@ -58,7 +58,9 @@ class SinkTransposes(FunctionPass):
 
 
 def _sweep(function: Function) -> bool:
-    """Rewrite every group that gains by it; whether any did."""
+    """Rewrite groups with fewer transposes in a better order; return whether any
+    are.
+    """
     weights = weight_values(function)
     changed = False
     for ops in _groups(function.entry_block, weights):

@@ -88,7 +88,7 @@ def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
 
 
 def _tie(function: Function) -> bool:
-    """Write one loop for the states that change together; whether there are any."""
+    """Merge loops of states that change together; return whether there are any."""
     groups = _groups(function)
     order = Order(function, groups)
     for group in sorted(groups, key=order.place):
@@ -225,7 +225,7 @@ class _Groups:
         self._near: dict[Mark, set[int]] = {}  # the regions that have each mark
 
     def add(self, region: Region) -> None:
-        """Add a region, joined with those that it can be one with."""
+        """Add a region, merged with the regions near it."""
         while found := self._join(region):  # which may be near more of them
             region = found
         self.numbered[self._count] = region

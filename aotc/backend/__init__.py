@@ -451,7 +451,7 @@ def _environment() -> dict[str, str]:
 def _run_worker(
     folder: Path, settings: dict[str, Any], running: Running
 ) -> tuple[int, str]:
-    """Exit code and diagnostics of the compiler on the files in `folder`."""
+    """Run the compiler on the files in `folder`; return exit code and diagnostics."""
     with disk_errors(folder):
         (folder / "job.json").write_text(json.dumps(settings), encoding="utf-8")
     with subprocess.Popen(

@@ -133,7 +133,7 @@ def frame_text(program: Program) -> str:
 
 
 def with_executables(frame_text: str, lines: Sequence[str]) -> str:
-    """Return IREE's side of a module with more of it, such as `device_executable`."""
+    """Add lines, such as `device_executable`, to IREE's side of a module."""
     head, *rest = frame_text.splitlines()
     return "\n".join([head, *(f"  {line}" for line in lines), *rest]) + "\n"
 

@@ -92,7 +92,7 @@ def _range_of(contract: Contract) -> tuple[int, int]:
 
 
 def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
-    """Return whether inputs can have the sizes that these symbols give them."""
+    """Return whether symbols give all inputs sizes of 0 or more."""
     return all(n >= 0 for shape in _input_sizes(entry, symbols) for n in shape)
 
 

@@ -141,7 +141,7 @@ def _block(
     stored: Mapping[Any, None],
     counts: _Operations,
 ) -> Block:
-    """Return a block of an entry.
+    """Make the block of the ops in a span of an entry.
 
     Args:
         own: the ops of all blocks.

@@ -96,7 +96,7 @@ def error_ratios(
 
 
 def _without_jumps(ratios: Any, errors: Any, spread: Any, unseen: Unseen) -> Any:
-    """Return ratios that are 1 at the elements that may have moved by a step.
+    """Set ratios to 1 at elements that may have jumped by a rounding step.
 
     Args:
         ratios: above 1 where an element is wrong by its own noise.
@@ -214,7 +214,7 @@ def _plain_tolerance(expected: Any) -> Any:
 
 
 def unseen_elements(shown: Any, runs: int) -> float:
-    """Return how many elements may be open, or moved, that no run showed.
+    """Estimate how many undecided elements no noisy run has shown.
 
     See Note [elements that no run showed].
 
@@ -397,7 +397,7 @@ def _verdict(name: str, found: Any, expected: Any, ratios: Any, spread: Any) -> 
 
 
 def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
-    """Return the largest error, and how far rounding moves at most, in units."""
+    """Return the largest error, and the greatest effect of rounding, in units."""
     if not is_float(expected) or not expected.size:
         return float(np.any(found != expected)), 0.0
     x, y = found.astype(np.float64), expected.astype(np.float64)

@@ -267,7 +267,7 @@ def _ends_of(value: Any) -> tuple[Size, Size] | None:
 def _in_range(
     integers: Iterable[_Integer], below: Sequence[Size], least: Size = 0
 ) -> Iterator[tuple[str, Use]]:
-    """Yield that a value is within a range, for each of the integers it is made of.
+    """Yield the range of each integer input that an index is made of.
 
     Of several ways from an integer to the value, as those of negative positions that
     are counted from the end, the one that leaves most is meant.

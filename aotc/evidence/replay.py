@@ -160,7 +160,7 @@ def _start(
 
 @contextmanager
 def _told_of(contender: Contender) -> Iterator[None]:
-    """Tell that a peer has died as an error of the peer, and not of compiled code."""
+    """Report a peer's death as an error of the peer, not of compiled code."""
     try:
         yield
     except AotcError as error:

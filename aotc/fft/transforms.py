@@ -171,7 +171,7 @@ def _size(x: Array, axis: int) -> int:
 
 
 def _resize(z: Complex, axis: int, n: int) -> Complex:
-    """Cut at the end, or filled with zeros."""
+    """Cut an axis at the end, or fill it with zeros, to `n` elements."""
     if n < 1:
         fail("bad-shape", f"expected n of 1 or more; got {n}")
     size = _size(z.real, axis)

@@ -584,7 +584,9 @@ def closure(names: Iterable[str], aliases: Mapping[str, set[str]]) -> set[str]:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """An attribute, without executing code for it; UNKNOWN if that takes code."""
+    """Look up an attribute without executing code; return UNKNOWN if that takes
+    code.
+    """
     if value is UNKNOWN:
         return UNKNOWN
     if isinstance(value, types.ModuleType):

@@ -247,7 +247,7 @@ class HybridFunction:
         }
 
     def export(self, path: str | Path, **asked: Any) -> Path:
-        """Write a Python package that computes it on a device.
+        """Write a Python package that computes the function on a device.
 
         Args:
             path: of the package, which is created; its name is that of a module.

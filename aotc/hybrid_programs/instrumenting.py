@@ -190,7 +190,7 @@ def _changed(owner: Any) -> Any:
 
 
 def _is(one: Any, other: Any) -> bool:
-    """`one is other`, if a region can tell."""
+    """Return whether `one is other`; refuse a question that a region cannot answer."""
     refuse_identity(one, other)
     return one is other
 

@@ -360,7 +360,7 @@ def _require_same_values(
 
 
 class _Expanding(ast.NodeTransformer):
-    """Has pieces in place of calls of runs.
+    """Replaces calls of runs by the pieces of the runs.
 
     Args:
         runs: by their numbers.

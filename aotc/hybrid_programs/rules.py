@@ -109,7 +109,7 @@ def _content_of(cell: types.CellType) -> list[Any]:
 
 
 def _refuse_argument(function: Any, value: Any) -> None:
-    """Let a function of Python's look at an argument."""
+    """Refuse an argument that a function of Python's may not look at in a region."""
     if is_one_of(function, _LOOKING):
         if isinstance(value, Array):
             raise Break("an array is one of NumPy's for Python")
@@ -301,7 +301,7 @@ def refuse_identity(one: Any, other: Any) -> None:
 
 
 def refuse_change(owner: Any, what: str) -> None:
-    """Let a region change only containers that it has made.
+    """Refuse a change of any object but a container made by the region.
 
     Raises:
         Break: it is another object.
@@ -352,7 +352,7 @@ def read_attribute(owner: Any, name: str) -> Any:
 
 
 def note_attribute(found: Inside, owner: Any, name: str, value: Any) -> None:
-    """Take note of an attribute that was read, of methods the function behind."""
+    """Note an attribute that was read, of methods the function behind."""
     if isinstance(value, types.MethodType):
         look = functools.partial(_function_behind, owner, name)
         found.note_reading((id(owner), name), look, value.__func__)

@@ -88,7 +88,9 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         return self.module.state_dict(*args, **kwargs)
 
     def train(self, mode: bool = True) -> HybridModule:
-        """Raise an InputError, `inference-only`, if `mode` says so."""
+        """Refuse training mode: raise an InputError, `inference-only`, if `mode` is
+        True.
+        """
         if mode:
             _refuse(
                 "inference-only",
@@ -123,7 +125,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
 
 
 def _refuse(code: str, message: str, hint: str) -> NoReturn:
-    """Raise an InputError at the line of the user, whose call is PyTorch's by now."""
+    """Raise an InputError at the user's line, behind frames of PyTorch."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         is_ours = is_own(frame.f_globals.get("__name__", ""))

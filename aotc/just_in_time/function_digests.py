@@ -123,7 +123,7 @@ class _Walk:
     # ---- values
 
     def value(self, value: Any) -> None:
-        """Take note of a value and of all that it is made of."""
+        """Note a value and of all that it is made of."""
         self._count += 1
         if self._count > _MOST:
             _unknown()

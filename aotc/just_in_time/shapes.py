@@ -42,7 +42,7 @@ def symbolic_sizes(seen: Sequence[Shapes], names: Sequence[str]) -> Sizes | None
 
 
 def _least(sizes: Sequence[int]) -> int:
-    """0 and 1 broadcast and disappear, so calls of these have code of their own."""
+    """Return the least size code is shared from: 2, unless 0 or 1 occurs."""
     return min(2, *sizes)
 
 

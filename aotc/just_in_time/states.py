@@ -51,7 +51,7 @@ class SharedStates:
             self._model = None
 
     def write(self, name: str, leaves: Sequence[Any]) -> None:
-        """Give one of them a new value, here.
+        """Replace the arrays of a State, in the memory of this process.
 
         Args:
             name: of the State.

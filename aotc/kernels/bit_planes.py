@@ -75,7 +75,7 @@ def run_length(bits: int) -> int:
 
 
 def words_of_run(bits: int) -> int:
-    """Return how many words as many terms take."""
+    """Return how many words a run of terms takes."""
     return run_length(bits) * bits // (8 * WORD)
 
 

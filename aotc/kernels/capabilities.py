@@ -141,7 +141,7 @@ class Capabilities:
     def factor_orders(
         self, op: DotGeneral, numerics: str, *, by_weight: bool
     ) -> Mapping[int, tuple[int, ...]]:
-        """Return the orders of axes in which operands are read faster, by their number.
+        """Return, by operand number, the orders of axes that are read faster.
 
         Args:
             op: a product.

@@ -118,7 +118,7 @@ def layout_through(windows: Windows | None, op: DotGeneral) -> Layout | None:
 def _loops_where(
     views: Sequence[View], loops: Sequence[int], repeats: Sequence[bool]
 ) -> list[int]:
-    """Return the loops, but for those of size 1, along which views repeat as given."""
+    """Return the loops along which the views repeat as `repeats` says."""
     return [
         loop
         for loop in loops

@@ -65,7 +65,7 @@ class Mma:
 
 
 def _alike(*dtypes: str) -> tuple[tuple[str, str], ...]:
-    """Return pairs of one dtype each."""
+    """Return pairs of equal dtypes."""
     return tuple((dtype, dtype) for dtype in dtypes)
 
 

@@ -102,7 +102,7 @@ class _Evaluator:
         written.write(place.with_sizes(self._number), found)
 
     def _rescaled(self, statement: Statement, highest: Statement) -> np.ndarray:
-        """Return a sum that is made of some indices of the last loop after the others.
+        """Sum up with exponentials, rescaled as the maximum rises from part to part.
 
         Args:
             statement: of the sum.
@@ -218,7 +218,7 @@ class _Written:
         np.add.at(self._times.ravel(), at, 1)
 
     def array(self) -> np.ndarray:
-        """Return all of it, each element of which must be written once."""
+        """Return all elements; refuse any not written exactly once."""
         if not np.all(self._times == 1):
             _refuse(
                 f"of {self._times.size} elements it writes "

@@ -52,7 +52,7 @@ class Refusal:
 def weights_dequantized_in(
     module: Module, capabilities: Capabilities | NoKernels
 ) -> list[Refusal]:
-    """Return the weights that calls of entries make floats of, each time.
+    """Return refusals for the weights that each call dequantises.
 
     Args:
         module: with its regions.

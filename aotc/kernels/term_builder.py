@@ -198,7 +198,7 @@ def _through(op: GraphOp, access: Access) -> Access:
 
 
 def _within(outer: Nest, inner: Nest) -> Access:
-    """Return where a part of a part lies in the whole."""
+    """Compose two parts: return where a part of the outer part lies in the whole."""
 
     def place(whole: View) -> View | None:
         assert outer.place is not None

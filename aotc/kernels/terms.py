@@ -116,7 +116,7 @@ class Apply:
         return False
 
     def nodes(self) -> Iterator[Expression]:
-        """Yield itself and all that it is made of, each once."""
+        """Yield the expression and all expressions inside, each once."""
         rest, seen = [cast(Expression, self)], set[int]()
         while rest:
             node = rest.pop()
@@ -153,7 +153,7 @@ class Statement:
         return self.nest.dtype or accumulator(Tensor.of(self.value).dtype)
 
     def reads(self) -> Iterator[Read]:
-        """Yield all that is read."""
+        """Yield all elements that the factors read."""
         for factor in self.factors:
             yield from factor.reads()
 
@@ -288,7 +288,7 @@ class _Printer:
             self._names[value] = f"t{number}"
 
     def text(self) -> str:
-        """Return all of it."""
+        """Return the text of the whole term."""
         arguments = (
             f"{self._names[value]}: {Tensor.of(value)}"
             for value in self._term.arguments
@@ -319,7 +319,7 @@ class _Printer:
         return ", ".join([f"{left}: {kind} = {factors}", *shared.lines, *extents])
 
     def read(self, read: Read, loops: Sequence[str]) -> str:
-        """Return the text of an element that is read."""
+        """Print an element that is read."""
         op = None if read.source in self._names else read.op
         if isinstance(op, Constant) and np.size(op.value) == 1:
             return f"{np.asarray(op.value).reshape(())[()]:g}"

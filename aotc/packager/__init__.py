@@ -174,7 +174,7 @@ _OWN_WEIGHTS = "weights-own.irpa"
 
 
 def take_back(archives: Archives, bundle: Path) -> None:
-    """Move archives out of a bundle, which is none then, to where they came from."""
+    """Move archives from an abandoned bundle back to their own paths."""
     for name, archive in archives.items():
         (bundle / name).rename(archive.path)
 

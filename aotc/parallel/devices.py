@@ -54,7 +54,7 @@ class Devices:
 
     @classmethod
     def alone(cls) -> Devices:
-        """Return the one device of a model that takes no others."""
+        """Make the one device of a model that is computed alone."""
         return cls(Group(Alone()), DeviceAxis("", 1))
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:

@@ -153,7 +153,7 @@ class SharedMemoryEngine:
         return rank_lost(rank, self.size)
 
     def _map(self, rank: int, descriptors: list[int]) -> None:
-        """Map the memory of another rank, if it has sent new memory."""
+        """Map memory that another rank has sent descriptors of."""
         for descriptor in descriptors:
             size = os.fstat(descriptor).st_size
             self._theirs[rank] = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)

@@ -116,7 +116,7 @@ class Build:
 
     @cached_property
     def source(self) -> Source:
-        """The source, imported; at which stage it is, it says itself."""
+        """The imported source, with the options of the request."""
         path = Path(self.request.source)
         self._imported = import_file(path, tuple(self.request.entries), self.cache)
         program = self._imported.program
@@ -177,7 +177,7 @@ class Build:
         return self.unit.program
 
     def load(self) -> None:
-        """Import the source, and see that it can be built as was asked."""
+        """Import the source; refuse at once a build that must fail."""
         if self.request.packs:
             require_free(self.request.output, self.source.title, self.request.force)
         if self.program.target is not None:
@@ -283,7 +283,7 @@ class Build:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure a stage and tell of it."""
+        """Measure the seconds of a stage within this block, and show the stage."""
         start = time.perf_counter()
         with self._reporter.stage(name):
             yield
@@ -294,12 +294,12 @@ class Build:
         self._reporter.step(text)
 
     def tell(self, part: str, reuse: str, seconds: float) -> None:
-        """Tell that a part is done, and whether the cache had it."""
+        """Report a finished part, and whether the cache had it."""
         known = "" if reuse == "off" else f", cache: {reuse}"
         self._reporter.report_part(f"{part}{known}", seconds)
 
     def tell_part(self, part: str, seconds: float) -> None:
-        """Tell that a part of the stage is done."""
+        """Report a finished part of the stage."""
         self._reporter.report_part(part, seconds)
 
     def run_passes(self, unit: Unit, stage: str, passes: Sequence[Pass]) -> None:
@@ -310,7 +310,7 @@ class Build:
         self.dump_ir(unit)
 
     def keep_regions(self, unit: Unit) -> None:
-        """Keep a program as it has regions, if a self-check evaluates their kernels."""
+        """Copy a program with regions if a self-check evaluates its kernels."""
         target = unit.target
         assert target is not None
         if self.self_check != "off" and not BACKENDS[target.backend].on_cpu:
@@ -353,7 +353,7 @@ class Build:
     # ---- the bundle
 
     def require_room(self) -> None:
-        """Fail before the work and not after it, where no bundle can be written."""
+        """Refuse, before the work, a build whose bundle could not be written."""
         require_runnable(self.targets_to_check)
         if self.request.packs:
             request = self.request
@@ -385,7 +385,7 @@ class Build:
 
     @cached_property
     def archives(self) -> packager.Archives:
-        """The archives of the weights, written once: any bundle takes these."""
+        """The archives of the weights, written once for all bundles."""
         return packager.write_archives(self.weights, self._scratch)
 
     def write_archives(self) -> None:

@@ -50,7 +50,7 @@ class Stage:
         return True
 
     def run(self, build: Build) -> None:
-        """Take the build a step on."""
+        """Run this stage of the build."""
         raise NotImplementedError
 
 

@@ -207,7 +207,7 @@ class _Rounding:
         self._aware, self._range_of = aware, range_of
 
     def _change(self, layer: LayerOp) -> list[Array]:
-        """Return the results of a layer, of operands as its precision has them."""
+        """Compute a layer with its operands rounded to the layer's precision."""
         form = _form(layer)
         if form is None:
             return layer.results()

@@ -43,7 +43,7 @@ class LayerError:
     both: float = 0.0
 
     def add(self, wanted: Array, found: Array) -> None:
-        """Take note of a result."""
+        """Note a result."""
         x, y = wanted.astype(np.float64), found.astype(np.float64)
         self.signal += float(np.square(x).sum())
         self.noise += float(np.square(x - y).sum())
@@ -306,7 +306,7 @@ def _refusal_text(refusal: Refusal) -> str:
 
 
 def counted(texts: Iterable[str]) -> list[str]:
-    """Return each text once, with how often it came if that is several times."""
+    """Return each text once, with a count if it occurs several times."""
     counts = Counter(texts).items()
     return [f"{text} ({count}×)" if count > 1 else text for text, count in counts]
 

@@ -38,7 +38,7 @@ class Seen:
     moments: Array | None = None
 
     def add(self, layer: Layer, x: Array, *, with_moments: bool) -> None:
-        """Take note of an input of the layer."""
+        """Note an input of the layer."""
         self.histogram.add(x)
         if layer.channels is None:
             return

@@ -74,7 +74,7 @@ class EntryCaller:
         return list(self.batching.split(leaves, [item.inputs for item in call.items]))
 
     def require_same_alone(self, call: Call, results: Sequence[Leaves]) -> None:
-        """Refuse to go on if the first batch has other results than its items alone.
+        """Refuse to batch if the first batch differs from its items called alone.
 
         Raises:
             InputError: `not-batchable`.

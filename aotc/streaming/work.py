@@ -111,7 +111,7 @@ class Work:
                 return
 
     def _read_item(self, number: int) -> int | None:
-        """Read an item and pass it on; its number, or None if there was none.
+        """Read an item and pass it on; return its number, or None at the end.
 
         A function of its own, as `_read` may wait long for the next item, and must not
         hold this one and its error meanwhile.
@@ -179,7 +179,7 @@ class Work:
     # ---- prepare: from items to calls -----------------------------------------------
 
     def _prepare(self, items: list[Item]) -> None:
-        """Prepare a call; where it is refused, those of its items one by one."""
+        """Prepare a call of items; if refused, prepare each item alone."""
         began = perf_counter_ns()
         try:
             prepared = self._caller.prepare([item.inputs for item in items])

@@ -77,7 +77,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
 
 @contextmanager
 def _erase_on_error(module: Any) -> Iterator[None]:
-    """Leave no functions in the module that an error kept from being finished."""
+    """Erase unfinished functions from the module if this block fails."""
     before = set(functions_of(module))
     try:
         yield

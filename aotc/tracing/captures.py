@@ -218,7 +218,9 @@ class _Search:
             found = len(self._seen), len(self._attributes)
 
     def _attribute(self, owner: Any, name: str, text: str, place: Place) -> None:
-        """Capture an attribute where Python finds it, and that nothing hides it."""
+        """Capture an attribute where Python finds it, and its absence where Python
+        looks first.
+        """
         missing, is_found = list[Variables](), False
         for variables in self._looked_up(owner):
             value = variables.get(name, _NOTHING)

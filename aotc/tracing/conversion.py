@@ -71,7 +71,7 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
 
 
 def _lifted_condition(condition: SizeCondition, dtype: str) -> Array:
-    """Emit the comparison of a condition on sizes, which each call computes."""
+    """Emit the comparison of sizes that each call computes."""
     left, right = (lift(side) for side in (condition.left, condition.right))
     found = emit("compare", left, right, direction=_DIRECTIONS[condition.sign])
     return found if dtype == "bool" else emit("cast", found, dtype=dtype)
@@ -219,7 +219,7 @@ def _weakest(numbers: Sequence[Any]) -> str:
 
 
 def _fail_to_mix(xs: Sequence[ArrayLike], lifted: Sequence[Array]) -> NoReturn:
-    """Name a conversion that helps; numbers in the code cannot be converted."""
+    """Refuse to mix dtypes; advise a conversion that helps."""
     weak = [x for x, given in zip(lifted, xs, strict=True) if is_weak(given)]
     wanted = weak[0].dtype if weak and weak[0].dtype != lifted[0].dtype else None
     wanted = wanted or max((x.dtype for x in lifted), key=_preference)

@@ -89,7 +89,7 @@ class Snapshot:
         return True
 
     def _take(self) -> None:
-        """Take note of the objects that there are now."""
+        """Record the values of the captures."""
         values = [_value(each) for each in self.captures]
         pairs = [*zip(self.captures, values, strict=True)]
         self._names = [

@@ -138,7 +138,7 @@ class Trace:
             return OPS[name].build(*operands, **attributes)
 
     def finish(self, results: Sequence[Array]) -> None:
-        """Return `results`; the function is complete."""
+        """Return `results` from the traced function, and complete its type."""
         values = [self.value_of(array) for array in results]
         with context(), location(), ir.InsertionPoint(self.block):
             func.ReturnOp(values)

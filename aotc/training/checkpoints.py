@@ -91,7 +91,7 @@ class Checkpoints:
         return self._every is not None and step % self._every == 0
 
     def save(self, position: Position, validation: Mapping[str, Any] | None) -> None:
-        """Write the states as they are, and the position.
+        """Write the states, the position and the validation's note to a file.
 
         Args:
             position: of the loop.

@@ -232,7 +232,7 @@ class _Loop:
         return replace(at, step=number, epoch=self._batches.epoch(number))
 
     def _validate(self, at: Position) -> None:
-        """Validate, if the step that was done last is one to do that after."""
+        """Validate if a validation is due after this step."""
         if self._validator is None or not self._validator.is_due(at):
             return
         epoch = self._batches.epoch(at.step - 1) + 1

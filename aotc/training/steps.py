@@ -73,7 +73,7 @@ class StepRunner:
         batch: Mapping[str, Any],
         checkpoint: Path | None = None,
     ) -> list[Array]:
-        """Do one step; the outputs of the entry, in the order of the manifest.
+        """Run one step; return the entry's outputs in the manifest's order.
 
         Args:
             step: its number, from 1.

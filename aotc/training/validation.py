@@ -209,7 +209,7 @@ class Validator:
         return is_new and at.step % self._every == 0
 
     def run(self, at: Position, epoch: int, log: Log, seconds: float) -> None:
-        """Validate, record it, and keep the states if they are the best so far.
+        """Validate, record the result, and save the states if they are the best so far.
 
         Args:
             at: where the loop is.

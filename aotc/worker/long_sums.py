@@ -23,7 +23,7 @@ _SIZES = "iree_linalg_ext.split_reduction"  # how much of each summed loop a blo
 
 
 def split_long_sums(module: Any, block: int) -> bool:
-    """Make dispatches of the blocks of all sums that are marked; whether any are.
+    """Split marked sums into dispatches of blocks; return whether any are marked.
 
     Args:
         module: what IREE has made of a module up to its phase `global-optimization`.

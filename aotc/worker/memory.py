@@ -206,12 +206,12 @@ class _Run:
         self.globals[name] = value
 
     def hold(self, value: Known) -> None:
-        """Count one more that holds a value."""
+        """Count one more holder of a buffer."""
         if isinstance(value, _Buffer):
             self._holders[value] += 1
 
     def drop(self, value: Known, *, freed: bool = True) -> None:
-        """Count one less; a buffer that nobody holds is given back."""
+        """Count one holder less; free a buffer that has none left."""
         if isinstance(value, _Buffer):
             self._holders[value] -= 1
             if not self._holders[value]:
@@ -472,7 +472,7 @@ def _store_global(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kno
 
 
 def _call(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """Call a function of the module, or one of the loader's, which gives tensors."""
+    """Call a function of the module; the loader's functions give unknown values."""
     callee = step.op.attributes["callee"].value
     if run.is_external(callee):
         return [None] * len(step.results)

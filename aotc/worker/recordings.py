@@ -42,7 +42,7 @@ util.global private mutable @"{name}" = false
 
 
 def hold_hidden_numbers(module: Any) -> bool:
-    """Let immutable globals hold the constants behind barriers; whether any do.
+    """Hold constants behind barriers in immutable globals; return whether any are.
 
     The code of dispatches is to know them no more than before. Unlike a barrier, the
     load of a global ends no submission of work.
@@ -74,7 +74,7 @@ def hold_hidden_numbers(module: Any) -> bool:
 
 
 def keep_recordings(module: Any) -> bool:
-    """Record launches anew where a number in them is another than in the last call.
+    """Keep recorded launches until a number in them changes; return whether any are.
 
     Returns whether there are such recordings.
 

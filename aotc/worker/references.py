@@ -55,7 +55,7 @@ def _separate_references(branch: Any) -> bool:
 
 
 def _distinct_reference(value: Any, latest: Any) -> Any:
-    """`latest`, which is `value`, by a choice that folds with no other.
+    """Choose `latest`, equal to `value`, by a select that does not fold.
 
     Each is chosen from the one before, so that no two of them are the same op.
     """

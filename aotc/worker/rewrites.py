@@ -109,7 +109,7 @@ class Runner:
     records: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, after: str, module: Any) -> None:
-        """Run the passes that come after a phase of IREE's, in place."""
+        """Run the rewrites that follow a phase of IREE's, in place."""
         kind = Kind.CPU if self.job["is_mapped"] else Kind.GPU
         for each in rewrites_for(kind):
             if each.after == after:

@@ -67,7 +67,7 @@ class ControlFlow:
     def call_transformed(
         self, _: str, operands: Values, transform: Callable[[str], str]
     ) -> Values:
-        """Call the same over transformed functions."""
+        """Call the same control flow over transformed functions."""
         names = tuple(map(transform, self.functions))
         return invoke(replace(self, functions=names), operands)
 

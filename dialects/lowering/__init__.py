@@ -323,7 +323,7 @@ class Lowering:
         )
 
     def materialize(self, x: Value) -> Value:
-        """`x`, put into memory if IREE cannot read it by position, or in steps.
+        """Put `x` into memory if IREE cannot read `x` by position, or in steps.
 
         See Notes [reads with gaps] and [widened reads]; `extract` is for nothing else.
         """
@@ -383,7 +383,7 @@ class Lowering:
         )
 
     def element_copy(self, x: Value, of: Tensor) -> Value:
-        """`x` as type `of`; a copy if it is a view of a slice of one element.
+        """Copy `x` if it views a slice of one element.
 
         See Note [slices of one element].
         """

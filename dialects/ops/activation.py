@@ -72,7 +72,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @staticmethod
     def cancelling(x: np.ndarray) -> Any:
-        """x, from both terms of Phi, but where erf(x / sqrt 2) is 1 in every dtype."""
+        """Return x where both terms of Phi cancel, and 0 where erf is 1."""
         return np.where(np.abs(x) < 9, x, x.dtype.type(0))
 
     @classmethod

@@ -76,7 +76,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         causal: bool,
         safe: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Batch, length, heads, depth of value; and batch, heads, length."""
+        """Return the types of the result and of the log-sums."""
         require_dtype(query, dt.FLOATS)
         for other in (key, value, bias):
             require_dtype(other, (query.dtype,))
@@ -324,7 +324,7 @@ def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 def may_share(heads: Size, shared: Size) -> bool:
-    """Return whether so many heads of queries may have `shared` ones of keys."""
+    """Return whether `heads` query heads can share `shared` key heads evenly."""
     if isinstance(heads, int) and isinstance(shared, int):
         return heads == shared or (shared > 0 and heads % shared == 0)
     return heads == shared

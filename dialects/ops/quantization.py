@@ -318,7 +318,7 @@ def shares(step: float) -> np.ndarray:
 
 
 def _entries(b: Builder, op: ByteSoftmax) -> Value:
-    """Return the shares of elements, not yet over their sum."""
+    """Look up the shares of elements, not yet divided by their sum."""
     axes = (op.axis,)
     highest = b.expand(b.reduce_max(op.x, axes=axes), Tensor.of(op.x), axes)
     found: Value = b.lookup(b.subtract(highest, op.x), table=shares(op.step))

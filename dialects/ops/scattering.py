@@ -401,7 +401,7 @@ class _LastUpdates:
         )
 
     def _numbers(self, indices: Tensor) -> Value:
-        """0, 1, … for the indices of each batch."""
+        """Number the updates of each batch from 0 on."""
         own = [
             i for i, axis in enumerate(self.at.along) if axis not in self.at.shared_axes
         ]

@@ -49,7 +49,7 @@ class Match:
         return replace(self, captured={**self.captured, name: found})
 
     def covering(self, read: LabelledValue, *, itself: bool) -> Match:
-        """Return the match with the values on the way to one, and that one `itself`."""
+        """Add the values on the way to a match, and with `itself` the end."""
         more = (*read.inside, read.value) if itself else read.inside
         return replace(self, inside=self.inside.union(more))
 

@@ -129,7 +129,7 @@ class SymbolicFloat:
         return found
 
     def round(self, rounding: Callable[[Any], int]) -> Size:
-        """Return the size that it is rounded to.
+        """Round the float to a size.
 
         Args:
             rounding: `math.floor`, `math.ceil` or `math.trunc`.
@@ -152,7 +152,7 @@ class SymbolicFloat:
 
     @cached_property
     def _exact(self) -> tuple[int, int, int]:
-        """Return the p, r and q of `(p * size + r) / q`, which it is but for rounding.
+        """Return p, r and q of `(p * size + r) / q`, the float's exact value.
 
         Its numbers are taken for the simplest fractions that are rounded to them.
         """

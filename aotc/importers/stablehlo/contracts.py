@@ -217,7 +217,9 @@ class _Reader:
     def _follows(
         self, position: int, factor: int, symbols: dict[int, int], rest: int
     ) -> bool:
-        """`factor * size + others + rest` is 0: put it in the place of the size."""
+        """Replace a size by the value for which `factor * size + others + rest` is
+        0.
+        """
         dim = self.facts.dims[position]
         others = {n: f for n, f in symbols.items() if n != position}
         steps = [self.facts.dims[n].multiple_of for n in others]

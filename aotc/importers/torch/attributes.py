@@ -109,7 +109,7 @@ def _parts(path: str, value: Any) -> dict[str, Any]:
 
 
 def _listed(names: list[str]) -> str:
-    """Return names as a sentence lists them; of many the first three."""
+    """List names for a sentence; of many only the first three."""
     shown, rest = names[:3], len(names) - 3
     if rest > 0:
         return f"{', '.join(shown)} and {rest} more"

@@ -40,7 +40,7 @@ class _Lines:
     first: Value
 
     def tops(self, dilation: int) -> list[Value]:
-        """Return the line of the image that each is."""
+        """Return the line of the image at which each line of windows begins."""
         return [add(self.first, number * dilation) for number in self.numbers]
 
 
@@ -117,7 +117,9 @@ class ByteWindows:
         return arith.andi(weight, vectors.repeat(mask, self.sweep.lanes))
 
     def _is_inside(self, top: Value) -> Value:
-        """Return whether there is a line; one before the first is a large number."""
+        """Return whether a line is in the image; a negative one wraps to a large
+        number.
+        """
         return int_compare("ult", top, index(self.geometry.size[0]))
 
     def _add_lines(
@@ -147,7 +149,7 @@ class ByteWindows:
     # ---- operands -------------------------------------------------------------------
 
     def _begins(self, rows: Rows, lines: _Lines) -> list[Value]:
-        """Return where windows begin in lines; in place of padding, in another line."""
+        """Return where windows begin in each line; padding reads another line."""
         shape = self.geometry
         found = []
         for top in lines.tops(shape.dilation[0]):

@@ -85,13 +85,13 @@ class Lines:
     def write(
         self, first: Value, last: Value, write_line: Callable[[Line], None]
     ) -> None:
-        """Do something for the lines from `first` to before `last`."""
+        """Visit the lines from `first` to before `last`."""
         loops.repeat_for(first, last, 1, lambda n: write_line(self._line(n)))
 
     def write_tiles(
         self, line: Line, window: Window, write_tile: Callable[[Rows], None]
     ) -> None:
-        """Do something for each tile of a line.
+        """Visit each tile of a line.
 
         Args:
             line: of results.

@@ -55,7 +55,7 @@ def write_share(
     workgroups: tuple[Value, Value],
     write: Callable[[Value, Value], None],
 ) -> None:
-    """Do something for each workgroup of a share, at the insertion point.
+    """Visit each workgroup of a share, at the insertion point.
 
     Args:
         number: of the share.

@@ -176,7 +176,7 @@ class _Kernel:
         axis: tuple[Value, int],
         visit: Callable[[Value, int], None],
     ) -> None:
-        """Do something with the vectors of an axis that are in a block of it.
+        """Visit the vectors of an axis that are in a block of it.
 
         Args:
             block: where it begins, and where it ends if the axis is as long.

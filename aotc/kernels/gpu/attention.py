@@ -238,7 +238,7 @@ class _Attention:
     # ---- the pass over keys ---------------------------------------------------------
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the kernel's statements."""
         parts, width = self._parts, _padded(_width(self._parts))
         f32 = parts.sums.dtype
         begin = [
@@ -315,7 +315,7 @@ class _Attention:
     def _add(
         self, tile: Tile, frame: Frame, keys: Axis, sums: Value, scale: Value
     ) -> Value:
-        """Return the sums with those of a block, which are scaled by the others."""
+        """Add the sums of a block to the earlier sums, which are scaled."""
         statement = self._parts.sums
         here = Tile(
             frame,

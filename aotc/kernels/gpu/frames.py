@@ -270,7 +270,7 @@ class Frame:
         return [*zip(numbers, tiles, strict=True)]
 
     def _index(self, axis: Axis, inner: Size, size: Size | None) -> Int:
-        """Return the index of one of several strides, the outermost without a size."""
+        """Return the index for one of several strides; the outermost has no size."""
         integers = self.sizes.integers
         whole = integers.add(axis.first, axis.along or 0)
         index = integers.divide(whole, self.sizes.of(inner))

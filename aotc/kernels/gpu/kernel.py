@@ -145,7 +145,7 @@ def symbol_count(term: Term) -> int:
 def _symbols(
     numbers: Sequence[Value], ints: ops.Integers, *, is_large: bool
 ) -> list[Value]:
-    """Return the values of symbols, of the numbers that a kernel takes."""
+    """Assemble the values of symbols from the 32-bit numbers of a kernel."""
     if not is_large:
         return [*numbers]
     by = ops.constant(ints.kind, _HALF)

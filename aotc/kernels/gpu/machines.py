@@ -75,7 +75,7 @@ class Gpu:
         return _STRICT if numerics == STRICT else self.relaxed
 
     def multiplying(self, precision: str) -> Gpu:
-        """Return the model of the chip where it multiplies f32 so, as Triton names it.
+        """Return the model of the chip for another precision of f32 products.
 
         TF32 has half the rate of f16 on chips that have both.
         """

@@ -204,7 +204,7 @@ def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> 
     is_scalar = dtype in machine.scalar
 
     def together(count: int) -> float:
-        """Return how long a multiprocessor has for programs side by side."""
+        """Return how long `count` programs side by side take on a multiprocessor."""
         if is_scalar:
             used = _used_by_scalars(tile, count * tile.warps, machine)
         else:

@@ -113,7 +113,7 @@ class Integers:
         return constant(self.kind, x) if isinstance(x, int) else x
 
     def wide(self, x: Value) -> Value:
-        """Return an i32 in the type of all others."""
+        """Extend an i32 to the integer type of sizes and offsets."""
         if self.kind.width == 32:
             return x
         shape = shape_of(x)

@@ -218,7 +218,7 @@ class _Product:
         return batch, row, integers.divide(place, height)
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the kernel's statements."""
         anchor, schedule = self._anchor, self._schedule
         sums = ops.constant(
             ops.tensor_of(

@@ -322,7 +322,7 @@ def _product(tile: Tile, statement: Statement) -> Value:
 
 
 def _in_memory(number: float, dtype: str) -> float:
-    """Return a number as a dtype has it; an unsigned one as that of the same bits."""
+    """Return a number in a dtype, as a signed one with the same bits."""
     found = np.asarray(number).astype(to_numpy(dtype))
     if is_float(dtype):
         return float(found)

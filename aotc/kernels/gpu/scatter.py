@@ -215,7 +215,7 @@ class _Scatter:
         )
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the kernel's statements."""
         parts, schedule, sizes = self._parts, self._schedule, self._writing.sizes
         anchor, integers = parts.anchor, sizes.integers
         element = lowered_element(anchor.dtype)

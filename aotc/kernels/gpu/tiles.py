@@ -147,7 +147,7 @@ class Tile:
         return ops.constant(element, int(value) if is_whole else float(value))
 
     def _position(self, read: Read, op: Iota) -> Value:
-        """Return the index along an axis, as elements that count it have it."""
+        """Return the index along an axis, in the dtype of an `iota`."""
         view = self.view_of(read.views)
         if view.fill is not None:
             raise CannotLiftError("positions beyond the end")

@@ -259,7 +259,7 @@ def _fills_runs(bits: int, terms: int) -> bool:
 
 
 def _why_not_across(table: Dequantize, geometry: Geometry) -> str:
-    """Return the same of blocks of columns, with offsets and nested scales of any kind.
+    """Return why a kernel cannot read blocks of columns; "" if it can.
 
     No vector has columns of two blocks, and the last run has all of its terms.
     """

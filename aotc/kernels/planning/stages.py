@@ -149,6 +149,6 @@ def _is_of_image(value: Value) -> bool:
 
 
 def _elementwise_on(image: Value) -> Elementwise:
-    """Return which elementwise ops may lie between stages: rows share channels."""
+    """Return the elementwise ops allowed between stages: rows share channels."""
     rank = Tensor.of(image).rank
     return Elementwise(ALIKE, range(rank - 1, rank))

@@ -47,7 +47,7 @@ class Rows:
         return add(self.begin, scale(position, self.step))
 
     def load(self, row: Value, column: Value, count: int) -> Value:
-        """Return a vector of one, given where that begins, from an element on."""
+        """Load a vector of a row, which begins at `row`, from element `column` on."""
         place = Place(add(row, column), column, key=0, count=count)
         return self.epilogue.compute(self.value, place)
 

@@ -141,7 +141,7 @@ class WeightedSums(TiledWork):
     # ---- results --------------------------------------------------------------------
 
     def _visit_places(self, visit: Callable[[_Place], None]) -> None:
-        """Do something for each vector of the results of a workgroup."""
+        """Visit each vector of the results of a workgroup."""
         rest = arith.subi(self.given.size(self.sizes.length), self.queries.first)
         last = arith.minsi(rest, index(self.tile.columns))
 

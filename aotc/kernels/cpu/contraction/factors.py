@@ -67,7 +67,7 @@ class Factors:
         return self.mma.factor == "f32"
 
     def rows(self, memory: Value, at: Value, count: int) -> Value:
-        """Return elements of the left operand beside each other, to be multiplied."""
+        """Load neighbouring elements of the left operand as factors."""
         if self._is_f32:
             return vectors.load(memory, at, count)
         x = self._extend(vectors.load_as_is(memory, at, count), count, self.sources[0])

@@ -85,7 +85,7 @@ class Walk:
         return totals
 
     def visit(self, visit: Callable[[Value, int], None]) -> None:
-        """Do something for each vector of the rows, from the first one on."""
+        """Visit each vector of the rows, from the first one on."""
 
         def visit_step(number: Value) -> None:
             for place in self._places(number):

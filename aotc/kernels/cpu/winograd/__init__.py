@@ -375,7 +375,9 @@ class Winograd:
     def _write_either(
         self, number: Value, size: int, write: Callable[[int], None]
     ) -> None:
-        """Write with how many outputs of a tile there are along an axis of a result."""
+        """Write a tile with all its outputs, or at a border with those in the
+        result.
+        """
         whole, rest = divmod(size, self.tile.outputs)
         branch_at_rest(
             (whole, rest),

@@ -35,7 +35,7 @@ def for_tiles(
     tile: WinogradTile,
     write: Callable[[ImageTile], None],
 ) -> None:
-    """Do something with each tile of a block, at the insertion point.
+    """Visit each tile of a block, at the insertion point.
 
     Args:
         first: the number of its first tile.
