@@ -58,7 +58,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Read a condition.
+        """Parse a condition on sizes.
 
         Sides of a comparison are names, numbers, `+ - * // % /`, `min`, `max`, `floor`,
         `ceil`, `trunc` and `float` of these.

@@ -196,7 +196,7 @@ def _step(
 
 
 def _is_worth_it(ops: Sequence[Operation]) -> bool:
-    """Return whether there is more to fold than one sum, which stays one."""
+    """Return whether folding gains anything: a single addition stays one."""
     return len(ops) > 1 or any(not isinstance(op.opview, Add) for op in ops)
 
 

@@ -145,7 +145,7 @@ def _families(
 
 
 def _read(entry: Entry, functions: _Functions) -> Iterator[str]:
-    """The weights that an entry reads."""
+    """Yield the names of the weights that an entry reads."""
     for value, port in weight_ports(functions[entry.name], entry):
         if any(True for _ in value.uses):
             yield port.name

@@ -161,7 +161,7 @@ class _Quantized:
         return value
 
     def _quantized_number(self) -> float:
-        """Return the quantised number of a padding."""
+        """Return the padding's number after quantisation."""
         assert isinstance(self.moving, Pad)
         kind = dtypes.to_numpy(Tensor.of(self.moving.y).dtype)
         found = np.full(1, self.moving.value, kind)

@@ -31,6 +31,7 @@ FORBIDDEN = RELATIVE | PREPOSITIONS | PRONOUNS
 # A whole sentence that speaks of something which only its neighbours name.
 RIDDLES = re.compile(
     r"(All|Both|Each|None|One|Some)( of (them|it|these))?\.?|The same\b.*"
+    r"|\w+( all of)? (it|them|these|those)\.|(Return|Write) the same[,.].*"
 )
 
 

@@ -61,7 +61,7 @@ def recipe_of(
     *,
     full: bool,
 ) -> Recipe:
-    """Return all that a self-check depends on.
+    """Return the cache recipe of a self-check: all that the check depends on.
 
     Args:
         program: what was compiled.

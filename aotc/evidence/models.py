@@ -62,7 +62,7 @@ class Case:
         return tuple(self.signature.symbols[name] for name in self.traffic.symbols)
 
     def policies(self, policy: str) -> dict[str, str]:
-        """Return the same policy for all sizes of the traffic."""
+        """Map every symbol of the traffic to `policy`."""
         return dict.fromkeys(self.traffic.symbols, policy)
 
     def by_name(self, values: Iterable[T]) -> dict[str, T]:
@@ -97,7 +97,7 @@ def _buckets(case: Case) -> Options:
 
 
 def _powers(case: Case) -> Options:
-    """The powers of two that calls are rounded up to."""
+    """Return options of a build with buckets at powers of two."""
     rows = {
         tuple(map(power_above, sizes, case.contracts)) for sizes in case.traffic.counts
     }

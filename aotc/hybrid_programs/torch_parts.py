@@ -278,7 +278,7 @@ def _are_traceable(sizes: Any, call: CallSignature) -> bool:
 
 
 def _dense(tree: Any) -> list[Any]:
-    """The tensors in a tree that have a number of bytes."""
+    """Return the dense (strided) tensors in a tree."""
     leaves = torch_trees.tree_leaves(tree)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return [tensor for tensor in tensors if tensor.layout is torch.strided]

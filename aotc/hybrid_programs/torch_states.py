@@ -68,7 +68,7 @@ class StateSnapshot:
         self._contents = self._contents_now()
 
     def difference(self) -> str | None:
-        """The path of something that is another now, or has been written to, if any."""
+        """Return the path of the first attribute that has changed; None if none has."""
         for path, table, before, values in self._tables:
             is_same = len(table) == len(values)
             if is_same and all(map(operator.is_, table.values(), values)):

@@ -23,7 +23,7 @@ _OPEN = re.compile(r"tensor<[^>]*\?")  # a size that is not known
 def load(
     text: str, name: str, callbacks: Sequence[Any]
 ) -> Callable[[Sequence[Any]], list[Any]]:
-    """The function of arrays that a module is.
+    """Compile a StableHLO module; return its function of arrays.
 
     Args:
         text: the module, in generic form; the sizes of its arguments are known.

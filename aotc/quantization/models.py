@@ -42,12 +42,12 @@ class Files:
 
     @property
     def parameters(self) -> Path:
-        """The archive of its parameters."""
+        """The path of the archive of parameters (`.irpa`)."""
         return self.program.with_suffix(".irpa")
 
     @property
     def recipe(self) -> Path:
-        """The recipe that gives it."""
+        """The path of the recipe file (`.json`)."""
         return self.program.with_suffix(".json")
 
     def require_replaceable(self) -> None:

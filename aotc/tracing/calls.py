@@ -184,7 +184,7 @@ class _Misfit(Exception):
 
 
 def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
-    """The value of an argument as its annotation has it."""
+    """Check an argument against its annotation, and return the converted value."""
     if name not in static:
         return value
     try:

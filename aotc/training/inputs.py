@@ -211,7 +211,7 @@ def _check(array: Array, leaf: Leaf, where: str | None) -> None:
 
 
 def _read(file: Path, leaves: Sequence[Leaf]) -> dict[str, Array]:
-    """The array of every input."""
+    """Read an array of the file for each input."""
     stored = open_arrays(file, "data")
     found = {x.name: stored.copy(x.name) for x in leaves if x.name in stored}
     _require_all(found, [*stored], leaves, str(file))

@@ -93,7 +93,7 @@ class Replicas:
         return self._models.call(self._point.name, leaves)[0]
 
     def _rows(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return the rows of a batch that a device gets; numbers have none."""
+        """Return a device's share of the rows of a batch; scalars are not divided."""
         found: dict[str, Any] = {}
         for name, value in batch.items():
             if not np.ndim(value):

@@ -254,7 +254,7 @@ def by_argument(
 
 
 def _seed(index: int, output: Array) -> Array:
-    """The cotangent of an output, when the first one is differentiated."""
+    """Return ones for the output to differentiate (`index` 0), zeros for others."""
     return full(output.shape, 0.0 if index else 1.0, output.dtype)
 
 

@@ -192,7 +192,7 @@ class _Run:
         return _Buffer(size, kind)
 
     def free(self, buffer: Known) -> None:
-        """Give a buffer back, whoever holds it."""
+        """Free a buffer, whoever holds it."""
         if isinstance(buffer, _Buffer) and buffer.size:
             self.alive -= _most(buffer.size)
             if self.kept.total() < _KEPT_AT_MOST:

@@ -38,7 +38,7 @@ def _attribute(element: Type, value: float) -> ir.Attribute:
 
 
 def constant_of(value: ir.Attribute) -> Value:
-    """Write a number, or a tensor of numbers, the most frequent op."""
+    """Write a constant of an MLIR attribute: a number, or a tensor of numbers."""
     made: Value = ir.Operation.create(
         "arith.constant", attributes={"value": value}, infer_type=True
     ).result

@@ -66,7 +66,7 @@ class _Stack:
             self._call("begin", sizes, [], self.text.begin(len(sizes)), held)
 
     def end(self) -> Value:
-        """Return all elements."""
+        """Return the elements that all steps have written."""
         if self.is_empty:
             return self._low.empty(self._whole)
         kind, exact = self.text.kind, lowered_type(self._whole)

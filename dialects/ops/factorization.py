@@ -236,7 +236,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
 
 
 def _read(b: Builder, op: TriangularSolve, a: Value) -> Value:
-    """The part of `a` that a triangular_solve reads."""
+    """Return the triangle of `a` that a triangular_solve reads."""
     return triangle(b, a, lower=op.lower, strict=op.unit_diagonal)
 
 

@@ -342,7 +342,7 @@ def _whole_sum(b: Builder, p: Value, axes: Sequence[int]) -> Value:
 
 
 def _sum_of_halves(b: Builder, p: Value, axes: Sequence[int]) -> Value:
-    """Return the same for up to `MOST_SHARES` shares, of which f32 sums up two parts.
+    """Return the sum of up to `MOST_SHARES` shares, in f32 by two parts of bits.
 
     IREE 3.13 has no code for Vulkan for the sum of i64 along many a last axis.
     """

@@ -119,7 +119,9 @@ class Numbers:
         return splat_of(value)
 
     def head(self, value: Value) -> str:
-        """Return the op that computes a value, repetitions aside; "" of an argument."""
+        """Return the name of the op behind repetitions of a value; "" for an
+        argument.
+        """
         while (op := _repetition(value)) is not None:
             value = op.x
         owner = value.owner

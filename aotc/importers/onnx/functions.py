@@ -77,7 +77,7 @@ def _nearest(versions: Sequence[int], opset: int) -> int:
 
 
 def _read(found: Any, version: int, schema: Any) -> Function:
-    """The function in a message, or in its bytes."""
+    """Read a FunctionProto, or its bytes, with default attributes."""
     from onnx import FunctionProto
 
     proto = FunctionProto.FromString(found) if isinstance(found, bytes) else found

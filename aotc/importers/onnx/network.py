@@ -167,7 +167,7 @@ def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
 
 
 def _read(graph: Graph) -> Iterator[str]:
-    """The values that the model computes with, and not only when it is built."""
+    """Yield names of values that ops read, but for facts fixed at build time."""
     yield from graph.outputs
     for node in graph.nodes:
         function = TABLE.get(node.key)

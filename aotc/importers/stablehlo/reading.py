@@ -81,7 +81,7 @@ def _require_survival(data: bytes) -> None:
 
 
 def _read(data: bytes, name: str) -> Any:
-    """The module, found well-formed in all that is read of it later."""
+    """Parse a module, and require that all that is read later is well-formed."""
     module = _parse(data, name)
     module.operation.verify()
     text = module.operation.get_asm(

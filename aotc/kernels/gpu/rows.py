@@ -220,7 +220,7 @@ class _Rows:
                 self._compute_all(statement, is_result=statement.value in results)
 
     def _tile(self, first: ops.Int) -> Tile:
-        """Return the tile of a block of columns."""
+        """Return the tile from column `first` on."""
         columns = axis_of(
             self._writing.sizes,
             self._shape,

@@ -72,7 +72,7 @@ class Buffer:
     def load(
         self, at: np.ndarray[Any, Any], mask: np.ndarray[Any, Any], program: int
     ) -> np.ndarray[Any, Any]:
-        """Return elements; where the mask is not set, something.
+        """Load elements where the mask is set; other elements are arbitrary.
 
         Raises:
             CompileError: `bad-kernel`: one is outside, unknown, or written by a program

@@ -97,7 +97,7 @@ class Walk:
 
     @property
     def _steps(self) -> int:
-        """The number of steps in which all vectors are whole."""
+        """The number of steps over a row that use whole vectors."""
         return self.length // (self.vectors * self.width)
 
     def _places(self, step: Value) -> list[Value]:
