@@ -45,7 +45,7 @@ def sgd(
 def adagrad(
     learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> GradientTransformation:
-    """Return Adagrad; see `scale_by_rss`."""
+    """Return the optimizer Adagrad; see `scale_by_rss`."""
     return chain(
         scale_by_rss(initial_accumulator_value, eps),
         scale_by_learning_rate(learning_rate),
@@ -82,7 +82,7 @@ def adam(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Return Adam; see `scale_by_adam`."""
+    """Return the optimizer Adam; see `scale_by_adam`."""
     return chain(
         scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         scale_by_learning_rate(learning_rate),
@@ -99,7 +99,7 @@ def nadam(
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
-    """Return Adam with Nesterov's momentum; see `scale_by_adam`."""
+    """Return the optimizer Adam with Nesterov's momentum; see `scale_by_adam`."""
     return adam(learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
 
 
@@ -135,7 +135,7 @@ def nadamw(
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
-    """Return NAdam with decoupled weight decay."""
+    """Return the optimizer NAdam with decoupled weight decay."""
     return adamw(
         learning_rate,
         b1,
@@ -152,7 +152,7 @@ def nadamw(
 def adamax(
     learning_rate: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> GradientTransformation:
-    """Return Adam by the largest gradient; see `scale_by_adamax`."""
+    """Return the optimizer Adam by the largest gradient; see `scale_by_adamax`."""
     return chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
 
 
@@ -164,7 +164,7 @@ def adamaxw(
     weight_decay: Rate = 1e-4,
     mask: Any = None,
 ) -> GradientTransformation:
-    """Return Adamax with decoupled weight decay."""
+    """Return the optimizer Adamax with decoupled weight decay."""
     return chain(
         scale_by_adamax(b1, b2, eps),
         add_decayed_weights(weight_decay, mask),
@@ -179,7 +179,7 @@ def adadelta(
     weight_decay: Rate = 0.0,
     weight_decay_mask: Any = None,
 ) -> GradientTransformation:
-    """Return Adadelta; see `scale_by_adadelta`."""
+    """Return the optimizer Adadelta; see `scale_by_adadelta`."""
     return chain(
         add_decayed_weights(weight_decay, weight_decay_mask),
         scale_by_adadelta(rho, eps),
@@ -195,7 +195,7 @@ def lion(
     weight_decay: Rate = 1e-3,
     mask: Any = None,
 ) -> GradientTransformation:
-    """Return Lion; see `scale_by_lion`."""
+    """Return the optimizer Lion; see `scale_by_lion`."""
     return chain(
         scale_by_lion(b1, b2, mu_dtype),
         add_decayed_weights(weight_decay, mask),
@@ -239,7 +239,7 @@ def adafactor(
     factored: bool = True,
     weight_decay_mask: Any = None,
 ) -> GradientTransformation:
-    """Return Adafactor; see `scale_by_factored_rms`.
+    """Return the optimizer Adafactor; see `scale_by_factored_rms`.
 
     Args:
         learning_rate: 1 if not given, beside the scale of the parameters.
