@@ -18,6 +18,8 @@ from aotc.tracing.conversion import ArrayLike, as_float
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["istft", "stft"]
+
 
 def stft(
     x: ArrayLike,

@@ -21,6 +21,12 @@ from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit_all
 
+__all__ = [
+    "dct", "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "idct", "ifft",
+    "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft",
+    "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+
 ComplexLike = Any
 Norm = str | None
 

@@ -19,6 +19,11 @@ from aotc.tracing.conversion import ArrayLike, as_float
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit, emit_all
 
+__all__ = [
+    "cho_factor", "cholesky", "eigh", "eigvalsh", "lu", "lu_factor", "qr", "svd",
+    "svdvals",
+]  # fmt: skip
+
 DTYPES = ("f32", "f64")
 
 

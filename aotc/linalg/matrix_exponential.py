@@ -12,6 +12,8 @@ from aotc.linalg.solving import solve
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike
 
+__all__ = ["expm"]
+
 # Coefficients of the approximant [13/13], and the largest norm that it is exact for.
 _PADE = [
     math.factorial(26 - k) * math.comb(13, k) / math.factorial(26) for k in range(14)

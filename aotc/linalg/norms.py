@@ -15,6 +15,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, to_accumulator
 from aotc.tracing.source_locations import fail
 
+__all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
+
 
 def norm(
     x: ArrayLike,

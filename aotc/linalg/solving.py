@@ -23,6 +23,12 @@ from aotc.tracing.custom import custom_jvp
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "block_diag", "cho_solve", "det", "inv", "lstsq", "lu_solve", "matrix_power",
+    "multi_dot", "pinv", "slogdet", "solve", "solve_triangular", "tensorinv",
+    "tensorsolve",
+]  # fmt: skip
+
 # ---- triangles ----------------------------------------------------------------------
 
 

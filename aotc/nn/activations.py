@@ -30,6 +30,13 @@ from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "celu", "elu", "geglu", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu",
+    "hard_swish", "hard_tanh", "leaky_relu", "log_sigmoid", "mish", "prelu", "relu",
+    "relu6", "selu", "sigmoid", "silu", "soft_shrink", "soft_sign", "softsign",
+    "squareplus", "swiglu", "swish", "tanh_shrink", "threshold",
+]  # fmt: skip
+
 # ---- with a kink at zero ------------------------------------------------------------
 
 

@@ -15,6 +15,8 @@ from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit_all
 
+__all__ = ["attention", "multi_head_attention", "rotary_embedding"]
+
 
 def attention(
     q: ArrayLike,

@@ -24,6 +24,10 @@ from aotc.tracing.conversion import ArrayLike, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "conv", "conv1d", "conv2d", "conv3d", "conv_general_dilated", "conv_transpose",
+]  # fmt: skip
+
 
 def conv(
     x: ArrayLike,

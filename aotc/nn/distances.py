@@ -17,6 +17,12 @@ from aotc.tracing.conversion import (
 )
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "cosine_embedding_loss", "cosine_similarity", "hinge_embedding_loss", "hinge_loss",
+    "margin_ranking_loss", "pairwise_distance", "soft_margin_loss",
+    "triplet_margin_loss",
+]  # fmt: skip
+
 
 def _positive(x: Array) -> Array:
     return np.maximum(x, 0.0)

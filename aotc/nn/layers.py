@@ -11,6 +11,8 @@ from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["dense", "dropout", "embedding", "one_hot", "stop_gradient"]
+
 
 def dense(x: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None = None) -> Array:
     """`x @ kernel + bias`, over the last axis of x.

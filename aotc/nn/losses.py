@@ -24,6 +24,12 @@ from aotc.tracing.conversion import (
 )
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy",
+    "focal_loss", "gaussian_nll_loss", "huber_loss", "kl_divergence", "l1_loss",
+    "mse_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss",
+]  # fmt: skip
+
 
 def reduce_loss(loss: Array, reduction: str, weights: Array | None = None) -> Array:
     """The loss as `reduction` asks; `weights` are those of the mean."""

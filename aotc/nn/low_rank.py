@@ -41,6 +41,8 @@ from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import Trace
 from aotc.writing import atomic_write
 
+__all__ = ["Lora", "lora"]
+
 DOWN, UP = "down", "up"  # the leaves of an adapter
 Adapters = Mapping[str, Mapping[str, Any]]
 _Change = Callable[[LayerOps, LayerOp], "list[Array]"]

@@ -14,6 +14,12 @@ from aotc.tracing.conversion import ArrayLike, as_float, lift, to_accumulator
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit, emit_all
 
+__all__ = [
+    "batch_norm", "batch_norm_training", "group_norm", "gumbel_softmax",
+    "instance_norm", "l2_normalize", "layer_norm", "local_response_norm", "log_softmax",
+    "rms_norm", "softmax", "softmin",
+]  # fmt: skip
+
 # ---- to a sum of one ----------------------------------------------------------------
 
 

@@ -27,6 +27,11 @@ from aotc.tracing.conversion import ArrayLike, as_float, to_accumulator
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "global_avg_pool",
+    "global_lp_pool", "global_max_pool", "lp_pool", "max_pool", "sum_pool",
+]  # fmt: skip
+
 
 def max_pool(
     x: ArrayLike,

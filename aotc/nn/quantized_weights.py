@@ -16,6 +16,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = ["QuantizedWeights"]
+
 _LEAST_BITS, _MOST_BITS = 2, 8
 
 

@@ -31,6 +31,11 @@ from aotc.tracing.conversion import ArrayLike, as_float, astype, lift, to_accumu
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "dequantize", "fake_quantize", "integer_conv", "quantization_scale", "quantize",
+    "quantized_conv", "quantized_matmul",
+]  # fmt: skip
+
 Bounds = tuple[int, int]
 
 

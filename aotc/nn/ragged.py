@@ -10,6 +10,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = ["ragged_dot"]
+
 _BLOCK = 16  # rows that are multiplied at once
 
 

@@ -21,6 +21,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "simple_rnn", "simple_rnn_cell"]
+
 Activation = Callable[[Array], Array]
 State = tuple[Array, ...]
 # what an element of the sequence adds to the gates, and the state → the next state,

@@ -22,6 +22,10 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "depth_to_space", "pixel_shuffle", "pixel_unshuffle", "resize", "space_to_depth",
+]  # fmt: skip
+
 Scale = float | Sequence[float]
 
 METHODS = ("nearest", "linear", "cubic")

@@ -19,6 +19,8 @@ from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["Routing", "mixture_of_experts"]
+
 
 class Routing(NamedTuple):
     """The distribution of tokens over experts."""

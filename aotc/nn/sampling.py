@@ -13,6 +13,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, one_dtype
 from aotc.tracing.source_locations import fail
 
+__all__ = ["grid_sample"]
+
 Places = Sequence[Array]
 
 

@@ -32,7 +32,7 @@ The functions are defined by family in this folder.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotc.deferring import deferred
 from aotc.numpy.constants import *  # noqa: F403
@@ -42,4 +42,13 @@ if TYPE_CHECKING:
     from aotc.numpy.namespace import *  # noqa: F403
 
 __getattr__, __dir__ = deferred(__name__, "aotc.numpy.namespace")
-provide_loader(__dir__)
+
+
+def _functions_of_arrays() -> dict[str, Any]:
+    """Return what operators and methods of arrays call, by name."""
+    from aotc.numpy.updating import At
+
+    return {name: __getattr__(name) for name in __getattr__("__all__")} | {"at": At}
+
+
+provide_loader(_functions_of_arrays)

@@ -31,6 +31,11 @@ from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "bitcast", "bitwise_count", "copysign", "count_leading_zeros", "frexp", "ldexp",
+    "nextafter", "signbit",
+]  # fmt: skip
+
 
 class _Format(NamedTuple):
     """The bit layout of a float dtype."""

@@ -12,6 +12,8 @@ from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["broadcast_arrays", "broadcast_shapes", "broadcast_to"]
+
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """The shape that all of `shapes` broadcast to."""

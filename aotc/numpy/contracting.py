@@ -21,6 +21,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, one_dtype
 from aotc.tracing.source_locations import fail
 
+__all__ = ["einsum"]
+
 Labels = list[str]
 
 # how large a size without an upper bound is taken to be

@@ -32,6 +32,8 @@ from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["bincount", "histogram", "histogram_bin_edges"]
+
 
 def bincount(
     x: ArrayLike,

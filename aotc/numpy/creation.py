@@ -21,6 +21,13 @@ from aotc.tracing.conversion import ArrayLike, astype, is_weak, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "arange", "asarray", "copy", "empty", "empty_like", "fromfunction", "full",
+    "full_like", "geomspace", "indices", "ix_", "linspace", "logspace", "meshgrid",
+    "ones", "ones_like", "ravel_multi_index", "unravel_index", "vander", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
 # of an array whose positions are i32
 _MOST_NUMBERS = 2**31 - 1
 

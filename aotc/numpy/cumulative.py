@@ -16,6 +16,11 @@ from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod",
+    "cumulative_sum", "linear_recurrence", "nancumprod", "nancumsum",
+]  # fmt: skip
+
 
 def _cumulate(name: str, x: Array, axis: Any, reverse: bool) -> Array:
     """The op along `axis`; of the flattened array for None."""

@@ -19,6 +19,12 @@ from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "eye",
+    "identity", "trace", "tri", "tril", "tril_indices", "tril_indices_from", "triu",
+    "triu_indices", "triu_indices_from",
+]  # fmt: skip
+
 
 def eye(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
     """Return ones on the k-th diagonal of an N × M matrix."""

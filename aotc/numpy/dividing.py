@@ -19,6 +19,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype
 from aotc.tracing.source_locations import fail
 
+__all__ = ["gcd", "lcm"]
+
 
 def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The greatest common divisor of integers; that of 0 and x is |x|."""

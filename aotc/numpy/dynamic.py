@@ -14,6 +14,8 @@ from aotc.tracing.sizes import bounds
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["dynamic_slice", "dynamic_update_slice"]
+
 
 def dynamic_slice(
     operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Any

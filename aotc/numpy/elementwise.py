@@ -21,6 +21,15 @@ from aotc.tracing.conversion import (
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "absolute", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "clip", "divide",
+    "divmod", "equal", "fabs", "floor", "floor_divide", "fmax", "fmin", "fmod",
+    "greater", "greater_equal", "heaviside", "invert", "isnan", "left_shift", "less",
+    "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum",
+    "minimum", "multiply", "negative", "not_equal", "positive", "power", "reciprocal",
+    "remainder", "right_shift", "sign", "sqrt", "square", "subtract",
+]  # fmt: skip
+
 # ---- arithmetic ---------------------------------------------------------------------
 
 

@@ -21,6 +21,11 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "cbrt", "exp", "exp2", "expm1", "float_power", "hypot", "log", "log10", "log1p",
+    "log2", "logaddexp", "logaddexp2", "rsqrt",
+]  # fmt: skip
+
 
 def exp(x: ArrayLike, /) -> Array:
     """`e ** x`."""

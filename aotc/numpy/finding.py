@@ -40,6 +40,11 @@ from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "argwhere", "compress", "extract", "flatnonzero", "intersect1d", "nonzero",
+    "setdiff1d", "union1d", "unique", "where",
+]  # fmt: skip
+
 
 def _required_size(size: Any) -> Size:
     """`size`, which the caller must have given."""

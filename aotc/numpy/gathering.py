@@ -14,6 +14,8 @@ from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["choose", "put_along_axis", "select", "take", "take_along_axis"]
+
 _MODES = ("raise", "clip", "wrap", "fill")
 
 

@@ -27,6 +27,8 @@ from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["getitem"]
+
 
 def getitem(x: ArrayLike, key: Any) -> Array:
     """`x[key]`, as in NumPy.

@@ -30,6 +30,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, one_dtype
 from aotc.tracing.source_locations import fail
 
+__all__ = ["interp", "unwrap"]
+
 
 def interp(
     x: ArrayLike,

@@ -29,6 +29,12 @@ from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "append", "array_split", "block", "column_stack", "concatenate", "delete", "dsplit",
+    "dstack", "hsplit", "hstack", "insert", "split", "stack", "unstack", "vsplit",
+    "vstack",
+]  # fmt: skip
+
 # ---- joining ------------------------------------------------------------------------
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from aotc import dtypes
 from aotc.tracing.source_locations import fail
 
+__all__ = ["finfo", "iinfo"]
+
 
 def finfo(dtype: Any) -> Any:
     """Describe a float dtype as NumPy does: `finfo("f32").max`, `.eps`, `.tiny`, …"""

@@ -13,6 +13,11 @@ from aotc.numpy.reducing import highest, lowest
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
 
+__all__ = [
+    "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
+    "nansum", "nanvar",
+]  # fmt: skip
+
 
 def without_nan(a: ArrayLike, instead: float) -> Array:
     """`a` with `instead` in the place of NaN."""

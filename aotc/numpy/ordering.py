@@ -29,6 +29,11 @@ from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "argpartition", "argsort", "digitize", "isin", "lexsort", "partition",
+    "searchsorted", "sort", "top_k",
+]  # fmt: skip
+
 # Up to this size, counting what is smaller is faster than a bisection.
 SMALL = 256
 

@@ -19,6 +19,8 @@ from aotc.tracing.sizes import describe_contracts
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["pad"]
+
 Pair = tuple[Size, Size]
 
 

@@ -26,6 +26,11 @@ from aotc.numpy.reducing import all as every
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift, one_dtype
 
+__all__ = [
+    "allclose", "array_equal", "isclose", "isfinite", "isinf", "isneginf", "isposinf",
+    "nan_to_num",
+]  # fmt: skip
+
 
 def isinf(x: ArrayLike, /) -> Array:
     """Return whether each element is plus or minus infinity."""

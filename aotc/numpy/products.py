@@ -15,6 +15,11 @@ from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "cross", "dot", "dot_general", "inner", "kron", "matmul", "matvec", "outer",
+    "tensordot", "vdot", "vecdot", "vecmat",
+]  # fmt: skip
+
 AxisPair = tuple[Sequence[int], Sequence[int]]
 Axes = int | Sequence[int]
 

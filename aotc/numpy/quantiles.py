@@ -31,6 +31,10 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift, to_accumulator
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
+]  # fmt: skip
+
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 

@@ -19,6 +19,11 @@ from aotc.tracing.conversion import ArrayLike, as_float, astype, lift, to_accumu
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "all", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean", "min",
+    "prod", "ptp", "std", "sum", "trapezoid", "var",
+]  # fmt: skip
+
 
 def apply_keepdims(
     result: Array, x: Array, axes: Sequence[int], keepdims: bool

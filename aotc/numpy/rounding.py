@@ -28,6 +28,8 @@ from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["ceil", "fix", "modf", "rint", "round", "trunc"]
+
 
 def ceil(x: ArrayLike, /) -> Array:
     """The smallest whole number not below x."""

@@ -31,6 +31,8 @@ from aotc.tracing.sizes import describe_contracts
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "polyval"]
+
 
 def diff(a: ArrayLike, n: int = 1, axis: int = -1) -> Array:
     """Subtract from each element along `axis` the one before it, `n` times over."""

@@ -31,6 +31,13 @@ from aotc.tracing.sizes import describe_contracts
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "expand_dims", "flip", "fliplr", "flipud",
+    "matrix_transpose", "moveaxis", "ndim", "ravel", "repeat", "reshape", "resize",
+    "roll", "rollaxis", "rot90", "shape", "size", "squeeze", "swapaxes", "tile",
+    "transpose",
+]  # fmt: skip
+
 # ---- shapes -------------------------------------------------------------------------
 
 

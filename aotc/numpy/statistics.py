@@ -20,6 +20,8 @@ from aotc.tracing.conversion import (
 )
 from aotc.tracing.source_locations import fail
 
+__all__ = ["corrcoef", "cov"]
+
 
 def cov(
     m: ArrayLike,

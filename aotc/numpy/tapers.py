@@ -17,6 +17,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
+__all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
+
 
 def hanning(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
     """Return Hann's window of `M` elements: one period of a cosine, from 0 to 0."""

@@ -26,6 +26,11 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cos",
+    "cosh", "deg2rad", "rad2deg", "sin", "sinc", "sinh", "tan", "tanh",
+]  # fmt: skip
+
 # ---- of an angle --------------------------------------------------------------------
 
 

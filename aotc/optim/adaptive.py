@@ -12,6 +12,11 @@ from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, float_dtype, leafwise, like, zeros_like
 from aotc.tracing.array import Array
 
+__all__ = [
+    "ScaleByAdaDeltaState", "ScaleByAdamState", "ScaleByLionState", "scale_by_adadelta",
+    "scale_by_adam", "scale_by_adamax", "scale_by_lion",
+]  # fmt: skip
+
 
 class ScaleByAdamState(NamedTuple):
     """The number of steps (an i32 scalar), the averages of gradients and of squares."""

@@ -11,6 +11,8 @@ from aotc.optim.transformation import GradientTransformation, stateless
 from aotc.optim.trees import Tree, float_leaves, in_widest, leafwise
 from aotc.tracing.array import Array
 
+__all__ = ["clip", "clip_by_block_rms", "clip_by_global_norm", "global_norm"]
+
 
 def clip(max_delta: float) -> GradientTransformation:
     """Clip each element between -max_delta and max_delta."""

@@ -24,6 +24,8 @@ from aotc.optim.trees import (
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import astype, lift
 
+__all__ = ["FactoredState", "scale_by_factored_rms"]
+
 
 class FactoredState(NamedTuple):
     """The number of steps (an i32 scalar), and averages of squares.

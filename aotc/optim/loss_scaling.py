@@ -12,6 +12,8 @@ from aotc.optim.wrapping import all_finite, select_tree
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
+__all__ = ["DynamicLossScaleState", "dynamic_loss_scale"]
+
 
 class DynamicLossScaleState(NamedTuple):
     """The factor of the loss, and how long it has held.

@@ -13,6 +13,8 @@ from aotc.pytree import flatten, subtrees
 from aotc.tracing.calls import shown_value
 from aotc.tracing.source_locations import fail
 
+__all__ = ["MaskedNode", "MaskedState", "masked"]
+
 
 class MaskedNode(NamedTuple):
     """Stands where a masked transformation sees nothing."""

@@ -15,6 +15,12 @@ from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, float_dtype, full_like, leafwise, like, zeros_like
 from aotc.tracing.array import Array
 
+__all__ = [
+    "EmaState", "ScaleByRStdDevState", "ScaleByRStdDevWithCountState",
+    "ScaleByRmsState", "ScaleByRmsWithCountState", "ScaleByRssState", "TraceState",
+    "ema", "scale_by_rms", "scale_by_rss", "scale_by_stddev", "trace",
+]  # fmt: skip
+
 
 def average(decay: Any) -> Callable[[Array, Array], Array]:
     """Return a step of a moving average: of a new value and the old average."""

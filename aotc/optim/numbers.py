@@ -17,6 +17,8 @@ from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import astype, is_number, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = ["Schedule"]
+
 # a number, a float scalar, or a schedule: a function of the number of steps so far
 Rate = Any
 Schedule = Callable[[Any], Any]

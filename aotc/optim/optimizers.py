@@ -28,6 +28,11 @@ from aotc.optim.scaling import (
 )
 from aotc.optim.transformation import GradientTransformation, chain, identity
 
+__all__ = [
+    "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamaxw", "adamw", "lamb",
+    "lion", "nadam", "nadamw", "rmsprop", "sgd",
+]  # fmt: skip
+
 
 def sgd(
     learning_rate: Rate,

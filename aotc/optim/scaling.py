@@ -26,6 +26,12 @@ from aotc.optim.transformation import (
 from aotc.optim.trees import Tree, leafwise
 from aotc.tracing.array import Array
 
+__all__ = [
+    "ScaleByScheduleState", "WeightDecaySchedule", "add_decayed_weights", "scale",
+    "scale_by_learning_rate", "scale_by_param_block_norm", "scale_by_param_block_rms",
+    "scale_by_schedule", "scale_by_trust_ratio",
+]  # fmt: skip
+
 # ---- by rates -----------------------------------------------------------------------
 
 

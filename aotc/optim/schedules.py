@@ -18,6 +18,13 @@ from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "constant_schedule", "cosine_decay_schedule", "exponential_decay", "join_schedules",
+    "linear_schedule", "piecewise_constant_schedule", "polynomial_schedule",
+    "warmup_constant_schedule", "warmup_cosine_decay_schedule",
+    "warmup_exponential_decay_schedule",
+]  # fmt: skip
+
 
 def constant_schedule(value: float) -> Schedule:
     """`value` at every step."""

@@ -20,6 +20,11 @@ from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "EmptyState", "GradientTransformation", "apply_updates", "chain", "identity",
+    "incremental_update", "set_to_zero", "stateless",
+]  # fmt: skip
+
 
 class Update(Protocol):
     """A transformation of gradients: (updates, state, params) → (updates, state)."""

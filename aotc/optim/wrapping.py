@@ -18,6 +18,8 @@ from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
+__all__ = ["ApplyIfFiniteState", "MultiSteps", "MultiStepsState", "apply_if_finite"]
+
 
 def select_tree(flag: Array, new: Tree, old: Tree) -> Tree:
     """Select one of two trees; both are computed, so that states can be written

@@ -27,6 +27,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
 from aotc.tracing.source_locations import fail
 
+__all__ = ["binomial", "geometric", "poisson"]
+
 _LARGE = 10.0  # means from here on are drawn by rejection
 _SEARCHED = 40  # numbers; the next one has probability 10**-12 for a mean of 10
 _CANDIDATES = 16

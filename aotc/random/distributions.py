@@ -20,6 +20,11 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = [
+    "bernoulli", "cauchy", "exponential", "gumbel", "laplace", "logistic", "normal",
+    "rademacher", "randint", "truncated_normal", "uniform",
+]  # fmt: skip
+
 
 def float_dtypes(dtype: Any) -> tuple[str, str]:
     """Return the name of a float dtype, and the dtype to compute in."""

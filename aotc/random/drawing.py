@@ -18,6 +18,8 @@ from aotc.tracing.conversion import ArrayLike, as_float, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["categorical", "choice", "permutation"]
+
 
 def categorical(
     key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Any = None

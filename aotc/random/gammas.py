@@ -34,6 +34,8 @@ from aotc.tracing.custom import custom_jvp
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["beta", "chisquare", "dirichlet", "gamma", "loggamma", "t"]
+
 _CANDIDATES = 6
 
 

@@ -8,6 +8,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 
+__all__ = ["stochastic_round"]
+
 _KEPT = 0xFFFF0000  # the bits of an f32 that bf16 has
 
 

@@ -22,6 +22,8 @@ from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = ["bits", "fold_in", "key", "split"]
+
 _DRAW, _SPLIT, _FOLD = 0, 1, 2  # the counter's first word
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

@@ -21,6 +21,8 @@ from aotc.random.distributions import (
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
 
+__all__ = ["lognormal", "maxwell", "pareto", "rayleigh", "triangular", "weibull_min"]
+
 Given = tuple[list[Array], Shape, str]
 
 

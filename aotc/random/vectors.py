@@ -16,6 +16,8 @@ from aotc.tracing.conversion import ArrayLike, as_float
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit, emit_all
 
+__all__ = ["multivariate_normal", "orthogonal"]
+
 
 def multivariate_normal(
     key: ArrayLike,

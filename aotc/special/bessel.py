@@ -19,6 +19,8 @@ from aotc.special.functions import in_f32
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 
+__all__ = ["i0", "i0e", "i1", "i1e"]
+
 _SPLIT = 8.0
 _DEGREE = 30
 _POINTS = 4096  # of the trapezoidal rule

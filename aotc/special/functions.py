@@ -30,6 +30,11 @@ from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+__all__ = [
+    "betaln", "digamma", "entr", "erf", "erfc", "erfinv", "expit", "gammaln",
+    "log_ndtr", "logit", "ndtr", "ndtri", "polygamma", "psi", "xlog1py", "xlogy",
+]  # fmt: skip
+
 
 def in_f32(function: Callable[..., Array]) -> Callable[..., Array]:
     """`function` of floats, computed in f32 for the half-precision dtypes."""
@@ -157,6 +162,9 @@ def gammaln(x: ArrayLike, /) -> Array:
 def digamma(x: ArrayLike, /) -> Array:
     """The derivative of `gammaln`; NaN at 0, -1, -2, …"""
     return polygamma(0, x)
+
+
+psi = digamma
 
 
 def polygamma(n: int, x: ArrayLike) -> Array:

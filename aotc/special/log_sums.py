@@ -24,6 +24,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
 from aotc.tracing.tracing import emit
 
+__all__ = ["logsumexp"]
+
 
 def logsumexp(
     a: ArrayLike,

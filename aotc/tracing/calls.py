@@ -31,6 +31,17 @@ from aotc.tracing.spellings import keyword_advice
 Named = list[tuple[str, Any]]
 
 
+def publish(namespace: dict[str, Any]) -> None:
+    """Make all names of a module public but this function's, and guard its functions.
+
+    Args:
+        namespace: of the module, which imports what is public and nothing else.
+    """
+    public = [name for name, value in namespace.items() if value is not publish]
+    namespace["__all__"] = sorted(name for name in public if name[0] != "_")
+    guard(namespace, namespace["__all__"])
+
+
 def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
     """Let models call the functions `names` of a module through this boundary."""
     for name in names:

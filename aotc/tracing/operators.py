@@ -12,16 +12,11 @@ if TYPE_CHECKING:
     from aotc.tracing.array import Array
 
 _functions: dict[str, Callable[..., Array]] = {}
-_load: Callable[[], object] | None = None
+_load: Callable[[], Mapping[str, Callable[..., Any]]] | None = None
 
 
-def provide_functions(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Register the functions behind operators and methods of arrays, by name."""
-    _functions.update(functions)
-
-
-def provide_loader(load: Callable[[], object]) -> None:
-    """Register the import of the module that provides the functions, on first use."""
+def provide_loader(load: Callable[[], Mapping[str, Callable[..., Any]]]) -> None:
+    """Register the function that returns the functions by name, on first use."""
     global _load
     _load = load
 
@@ -29,5 +24,5 @@ def provide_loader(load: Callable[[], object]) -> None:
 def function_of(name: str) -> Callable[..., Array]:
     """The function of a name."""
     if not _functions and _load is not None:
-        _load()
+        _functions.update(_load())
     return _functions[name]

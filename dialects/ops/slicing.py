@@ -229,6 +229,9 @@ def dilated_size(size: Size, interior: int) -> Size:
         return maximum((size - 1) * (interior + 1) + 1, 0)
 
 
+_MOST_BETWEEN = 2**31 - 1  # sizes that are computed of it fit 64 bits
+
+
 class Pad(GraphOp, name="pad", traits=[Pure]):
     """y = x with `value` before (`low`), after (`high`) and between its elements.
 
@@ -253,6 +256,12 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         """The sum of all parts along each axis."""
         if not len(low) == len(high) == len(interior) == x.rank:
             raise InputError("bad-padding", f"expected one padding per axis of {x}")
+        if max(interior, default=0) > _MOST_BETWEEN:
+            raise InputError(
+                "bad-padding",
+                f"expected at most {_MOST_BETWEEN} elements between two; "
+                f"got {interior}",
+            )
         sizes = [
             dilated_size(n, between) + before + after
             for n, before, after, between in zip(
@@ -363,9 +372,9 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
                 x, low=(-1,), high=(2,), interior=(0,), value=0.0
             ),
             near_miss=lambda b, x: b.pad(
-                x, low=(-1,), high=(1,), interior=(0,), value=0.0
+                x, low=(-4,), high=(2,), interior=(0,), value=0.0
             ),
-            where=lambda m: _is_cut(m.op) and not _is_shift(m.op),
+            where=lambda m: _is_cut(m.op) and not _may_cut_all(m.op),
         ),
     )
 
@@ -394,6 +403,10 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
             (f32(4, 5),),
             {"low": (-1, 2), "high": (-2, -3), "interior": (0, 0), "value": 0.5},
         ),
+        Sample(
+            (f32(3, "n"),),
+            {"low": (-5, 6), "high": (4, -5), "interior": (0, 0), "value": 0.5},
+        ),
     ]
 
 
@@ -403,13 +416,17 @@ def _is_cut(op: Pad) -> bool:
     return bool(cuts) and not any(op.interior)
 
 
-def _is_shift(op: Pad) -> bool:
-    """Return whether an axis loses elements at one end and gets as many at the other.
+def _may_cut_all(op: Pad) -> bool:
+    """Return whether an axis may lose more elements than it has, and get others.
 
-    Such a padding stays whole: it is good for an axis without elements too.
+    Such a padding stays whole: what a slice would leave has a size below 0.
     """
-    pairs = zip(op.low, op.high, strict=True)
-    return any(isinstance(a, int) and a + z == 0 and a != 0 for a, z in pairs)
+    axes = zip(Tensor.of(op.x).shape, op.low, op.high, strict=True)
+    return any(
+        bounds(n)[0] + sum(min(end, 0) for end in ends if isinstance(end, int)) < 0
+        and any(bounds(end)[1] > 0 for end in ends)
+        for n, *ends in axes
+    )
 
 
 def _cut_by_slice(b: Builder, op: Pad) -> Value:

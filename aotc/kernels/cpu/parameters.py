@@ -183,7 +183,7 @@ class Parameters:
     ) -> None:
         """Make constants of operands at the insertion point, once for each type."""
         begins = dict[tuple[str, ...], int]()
-        made = dict[tuple[Type, int], Value]()
+        made = dict[tuple[Type, bool, int], Value]()
         end = 0
         for column in self.columns:
             constant = column.constant.results[0]
@@ -195,16 +195,17 @@ class Parameters:
                 place = begins[column.texts]
             else:
                 place = self.numbers.index(_numbers_in(column))
-            if (kind, place) not in made:
+            key = kind, column.is_table, place
+            if key not in made:
                 if column.is_table:
                     assert tables is not None
                     lanes, at = kind.shape[0], vectors.index(place)
                     found = vectors.load_as_is(tables, at, lanes)
                 else:
                     found = _constant_of(numbers[place], kind)
-                made[kind, place] = found
+                made[key] = found
             _compare_with(constant)
-            constant.replace_all_uses_with(made[kind, place])
+            constant.replace_all_uses_with(made[key])
             column.constant.erase()
 
 
