@@ -53,7 +53,7 @@ class FunctionTable(Mapping[str, Function]):
         return len(self._functions)
 
     def unused_name(self, name: str) -> str:
-        """`name`, or with the least number that makes it one that nothing has."""
+        """Return `name`, or `name` with the least number that makes it unused."""
         number = self._numbers.get(name, 0)
         candidate = _numbered_name(name, number)
         while self.has_symbol(candidate):

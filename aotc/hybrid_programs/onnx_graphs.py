@@ -334,7 +334,9 @@ def _open_input(name: str, value: Any, declared: Any) -> Any:
 
 
 def _declared(size: int | Dim) -> int | str:
-    """A size as a file has it; 0 would say there that it is open."""
+    """Return a size as a file declares it; "zero" for 0, which would mean an open
+    size.
+    """
     return size.name if isinstance(size, Dim) else size or "zero"
 
 

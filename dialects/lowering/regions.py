@@ -284,7 +284,7 @@ _COPIES = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "linalg.copy")
 
 
 def _is_root(op: Operation) -> bool:
-    """Return whether an op reads its operands itself, whoever reads its results.
+    """Return whether an op computes: a kernel, a reduction, or a named op of linalg.
 
     Note [fusion]: IREE computes elementwise ops where they are read, perhaps several
     times over, and views not at all. Products and reductions are computed once, and so

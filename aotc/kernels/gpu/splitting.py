@@ -125,7 +125,7 @@ def _rows_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
 
 
 def _sum_time(results: int, parts: int, machine: Gpu) -> float:
-    """Return how long the second step takes, where there is one."""
+    """Return the nanoseconds of adding up the parts; 0 for a single part."""
     if parts == 1:
         return 0
     moved = (parts + 1) * results * _WIDE
