@@ -185,8 +185,8 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
 def matrix_rank(A: ArrayLike, tol: Any = None) -> Array:  # noqa: N803 - NumPy's name
     """Count the singular values above `tol`, as i32.
 
-    That is the largest value times the larger size times the rounding of the dtype, if
-    not given.
+    By default `tol` is the largest value times the larger size times the rounding of
+    the dtype.
     """
     x = matrices("A", A)
     values = svdvals(x)

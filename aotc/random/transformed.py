@@ -46,7 +46,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None) -
     """Draw Pareto numbers of shape parameter `b` > 0 and scale 1: at least 1, at most
     2**100.
 
-    It exceeds x with probability x**-b.
+    Such a number exceeds x >= 1 with probability x**-b.
     """
     (b,), wanted, name = _wide_parameters(b, shape=shape, dtype=dtype)
     waited = exponential(key, wanted, b.dtype)

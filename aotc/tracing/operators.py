@@ -1,6 +1,7 @@
 """Operators and methods of arrays, by the names of functions in `aotc.numpy`.
 
-That is written in terms of arrays and comes after them; it says here how it is found.
+`aotc.numpy` is written in terms of arrays and comes after them; it says here how it
+is found.
 """
 
 from __future__ import annotations

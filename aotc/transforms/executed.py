@@ -1,7 +1,7 @@
 """Functions executed on a tape, for derivatives where nothing is traced.
 
-It runs once, in Python, on arrays that have values; everything else is computed from
-the tape. It answers what `aotc.transforms.traced.Traced` does.
+A function runs once, in Python, on arrays that have values; everything else is
+computed from the tape. `Executed` answers what `aotc.transforms.traced.Traced` does.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
 def _median(ignore_nan: bool) -> Callable[..., Any]:
     """Return a function for the lower median, and where it is along an axis.
 
-    It is NaN where there is one, or with `ignore_nan` where there is nothing else.
+    The median is NaN where there is one, or with `ignore_nan` where nothing else is.
     """
 
     def call(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
