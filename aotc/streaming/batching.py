@@ -1,10 +1,10 @@
 """Batches: calls of an entry joined to one by rows, and split again.
 
 Batching takes an entry that has a size, its batch, as the first one of inputs and of
-all outputs, and that in no other place. Inputs without it are those of all calls of a batch
-together, so they must be equal. Whether the rows of a result depend on those of its own
-call alone is not written in a manifest: the first batch of a stream is compared with
-its calls one by one.
+all outputs, and that in no other place. Inputs without it are those of all calls of a
+batch together, so they must be equal. Whether the rows of a result depend on those of
+its own call alone is not written in a manifest: the first batch of a stream is compared
+with its calls one by one.
 """
 
 from __future__ import annotations
