@@ -175,7 +175,9 @@ _WRITERS = {
 
 @contextmanager
 def file_errors(where: str, kind: str) -> Iterator[None]:
-    """Tell what is wrong with a file as `bad-file`, and want of memory as that."""
+    """Turn errors of reading a file into `bad-file`, and lack of memory into its
+    own.
+    """
     try:
         yield
     except AotcError:
@@ -196,7 +198,7 @@ def file_errors(where: str, kind: str) -> Iterator[None]:
 
 
 def hint_for(error: Exception, kind: str) -> str:
-    """Return what to do about a file of arrays that its reader refuses.
+    """Suggest a remedy for a file of arrays that its reader refuses.
 
     Args:
         error: of the reader.
@@ -220,7 +222,7 @@ def hint_for(error: Exception, kind: str) -> str:
 def _npz(
     loaded: np.lib.npyio.NpzFile, source: str | io.BytesIO, where: str
 ) -> ArrayFile:
-    """The arrays of an archive: views of a file, but for what is compressed in it."""
+    """Return the arrays of an archive: views of the file, but for compressed ones."""
     whole = None
     if isinstance(source, str):
         whole = np.asarray(np.memmap(source, np.uint8, "r"))

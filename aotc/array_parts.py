@@ -1,4 +1,4 @@
-"""Computes what ops give of arrays part by part, where each part needs that part alone.
+"""Computation of ops on arrays part by part, where each part needs only itself.
 
 Large weights pass through several ops before they are written, and what lies between
 them would take several times their memory. Parts are equal ones along the first axis;
@@ -104,7 +104,7 @@ def _bytes_of(value: Value) -> int:
 def results_of_part(
     op: GraphOp, arrays: Sequence[Array], divided: set[Value], count: int
 ) -> list[Array]:
-    """Return what an op gives of parts of its operands, by its `ref` rule.
+    """Compute an op on parts of its operands, by its `ref` rule.
 
     Args:
         op: whose values are divided, or are not.

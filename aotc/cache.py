@@ -44,7 +44,7 @@ _SOURCES = ("*.py", "*.json")
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a value depends on.
+    """The inputs that a cached value depends on.
 
     Args:
         kind: of value, such as `module`.
@@ -116,7 +116,7 @@ class Cache:
         return value
 
     def keep(self, recipe: Recipe, value: bytes) -> str | None:
-        """Keep a value, and make room; why that was not possible, if so."""
+        """Keep a value, and make room; return why keeping failed, or None."""
         body = json.dumps(asdict(recipe), sort_keys=True).encode() + b"\n" + value
         path = self._path(recipe)
         try:
@@ -133,7 +133,7 @@ class Cache:
     def lock(
         self, recipe: Recipe, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[bool]:
-        """Within this block nobody else makes the value for a recipe.
+        """Keep everybody else from making the value of a recipe within this block.
 
         Other processes and threads wait, until this one ends the block or dies. Where
         files cannot be locked or made, they do not: then each makes it for itself.
@@ -157,7 +157,7 @@ class Cache:
             yield path.exists()
 
     def why_missing(self, recipe: Recipe) -> str:
-        """What is new about a recipe beside the last one of its label, for people."""
+        """Describe the changes of a recipe since the last one of its label."""
         alike = [
             each
             for each in self.entries()
@@ -174,14 +174,14 @@ class Cache:
         return f"changed: {', '.join(changed)}"
 
     def entries(self) -> Iterator[Stored]:
-        """All values; files that are none of the cache's are passed over."""
+        """Yield all values, passing over files that are none of the cache's."""
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             found = _stored_value(path)
             if found is not None:
                 yield found
 
     def collect(self, limit: int) -> list[Stored]:
-        """Remove what was not used for longest, until at most `limit` bytes remain.
+        """Remove the values unused for longest, until at most `limit` bytes remain.
 
         What killed builds left half-written goes too, a day later.
         """
@@ -200,7 +200,7 @@ class Cache:
         return removed
 
     def remove_damaged(self) -> list[Path]:
-        """Check every value; the files that were damaged, and are removed now."""
+        """Remove damaged values from the cache; return the files removed."""
         damaged = []
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             if path.is_file() and _checked_value(path, path.stem) is None:
@@ -301,7 +301,7 @@ def _require_own(folder: Path) -> None:
 
 
 def _checked_value(path: Path, key: str) -> bytes | None:
-    """The value in a file, if file and key are what they were."""
+    """Return the value in a file, if file and key are intact."""
     try:
         data = path.read_bytes() if _is_regular(path) else b""
     except OSError:

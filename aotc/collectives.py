@@ -1,4 +1,4 @@
-"""What the devices along an axis compute with one another, named as in `jax.lax`.
+"""Collectives between the devices along an axis, named as in `jax.lax`.
 
     devices = collectives.Axis("data", 4)
 
@@ -105,7 +105,7 @@ def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
 
 
 def all_gather(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
-    """What all devices have, one after the other along `axis`, on each of them.
+    """Concatenate the arrays of all devices along `axis`, on each device.
 
     Args:
         x: arrays.
@@ -139,7 +139,7 @@ def reduce_scatter(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
 def all_to_all(
     x: Tree, devices: Axis, *, split_axis: int = 0, concat_axis: int = 0
 ) -> Tree:
-    """Each device sends block d of its array to device d, and joins what it receives.
+    """Send block d of each device's array to device d, and join the received blocks.
 
     Args:
         x: arrays.
@@ -159,7 +159,8 @@ def all_to_all(
 
 
 def permute(x: Tree, devices: Axis, pairs: Sequence[tuple[int, int]]) -> Tree:
-    """What another device has, by `pairs` of (source, target); zeros without a source.
+    """Move arrays between devices by `pairs` of (source, target); zeros without a
+    source.
 
     Args:
         x: arrays.
@@ -180,7 +181,7 @@ def permute(x: Tree, devices: Axis, pairs: Sequence[tuple[int, int]]) -> Tree:
 
 
 def send(x: Tree, devices: Axis, source: int, target: int) -> Tree:
-    """What device `source` has, on device `target`; zeros on all others.
+    """Send the array of device `source` to device `target`; zeros on all others.
 
     Sending and receiving are one operation, a permutation with one pair: all devices
     run the same program, so the sender's call is also the receiver's.
@@ -212,7 +213,9 @@ def _in_buckets(
 
 
 def _buckets(arrays: Sequence[Array]) -> list[list[int]]:
-    """Numbers of arrays to join: of one dtype and fixed sizes, up to some bytes."""
+    """Group arrays to join, by number: of one dtype and fixed sizes, up to some
+    bytes.
+    """
     buckets: list[list[int]] = []
     last: dict[str, tuple[list[int], int]] = {}  # the bucket of a dtype, and its bytes
     for number, array in enumerate(arrays):

@@ -74,7 +74,7 @@ class ComputedArray(UnevaluatedArray):
         super().__init__(tuple(map(int, kind.shape)), dtypes.to_numpy(kind.dtype))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Compute it."""
+        """Compute the array."""
         parts = self.computed_parts()
         if self._count == 1:
             array = next(parts)
@@ -85,7 +85,7 @@ class ComputedArray(UnevaluatedArray):
         return array if dtype is None else array.astype(dtype)
 
     def computed_parts(self) -> Iterator[Array]:
-        """Yield it in parts: what lies between takes little memory then."""
+        """Yield the array in parts, so that intermediates take little memory."""
         compute = self._whole if self._count == 1 else self._parts(self._count)
         for number in range(self._count):
             with self.module.context, np.errstate(all="ignore"):  # as in a call
@@ -97,12 +97,12 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def _count(self) -> int:
-        """In how many parts it is computed."""
+        """The number of parts in which the array is computed."""
         with self.module.context:
             return count_of_parts(self._divided, self._most_parts)
 
     def _parts(self, count: int) -> Callable[[int], Array]:
-        """Return what computes one of some equal parts."""
+        """Return a function that computes one of some equal parts."""
         pairs = zip(self._block.arguments, self.leaves, strict=True)
         readers = [
             _reader(leaf, value in self._divided, count) for value, leaf in pairs
@@ -121,7 +121,7 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def _most_parts(self) -> int:
-        """How many equal parts there may be, of what it reads, too."""
+        """The largest number of equal parts, also for the arrays that it reads."""
         most = most_parts(self._divided)
         for value, leaf in zip(self._block.arguments, self.leaves, strict=True):
             if value in self._divided and isinstance(leaf, ComputedArray):
@@ -131,7 +131,9 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def key(self) -> Hashable:
-        """What computes it, whatever the leaves are: equal for equal ops."""
+        """A key of the ops that compute the array: equal for equal ops, whatever the
+        leaves.
+        """
         *ops, end = _ops_of(self._block)
         return _key_of(ops, self._block.arguments, end.operands[0])
 
@@ -141,7 +143,7 @@ StoredArray = Array | ComputedArray
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """How an array that is there already came to be.
+    """The computation that an existing array came from.
 
     Args:
         array: itself.
@@ -159,7 +161,7 @@ def _read_by(ops: Sequence[GraphOp]) -> list[Value]:
 
 
 def _key_of(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Hashable:
-    """Return what is equal for equal ops, whatever the values are that they read."""
+    """Return a key that equal ops share, whatever values they read."""
     numbers = {value: n for n, value in enumerate(read)}
     rows = []
     for op in ops:
@@ -172,7 +174,9 @@ def _key_of(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Has
 
 
 def _copy_ops(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Module:
-    """Return a module of copies of ops: a function of what they read."""
+    """Return a module with copies of ops, as a function of the values that they
+    read.
+    """
     with result.type.context, ir.Location.unknown():
         module = ir.Module.create()
         kind = ir.FunctionType.get([value.type for value in read], [result.type])
@@ -193,7 +197,9 @@ def _ops_of(block: Block) -> list[Any]:
 
 
 def _reader(leaf: StoredArray, is_divided: bool, count: int) -> Callable[[int], Array]:
-    """Return what gives the part of a leaf by its number, or all of it for each."""
+    """Return a function of a part's number: that part of a leaf, or all of it for
+    each.
+    """
     if is_divided and isinstance(leaf, ComputedArray) and not leaf._most_parts % count:
         return leaf._parts(count)
     array = np.asarray(leaf)
@@ -205,7 +211,7 @@ def _run(
     leaves: Sequence[StoredArray],
     compute: Callable[[GraphOp, Sequence[Array]], list[Array]],
 ) -> Array:
-    """Return what the ops of a block compute; nothing is kept longer than it is read.
+    """Compute the ops of a block, keeping nothing longer than it is read.
 
     A leaf that is computed is so for each op that reads it.
 
@@ -231,7 +237,7 @@ def _run(
 
 
 def likeness_key(array: StoredArray) -> Hashable:
-    """Return what is equal for alike arrays, and of others for hardly any two.
+    """Return a key that alike arrays share, and hardly any two others.
 
     So alike ones are found in a table, and nothing but the first bytes is read.
     """
@@ -241,7 +247,8 @@ def likeness_key(array: StoredArray) -> Hashable:
 
 
 def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:
-    """Whether two arrays are alike to the last bit, which nothing is computed to see.
+    """Return whether two arrays are known to be equal to the bit, without computing
+    them.
 
     Of two that are computed, the ops must be equal and what they read alike.
     """
@@ -258,7 +265,7 @@ def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:
 
 
 def is_same_array(one: StoredArray, other: StoredArray) -> bool:
-    """Whether two arrays are alike to the last bit; they are computed if need be."""
+    """Return whether two arrays are equal to the bit, computing them if need be."""
     if is_computed_alike(one, other):
         return True
     if (one.dtype, one.shape) != (other.dtype, other.shape):

@@ -77,7 +77,8 @@ def print(format: str, *values: ArrayLike) -> None:
 
 
 def barrier(tree: Any) -> Any:
-    """The same values, kept apart from what they are made of.
+    """Return the same values behind a barrier that keeps optimizations from crossing
+    it.
 
     What is computed from the result is not merged with the same computed from `tree`:
     it really is computed again, or later.
@@ -95,7 +96,7 @@ def _require_text(name: str, value: Any) -> None:
 
 
 def _pieces(format: str) -> list[str]:
-    """`format` in parts with one `{}` each; text behind the last belongs to it."""
+    """Split `format` into parts with one `{}` each; the last keeps the text behind."""
     pieces, text = [], ""
     for literal, field, spec, conversion in _format_fields(format):
         text += literal.replace("{", "{{").replace("}", "}}")

@@ -17,7 +17,7 @@ from typing import Any
 def deferred(
     package: str, source: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package (PEP 562).
+    """Return the `__getattr__` and `__dir__` of a package that loads lazily (PEP 562).
 
     Args:
         package: its name.

@@ -1,4 +1,4 @@
-"""What this machine has: CPU features, cores, caches, memory, GPUs and their drivers.
+"""Probes of this machine: CPU features, cores, caches, memory, GPUs and their drivers.
 
 `probe()` gives a JSON object (schema ``aotc.device/1``). The C program
 ``aotc/native/probe.c`` prints the same object on a device without Python; a test
@@ -77,7 +77,7 @@ def _text(path: Path) -> str | None:
 
 
 def _physical_cores() -> int | None:
-    """CPUs that share a core list the same siblings."""
+    """Return the number of cores; CPUs that share one list the same siblings."""
     siblings = {
         _text(path)
         for path in _SYSTEM_CPU.glob("cpu[0-9]*/topology/thread_siblings_list")
@@ -97,7 +97,7 @@ def _caches() -> dict[str, int | None]:
 
 
 def _memory_bytes() -> int | None:
-    """What there is, or what the container may have of it if that is less."""
+    """Return the memory of the machine, or of the container if that is less."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -95,7 +95,7 @@ def canonical(dtype: Any) -> str:
 
 
 def _numpy_spelling(dtype: Any) -> str:
-    """The name that NumPy has for a dtype; of what is none, whatever tells it best."""
+    """Return NumPy's name of a dtype; for anything else, the most telling text."""
     if isinstance(dtype, str):
         return dtype
     if dtype is None:  # which NumPy takes for float64
@@ -126,7 +126,9 @@ def numpy_name(dtype: str) -> str:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether `dtype` is a floating-point type, the only kind that has derivatives."""
+    """Return whether `dtype` is a floating-point type, the only kind with
+    derivatives.
+    """
     return dtype in FLOATS
 
 

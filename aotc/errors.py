@@ -1,4 +1,4 @@
-"""Every error that a user can meet.
+"""Errors that a user can meet.
 
 An `AotcError` carries a stable kebab-case `code`, a `message` that says what was
 expected and what was found, `where` it happened (the user's source line or file) and a
@@ -13,7 +13,7 @@ from aotc.redaction import redact
 
 
 class AotcError(Exception):
-    """Base of all diagnosed errors; what is not one of these is a bug in aotc.
+    """Base of all diagnosed errors; any other exception is a bug in aotc.
 
     Args:
         code: stable identifier for scripts, such as ``shape-mismatch``.
@@ -59,7 +59,7 @@ class AotcError(Exception):
         return redact("\n".join(lines))
 
     def to_json(self) -> dict[str, object]:
-        """The same facts as a JSON object (schema ``aotc.error/1``)."""
+        """Return the error as a JSON object (schema ``aotc.error/1``)."""
         return {
             "schema": "aotc.error/1",
             "code": self.code,
@@ -74,7 +74,7 @@ class AotcError(Exception):
 
 
 class Finding(AotcError):
-    """The answer to what was asked is no, and this is why."""
+    """The answer "no" to the user's question, with the reason."""
 
     exit_code = 1
 
@@ -98,6 +98,6 @@ class VerificationError(AotcError):
 
 
 class SetupError(AotcError):
-    """Something is missing on this machine: an extra, a toolchain, a driver."""
+    """A lack on this machine: an extra, a toolchain, a driver."""
 
     exit_code = 5

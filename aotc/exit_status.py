@@ -1,4 +1,4 @@
-"""What the exit code of a child process says."""
+"""Causes of the end of a child process, from its exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 
 def exit_cause(code: int) -> str:
-    """What ended a process: "exit code 3", "SIGSEGV", or "signal 35".
+    """Describe the end of a process: "exit code 3", "SIGSEGV", or "signal 35".
 
     Args:
         code: as `subprocess` and `multiprocessing` give it, negative for a signal.

@@ -49,7 +49,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Explanation:
-    """What would become of a model.
+    """The expected outcome of building a model.
 
     Args:
         source: the file.
@@ -65,11 +65,11 @@ class Explanation:
 
     @property
     def builds(self) -> bool:
-        """Whether nothing stands in the way of a build."""
+        """Return whether nothing prevents a build."""
         return not any(each.kind == "unsupported" for each in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Schema `aotc.explain/1`."""
+        """Return the explanation as a document of the schema `aotc.explain/1`."""
         return {
             "source": self.source,
             "targets": [str(target) for target in self.targets],
@@ -84,7 +84,7 @@ def explain(
     entries: Sequence[str] = (),
     targets: str | Sequence[Target | str] = (),
 ) -> Explanation:
-    """What a build of `source` for `targets` would come to.
+    """Explain the expected outcome of a build of `source` for `targets`.
 
     The code that IREE makes of it is not looked at: that takes the build itself.
 
@@ -119,7 +119,7 @@ def explain(
 def _import_program(
     path: Path, entries: tuple[str, ...], survey: Survey
 ) -> Program | None:
-    """The program, with placeholders for what cannot be imported; None if none came."""
+    """Import the program, with placeholders for refused parts; None if nothing came."""
     try:
         return importers.load(path, entries)
     except SetupError:
@@ -130,7 +130,7 @@ def _import_program(
 
 
 def _op_count(program: Program) -> int:
-    """How many graph ops were imported; edited IR need not say."""
+    """Count the graph ops that were imported; edited IR need not state the number."""
     coverage = program.source.get("coverage", {})
     count: int = coverage.get("graph_ops", len(graph_ops(program.module)))
     return count
@@ -146,7 +146,7 @@ def _state_sizes(program: Program, survey: Survey) -> None:
 
 
 def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> None:
-    """Take the program through the passes of a build, and note what they say."""
+    """Run the program through the passes of a build, and note their findings."""
     module = program.module
     names = [stage.name for stage in PASS_STAGES]
     done = names.index(program.stage) + 1 if program.stage in names else 0

@@ -29,7 +29,7 @@ def from_torch(
     target: str | None = None,
     threads: int | None = None,
 ) -> Any:
-    """A PyTorch module, or what torch.export made of one, for use in a model.py.
+    """Convert a PyTorch module, or an exported one, for use in a model.py.
 
         net = aotc.from_torch(
             module.eval(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}}

@@ -64,7 +64,7 @@ _NODES = {
 
 
 def is_present(vendors: Collection[str] = ()) -> bool:
-    """Whether the system has a GPU, also one whose driver does not work.
+    """Return whether the system has a GPU, also one whose driver does not work.
 
     Args:
         vendors: as PCI numbers them, such as `0x10de`; any by default.
@@ -156,7 +156,9 @@ class _InstanceInfo(ctypes.Structure):
 
 
 class _Properties(ctypes.Structure):
-    """VkPhysicalDeviceProperties as far as it is read; `rest` is longer than it is."""
+    """The structure VkPhysicalDeviceProperties as far as it is read; `rest` is
+    longer.
+    """
 
     _fields_ = [
         ("api", ctypes.c_uint32),
@@ -198,7 +200,7 @@ class _MemoryHeap(ctypes.Structure):
 
 
 class _MemoryProperties(ctypes.Structure):
-    """VkPhysicalDeviceMemoryProperties."""
+    """The structure VkPhysicalDeviceMemoryProperties."""
 
     _fields_ = [
         ("type_count", ctypes.c_uint32),
@@ -209,7 +211,9 @@ class _MemoryProperties(ctypes.Structure):
 
 
 def _vulkan() -> dict[str, Any] | None:
-    """The loader's version, and what each device offers of what IREE's driver wants."""
+    """Return the Vulkan loader's version, and each device's features that IREE
+    needs.
+    """
     vulkan = library(*_VULKAN.get(sys.platform, ("libvulkan.so.1", "libvulkan.so")))
     if vulkan is None:
         return None
@@ -226,7 +230,7 @@ def _vulkan_version(word: int) -> str:
 
 
 def _vulkan_devices(vulkan: Any) -> list[dict[str, Any]]:
-    """In the order of the loader, which is the order that IREE chooses in."""
+    """Return the Vulkan devices in the order of the loader, in which IREE chooses."""
     application = _ApplicationInfo(api=_VULKAN_1_3)
     create = _InstanceInfo(type=1, application=ctypes.pointer(application))
     instance = ctypes.c_void_p()
@@ -265,7 +269,7 @@ def _vulkan_memory(vulkan: Any, handle: ctypes.c_void_p) -> int:
 
 
 def _vulkan_features(vulkan: Any, handle: ctypes.c_void_p) -> list[str]:
-    """Those of the two tables that the device offers, in their order."""
+    """Return the features from two tables that the device offers, in table order."""
     told = {kind: _SomeFeatures(type=kind) for kind in _VULKAN_FEATURES}
     first: int | None = None
     for each in told.values():
@@ -320,7 +324,7 @@ def _rocm_device(folder: Path) -> dict[str, Any] | None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """A file of the driver, in which each line is a name and a number."""
+    """Read a file of the driver, in which each line is a name and a number."""
     lines = [line.split() for line in _text(path).splitlines()]
     pairs = [line for line in lines if len(line) == 2]
     return {name: int(value) for name, value in pairs if value.isdecimal()}

@@ -1,4 +1,4 @@
-"""How this aotc was installed, with which extras, and how another one joins it.
+"""Record of how this aotc was installed, with which extras, and how to join it.
 
 pip records where it has taken a distribution from, if that was no package index
 (`direct_url.json`, https://packaging.python.org/en/latest/specifications/direct-url/).
@@ -52,7 +52,9 @@ def install_command(extra: str = "") -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """What pip has recorded; nothing of a package index, or without a record."""
+    """Return pip's record of the installation; empty from an index or without a
+    record.
+    """
     from importlib import metadata
 
     # in a checkout, what the build has left there is found as well, without a record

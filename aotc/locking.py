@@ -1,4 +1,4 @@
-"""Locks between processes: one works, others wait for what it makes.
+"""Locks between processes: one works, others wait for its result.
 
 A lock is a file that is locked (`flock`), so that the lock of a process ends with it,
 however it ends. Advisory: where files cannot be made or locked, nobody waits.
@@ -27,7 +27,7 @@ _POLLS = (0.01, 0.2)  # seconds between looks: the first, and the longest
 def file_lock(
     path: Path, work: str, is_stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Within this block no other process or thread has the lock of a path.
+    """Hold the lock of a path against other processes and threads within this block.
 
     Args:
         path: of the file, in a folder that is there; it is gone afterwards.
@@ -76,7 +76,7 @@ def _acquire(path: Path, work: str, is_stopped: Callable[[], bool]) -> int | Non
 
 
 def _release(path: Path, held: int) -> None:
-    """Give a lock back; the file goes first, so that nobody locks what is gone."""
+    """Release a lock; the file goes first, so that nobody locks a removed one."""
     with suppress(OSError):
         if _is_at(path, held):
             path.unlink()
@@ -86,7 +86,7 @@ def _release(path: Path, held: int) -> None:
 
 
 def _is_at(path: Path, held: int) -> bool:
-    """Whether an open file is the one at a path."""
+    """Return whether an open file is the one at a path."""
     try:
         return os.path.samestat(os.fstat(held), path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How far results may be from those of the sums as the model writes them."""
+"""Levels of allowed deviation of results from the sums as the model writes them."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ MIXED = {"mixed:bf16": "bf16", "mixed:f16": "f16"}
 
 
 def allows(level: str, needed: str) -> bool:
-    """Whether what needs one level may be done at another."""
+    """Return whether an optimization that needs one level is allowed at another."""
     return LEVELS.index(needed) <= LEVELS.index(level)

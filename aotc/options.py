@@ -1,4 +1,4 @@
-"""Every `AOTC_*` environment variable, in one table.
+"""Table of all `AOTC_*` environment variables.
 
 Read a knob with `options.get("AOTC_DUMP")`; `aotc doctor` prints the table, with what
 cannot be read of it and with names that are unknown. To every other verb a value that
@@ -28,7 +28,7 @@ MAX_THREADS = 256
 
 @dataclass(frozen=True)
 class Option:
-    """One knob: how its text is read, its default, and what it does.
+    """A setting: how its text is read, its default, and its help.
 
     Args:
         is_secret: its text may be a secret: it is shown to nobody, and the processes
@@ -208,7 +208,9 @@ def take_secret(name: str) -> str | None:
 
 @contextmanager
 def hold_secrets() -> Iterator[None]:
-    """Within this block no secret is in `os.environ`, which a model's code can read."""
+    """Hide secrets from `os.environ`, which a model's code can read, within this
+    block.
+    """
     global _holding
     before, _holding = _holding, True
     try:

@@ -57,7 +57,7 @@ class UnevaluatedArray(ABC):
 
     @property
     def ndim(self) -> int:
-        """How many axes the array has."""
+        """The number of axes of the array."""
         return len(self.shape)
 
     @property
@@ -67,10 +67,12 @@ class UnevaluatedArray(ABC):
 
     @abstractmethod
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Compute it."""
+        """Compute the array."""
 
     def computed_parts(self) -> Iterator[Array]:
-        """Yield it in parts along its first axis, each computed when asked for."""
+        """Yield the array in parts along its first axis, each computed when asked
+        for.
+        """
         yield np.asarray(self)
 
 
@@ -130,12 +132,12 @@ class ArchiveParts:
             yield from parts_of(each, PART)
 
     def _are_alike(self, one: str, other: str) -> bool:
-        """Whether two tensors, which are evaluated again, have the same bytes."""
+        """Return whether two tensors, evaluated again, have the same bytes."""
         arrays = (np.asarray(self._parameters[name]) for name in (one, other))
         return have_same_bytes(*arrays)
 
     def _head(self, offsets: Mapping[str, int], length: int) -> bytes:
-        """Return all that comes before the data, given where each tensor lies in it."""
+        """Write the head of the archive, given where each tensor's data lie."""
         entries, names = bytearray(), bytearray()
         for name, array in self._parameters.items():
             text = name.encode()
@@ -158,7 +160,7 @@ def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
 
 
 def _begin_of(parts: Iterator[memoryview]) -> list[memoryview]:
-    """Take parts of a tensor, until they are as long as one part may be."""
+    """Take parts of a tensor until they reach the length of `PART`."""
     found, length = list[memoryview](), 0
     while length < PART and (part := next(parts, None)) is not None:
         found.append(part)
@@ -190,7 +192,7 @@ def _entry(
 def _head(
     entries: bytearray, names: bytearray, count: int, length: int, *, has_data: bool
 ) -> bytes:
-    """Return all that comes before the data."""
+    """Write the head of an archive: header, entries, names and segments."""
     start = _HEADER.size + -_HEADER.size % _ENTRY_ALIGNMENT
     after = start + len(entries)
     storage = after + len(names)
@@ -234,7 +236,7 @@ def first_bytes(array: Array, count: int) -> bytes:
 
 
 def have_same_bytes(one: Array, other: Array) -> bool:
-    """Whether two arrays have the same bytes; no more than parts of them are copied."""
+    """Return whether two arrays have the same bytes, copying only parts of them."""
     if one.nbytes != other.nbytes:
         return False
     # most arrays that differ do so at once: so large parts are copied of few
@@ -303,7 +305,7 @@ class ArchiveEntry:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file begins like a parameter archive."""
+    """Return whether a file begins like a parameter archive."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC

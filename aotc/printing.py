@@ -1,4 +1,4 @@
-"""What a running model tells: printed values and failed assertions, as text.
+"""Output of a running model as text: printed values and failed assertions.
 
 The compiler writes these texts into the module, the loader reads them back. Edge-safe.
 """
@@ -53,7 +53,7 @@ def show(text: str, array: Any) -> None:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Within this block `show` writes nothing, in this thread."""
+    """Stop `show` from writing within this block, in this thread."""
     token = _is_silent.set(True)
     try:
         yield
@@ -62,12 +62,14 @@ def silence() -> Iterator[None]:
 
 
 def key(text: str, dtype: str) -> str:
-    """How a print is known to IREE, which does not tell unsigned integers apart."""
+    """Return IREE's key of a print, with a dtype as it does not distinguish unsigned
+    ones.
+    """
     return f"{text}({dtype})"
 
 
 def parse_key(text: str) -> tuple[str, str]:
-    """Text and dtype: the inverse of `key`."""
+    """Return text and dtype: the inverse of `key`."""
     text, _, dtype = text.rpartition("(")
     return text, dtype.removesuffix(")")
 
@@ -83,7 +85,7 @@ def assertion(message: str, where: str | None) -> str:
 
 
 def failed_assertion(text: str) -> InputError | None:
-    """The error behind what IREE says, if a failed assertion is."""
+    """Return the error behind IREE's message, if it is a failed assertion."""
     found = _ASSERTION.search(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The processor of this machine: its architecture and what programs may use of it.
+"""The processor of this machine: its architecture and the features programs may use.
 
 Feature names are LLVM's, so that they compare with a target's `cpu_features_required`.
 Only Linux is asked for more than the architecture: elsewhere `cpu_features()` gives
@@ -90,7 +90,7 @@ def arch() -> str:
 
 @cache
 def cpu_features() -> tuple[str, ...]:
-    """ISA features that programs may use here: sorted LLVM names."""
+    """Return the ISA features that programs may use here: sorted LLVM names."""
     machine = arch()
     if not sys.platform.startswith("linux"):
         return BASELINE.get(machine, ())
@@ -126,7 +126,7 @@ def _common_flags() -> set[str]:
 
 
 def _x86_features(flags: set[str]) -> set[str]:
-    """Linux hides the AVX and AMX flags whose registers it does not save."""
+    """Return x86 features; Linux hides AVX and AMX flags that it does not save."""
     found = {_X86_FEATURES[flag] for flag in flags if flag in _X86_FEATURES}
     # LLVM names the crc32 instruction apart; CPUID reports it as part of SSE4.2.
     return found | {"crc32"} if "sse4.2" in found else found

@@ -59,7 +59,7 @@ PASSES = "graph.passes"
 
 @dataclass(frozen=True)
 class StateSpec:
-    """One `State` of the program: its leaves share a prefix in `Program.parameters`."""
+    """A `State` of the program: its leaves share a prefix in `Program.parameters`."""
 
     name: str
     leaves: tuple[str, ...]
@@ -69,7 +69,7 @@ class StateSpec:
 
 @dataclass(frozen=True)
 class Title:
-    """Name and version of a bundle; None for what its source does not say."""
+    """Name and version of a bundle; None if the source states none."""
 
     name: str | None = None
     version: str | None = None
@@ -88,14 +88,14 @@ LONGEST_TITLE = 100  # characters of either: a folder is called after both
 
 
 def is_title(what: str, value: object) -> bool:
-    """Whether a bundle can have this `name` or `version`."""
+    """Return whether a bundle can have this `name` or `version`."""
     pattern, _ = _TITLE_FORMS[what]
     is_short = isinstance(value, str) and len(value) <= LONGEST_TITLE
     return is_short and re.fullmatch(pattern, str(value)) is not None
 
 
 def title_form(what: str) -> str:
-    """What a `name` or `version` is, in words."""
+    """Describe the form of a `name` or `version` in words."""
     _, signs = _TITLE_FORMS[what]
     return f"a {what} of at most {LONGEST_TITLE} letters, digits and {signs}"
 
@@ -123,7 +123,8 @@ class Program:
 
     @classmethod
     def of_functions(cls, module: Module, entries: Sequence[Entry]) -> Program:
-        """Functions of a module as a program without parameters: for checks of code.
+        """Make a program without parameters of a module's functions: for checks of
+        code.
 
         Args:
             module: of the graph dialect; what it states of parameters goes.
@@ -138,7 +139,7 @@ class Program:
         return cls(module)
 
     def copy(self) -> Program:
-        """The same program, which passes on this one leave as it is."""
+        """Return a copy of the program, which passes on this one do not change."""
         arrays = self.parameters if self.has_arrays else None
         return Program(copy_module(self.module), arrays, self.networks)
 
@@ -149,7 +150,9 @@ class Program:
 
     @property
     def has_weights_of_bytes(self) -> bool:
-        """Whether entries read matrices of i8 or u8, as quantised models have."""
+        """Return whether entries read matrices of i8 or u8, as quantised models
+        have.
+        """
         weights = (port for each in self.entries for port in each.ports("weight"))
         kinds = (port.type for port in weights)
         return any(kind.dtype in ("i8", "u8") and kind.rank > 1 for kind in kinds)
@@ -169,12 +172,12 @@ class Program:
         }
 
     def has_code(self, name: str) -> bool:
-        """Whether calls of an entry of any sizes have code."""
+        """Return whether calls of an entry of any sizes have code."""
         return any(each.name == name for each in self.entries)
 
     @property
     def states(self) -> list[StateSpec]:
-        """The mutable ones among the parameters."""
+        """The states: the mutable parameters, with names, leaves and types."""
         types = {each.name: each.type for each in parameters_of(self.module)}
         return [
             StateSpec(
@@ -246,7 +249,8 @@ class Program:
 
     @property
     def numerics(self) -> str:
-        """How far results may be from what the model writes, see `aotc.numerics`.
+        """The allowed deviation of results from the model's arithmetic, see
+        `aotc.numerics`.
 
         Raises:
             InputError: `bad-ir`: the module names a level that there is not.
@@ -292,7 +296,7 @@ class Program:
 
     @property
     def quantization(self) -> dict[str, Any] | None:
-        """By which recipe the program was quantised, see `aotc.quantization.recipe`.
+        """The quantisation recipe of the program, see `aotc.quantization.recipe`.
 
         `recipe` is its name, `layers` has the precision of each layer, `calibration`
         and `quality` say what was measured on which data; None for a program of floats.
@@ -315,7 +319,7 @@ class Program:
 
     @property
     def target(self) -> str | None:
-        """What the module is for, once it is for one target only."""
+        """The target of the module, once it has only one."""
         target: str | None = self._attribute(TARGET, None)
         return target
 
@@ -343,7 +347,7 @@ class Program:
         declare_parameter(self.module, Parameter(name, tensor, kind))
 
     def add_state(self, name: str, leaves: Sequence[str], tree: Structure) -> None:
-        """Say that some parameters are the leaves of one State."""
+        """Record that some parameters are the leaves of one State."""
         row = {"name": name, "leaves": list(leaves), "tree": plain_tree(tree)}
         self._write_attribute(_STATES, [*self._attribute(_STATES, []), row])
 
@@ -400,7 +404,7 @@ class Program:
         )
 
     def drop_unread(self, names: Iterable[str]) -> None:
-        """Drop those of some parameters that no entry takes."""
+        """Drop parameters that no entry takes."""
         kept = {port.name for entry in self.entries for port in entry.arguments}
         dropped = set(names) - kept
         drop_parameters(self.module, dropped)
@@ -416,7 +420,7 @@ class Program:
 
 
 def numerics_of(op: GraphOp) -> str:
-    """What the module that an op is in says of `--numerics`."""
+    """Return the `--numerics` level of the module that an op is in."""
     top = op.operation
     while top.parent is not None:
         top = top.parent.operation
@@ -425,7 +429,7 @@ def numerics_of(op: GraphOp) -> str:
 
 
 def source_of(path: Path, frontend: str) -> dict[str, Any]:
-    """What the manifest says of the file that a program is made of."""
+    """Return the manifest's section on the file that a program is made of."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"kind": frontend, "file": path.name, "sha256": digest}

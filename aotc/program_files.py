@@ -80,7 +80,7 @@ def rename_archive(module: Module, source: Path, folder: Path) -> None:
 
 
 def holds_program(path: Path) -> bool:
-    """Whether a file of IR is one of aotc's, and not StableHLO."""
+    """Return whether a file of IR is one of aotc's, and not StableHLO."""
     return _OWN_IR.search(path.read_bytes()) is not None
 
 
@@ -172,7 +172,9 @@ def _recursive_function(module: Module) -> str | None:
 
 
 def _first_repeated(reached: Mapping[str, Sequence[str]]) -> str:
-    """A function that is met twice, where each reaches another one of these."""
+    """Return a function that is met twice, where each reaches another one of
+    `reached`.
+    """
     name, met = next(iter(reached)), set[str]()
     while name not in met:
         met.add(name)

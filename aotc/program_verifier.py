@@ -1,4 +1,4 @@
-"""Whether IR that was read is a whole program, and says nothing that contradicts it.
+"""Verification that IR which was read is a whole program without contradictions.
 
 What a build writes is; what an editor has made of it may not be, and must not become a
 bundle that fails where it is loaded, or that says what is not so.
@@ -41,7 +41,7 @@ def require_whole(program: Program) -> None:
 
 
 def _contradictions(program: Program) -> Iterator[str]:
-    """What is wrong with a program, in words."""
+    """Yield the contradictions in a program, in words."""
     module = program.module
     entries = {each.name: each for each in (*program.entry_points, *program.entries)}
     parameters = {each.name: each for each in parameters_of(module)}
@@ -143,7 +143,9 @@ def _of_entry(
 
 
 def _of_specializations(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[str]:
-    """What is wrong with the sizes that an entry is to be, or is, specialized for."""
+    """Yield contradictions in the sizes that an entry is, or is to be, specialized
+    for.
+    """
     special, contracts = entry.specializes, {each.name: each for each in entry.symbols}
     wanted, general = entry.specializations, None
     if special is not None:
@@ -178,7 +180,7 @@ def _types_for(
 
 
 def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:
-    """What is wrong with what is said of an argument or result of a type."""
+    """Yield contradictions between a port and the type of its argument or result."""
     if kind not in (port.type.to_mlir(), lowered_type(port.type)):
         yield f"'{port.name}' is of type {kind}, and is said to be {port.type}"
     if _is_stored(port):

@@ -1,4 +1,4 @@
-"""What a bundle was made of: its bill of materials and its provenance, as JSON files.
+"""Origins of a bundle as JSON files: its bill of materials and its provenance.
 
 Both depend on source and toolchain alone, so equal builds give equal bytes. They
 are covered by the bundle's signature like every other file.
@@ -34,7 +34,7 @@ def digests(files: Mapping[str, Content]) -> Digests:
 
 
 def tools(variants: Sequence[Compiled]) -> dict[str, str]:
-    """What compiled the modules: distributions and their versions."""
+    """Return the distributions that compiled the modules, with their versions."""
     return {
         "aotc": __version__,
         "iree-base-compiler": variants[0].compiler["version"],
@@ -43,7 +43,7 @@ def tools(variants: Sequence[Compiled]) -> dict[str, str]:
 
 
 def sbom(variants: Sequence[Compiled], files: Digests, title: tuple[str, str]) -> bytes:
-    """The software bill of materials, CycloneDX 1.6: files, and what made them."""
+    """Return the software bill of materials, CycloneDX 1.6: files, and their tools."""
     name, version = title
     components = [
         {"type": "application", "name": tool, "version": release}
@@ -114,7 +114,7 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
 
 
 def _specializations(program: Program) -> dict[str, Any]:
-    """The sizes that entries have code of their own for, if there are any."""
+    """Return the sizes for which entries have code of their own, if any."""
     rows = [
         {
             "entry": entry.name,

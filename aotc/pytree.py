@@ -25,7 +25,8 @@ class Node(ABC):
 
     @abstractmethod
     def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
-        """The parts by name, and what makes such an object of others in this order.
+        """Return the parts by name, and a function that builds such an object of
+        others.
 
         Of two objects that differ in nothing but their parts, the second is equal.
         """
@@ -59,7 +60,7 @@ class Structure:
 
     @property
     def leaf_count(self) -> int:
-        """How many leaves a tree of this structure has."""
+        """The number of leaves of a tree of this structure."""
         return 1 if self.kind == "leaf" else sum(c.leaf_count for c in self.children)
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
@@ -252,7 +253,7 @@ def subtrees(tree: Any, prefix: Structure) -> list[Any]:
 
 
 def _branches(structure: Structure, prefix: Structure) -> list[Structure] | None:
-    """What stands at the leaves of `prefix`; None if it is no prefix."""
+    """Return the subtrees at the leaves of `prefix`; None if it is no prefix."""
     if prefix.kind == "leaf":
         return [structure]
     if replace(structure, children=()) != replace(prefix, children=()):

@@ -52,7 +52,7 @@ _SHORTEST = 12  # characters of what is recognised by value
 
 
 def find_secrets(text: str) -> list[tuple[int, int]]:
-    """Where private keys lie in `text`: spans in order, which do not overlap."""
+    """Return the spans of private keys in `text`, in order and without overlaps."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(_spans(text)):
         if merged and start <= merged[-1][1]:
@@ -63,7 +63,7 @@ def find_secrets(text: str) -> list[tuple[int, int]]:
 
 
 def has_secret(text: str) -> bool:
-    """Whether a private key lies in `text`."""
+    """Return whether `text` contains a private key."""
     return next(_spans(text), None) is not None
 
 
@@ -92,7 +92,7 @@ def remember(secret: str) -> None:
 
 
 def is_private_der(data: bytes) -> bool:
-    """Whether `data` begins as a private key in DER does.
+    """Return whether `data` begins as a private key in DER does.
 
     PKCS #8 (RFC 5958), plain or encrypted (PBES2), SEC 1 (RFC 5915), PKCS #1
     (RFC 8017), PKCS #12 (RFC 7292).
@@ -120,7 +120,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 def _scan(
     text: str, pattern: re.Pattern[str], end_of: Callable[[str, re.Match[str]], int]
 ) -> Iterator[tuple[int, int]]:
-    """Spans that begin where `pattern` matches and are no part of one before."""
+    """Yield spans that begin where `pattern` matches, and do not overlap."""
     done = 0
     while found := pattern.search(text, done):
         end = end_of(text, found)
@@ -150,7 +150,9 @@ def _end_of_hexadecimal(text: str, head: re.Match[str]) -> int:
 
 
 def _is_encoded_key(text: str) -> bool:
-    """Whether base64 (of either alphabet) begins as that of a private key does."""
+    """Return whether base64 (of either alphabet) begins as that of a private key
+    does.
+    """
     if text.startswith("b3BlbnNzaC1rZXk"):
         return True
     digits = re.match(r"[A-Za-z0-9+/_-]*", text)

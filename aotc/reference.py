@@ -154,7 +154,7 @@ def evaluate_devices(
 
 @dataclass
 class Evaluation:
-    """One call from outside: what it reaches shares the values of its symbols.
+    """The evaluation of one call, in which all functions share the symbols' values.
 
     Args:
         functions: of the module, by name.
@@ -227,7 +227,9 @@ class _Step:
 
 
 def _steps_of(ops: Sequence[Any], kept: Sequence[Any] = ()) -> list[_Step]:
-    """Read ops of a block; of what they read, `kept` is not dropped."""
+    """Read ops of a block as steps that drop operands after their last use, but for
+    `kept`.
+    """
     seen = set(kept)
     found: list[_Step] = []
     for op in reversed(ops):

@@ -96,12 +96,14 @@ class _Linear:
         return found
 
     def attach_derivative(self, x: Array, b: Array, captured: Sequence[Array]) -> Array:
-        """The solution x, a number so far, as a function of b and what is captured."""
+        """Return the solution x, a number so far, as a function of b and the
+        captured arrays.
+        """
         found: Array = self._known(x, b, list(captured))
         return found
 
     def _rule(self, primals: Any, tangents: Any) -> Any:
-        """A dx = db - dA x; to the next derivative x is a function, too."""
+        """Solve A dx = db - dA x for the tangent of the solution."""
         (x, b, captured), (_, db, dcaptured) = primals, tangents
         x, rest = self.attach_derivative(x, b, captured), db
         smooth = [i for i, part in enumerate(dcaptured) if part is not None]
@@ -266,7 +268,7 @@ def root(
 def _implicit(
     f: Any, residual: Any, iterate: Any, solve: Any, start: Array, params: Any
 ) -> Array:
-    """The x that `iterate` finds, where residual(x, f(x, *params)) is 0 for all params.
+    """Find x by `iterate`, with derivatives by the equation residual(x, f(x)) = 0.
 
     Args:
         f: of x and params.
@@ -371,7 +373,7 @@ def _norm(x: Array) -> Array:
 
 
 def _ratio(x: Array, y: Array) -> Array:
-    """The quotient; 0 where y is 0, as from an exact solution no step leads on."""
+    """Divide x by y; return 0 where y is 0, as no step leads on from there."""
     zero = y == 0
     return np.where(zero, 0.0, x / np.where(zero, 1.0, y))
 
@@ -386,7 +388,7 @@ def _constant(x: Array) -> Array:
 
 
 def _like(name: str, function: Any, x: Array) -> Any:
-    """The function, which refuses to return what is not like `x`."""
+    """Wrap the function to refuse results of another type than `x`."""
 
     def check_type(*args: Any) -> Array:
         result = lift(function(*args))

@@ -1,4 +1,4 @@
-"""What the machine refuses (memory, space, permission) told as errors with a code.
+"""Errors with a code for refusals of the machine: memory, space, permission.
 
 Python, the system and other libraries say it in many ways, and none of them is a fault
 of aotc or of a file that is being read. Every place that meets such a failure asks
@@ -118,32 +118,34 @@ def _is_no_path(error: ValueError) -> bool:
 
 
 def no_memory(error: BaseException) -> AotcError | None:
-    """As `system_error`, of memory alone: files that a model or an importer opens have
-    the names that they were given.
+    """Return the error of `system_error` if it is about memory: files that a model
+    or an importer opens have the names that they were given.
     """
     found = system_error(error)
     return found if found is not None and found.code == "out-of-memory" else None
 
 
 def _is_about_processes(error: OSError) -> bool:
-    """Whether no process can be made; of a stream, Python has words of its own."""
+    """Return whether an error says that no process can be made, and not that a
+    stream waits.
+    """
     return error.errno == errno.EAGAIN and error.strerror == os.strerror(errno.EAGAIN)
 
 
 def is_disk_full(text: str) -> bool:
-    """Whether a message or the log of a process tells that a disk is full."""
+    """Return whether a message or log says that a disk is full."""
     return any(each in text for each in _DISK_TEXTS)
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Whether a message or the log of a process tells that there was no memory."""
+    """Return whether a message or log says that memory ran out."""
     if is_disk_full(text) or _NOT_PERMITTED in text:  # IREE calls both exhausted
         return False
     return any(each in text for each in _MEMORY_TEXTS)
 
 
 def out_of_memory(where: str | None = None) -> SetupError:
-    """An error of what this machine has not the memory for."""
+    """Return the error of lacking memory."""
     message = "this machine, or a limit set for the process, has not the memory for it"
     return SetupError("out-of-memory", message, where=where, hint=_MEMORY_HINT)
 
@@ -160,14 +162,14 @@ def ended_for_memory(process: str) -> SetupError:
 def cannot_write(
     target: Path | str, error: OSError, what: str = "the file"
 ) -> SetupError:
-    """An error of `what` should be written at `target`, with what helps."""
+    """Return the error of `what` not being writable at `target`, with a hint."""
     return _refusal("cannot-write", f"{what} cannot be written", error, str(target))
 
 
 def cannot_read(
     source: Path | str, error: OSError | MemoryError, what: str = "the file"
 ) -> SetupError:
-    """An error of `what` should be read at `source`, with what helps."""
+    """Return the error of `what` not being readable at `source`, with a hint."""
     found = system_error(error, str(source))
     if isinstance(found, SetupError) and found.code == "out-of-memory":
         return found
@@ -184,7 +186,7 @@ def _refusal(
 
 
 def raise_system_error(error: BaseException, where: str | None = None) -> None:
-    """Raise what the machine refuses, and errors of aotc as they are; else return.
+    """Raise refusals of the machine, and errors of aotc as they are; else return.
 
     For those who take everything that a library raises for the fault of its input.
     """
@@ -196,7 +198,7 @@ def raise_system_error(error: BaseException, where: str | None = None) -> None:
 
 
 def _forget_secret_cause(error: AotcError) -> None:
-    """Let a traceback not show what a secret in the place of a path has led to."""
+    """Remove a secret's traces from the traceback of a path that held one."""
     cause = error.__cause__ or error.__context__
     if cause is not None and has_secret(str(cause)):
         error.__cause__ = error.__context__ = None
@@ -204,7 +206,9 @@ def _forget_secret_cause(error: AotcError) -> None:
 
 @contextmanager
 def system_errors() -> Iterator[None]:
-    """Within this block or function, what the machine refuses is a `SetupError`."""
+    """Turn refusals of the machine within this block or function into a
+    `SetupError`.
+    """
     try:
         yield
     except Exception as error:

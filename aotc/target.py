@@ -1,4 +1,4 @@
-"""Targets: what a bundle's variants are compiled for, as one table.
+"""Targets that variants of a bundle are compiled for, as one table.
 
 `Target.parse("cuda:sm_89")` reads a name that a user writes, `str(target)` gives the
 canonical name back, and ``Target.parse(str(t)) == t``. Only names in the table are
@@ -22,7 +22,7 @@ from aotc.errors import InputError, SetupError
 
 @dataclass(frozen=True)
 class Target:
-    """One row of the table of targets.
+    """A row of the table of targets.
 
     Args:
         name: canonical name, such as ``cuda:sm_89``.
@@ -72,7 +72,8 @@ class Target:
 
     @classmethod
     def named(cls, text: str) -> tuple[Target, ...]:
-        """All targets that `text` names: `cpu` and `cuda` name sets, `native` one.
+        """Return all targets that `text` names: `cpu` and `cuda` name sets, `native`
+        one.
 
         `cpu` are the levels that common processors of the architecture of this machine
         have, and the loader takes the best one that a device runs. `cuda` are the GPUs
@@ -93,7 +94,8 @@ class Target:
 
     @classmethod
     def listed(cls, given: str | Iterable[Target | str]) -> tuple[Target, ...]:
-        """Targets that are given as such, or as texts that `named` takes; each once.
+        """Return targets that are given as such, or as texts that `named` takes; each
+        once.
 
         Raises:
             InputError: one of them is none; the hint lists those that there are.
@@ -107,7 +109,7 @@ class Target:
 
     @classmethod
     def default(cls) -> tuple[Target, ...]:
-        """What a build is for that names no target: AOTC_TARGETS, or else `cpu`.
+        """Return the targets of a build that names none: AOTC_TARGETS, or else `cpu`.
 
         Raises:
             InputError: AOTC_TARGETS names one that there is not.
@@ -129,7 +131,9 @@ class Target:
 
     @property
     def family(self) -> str:
-        """The kind of target: its members differ in speed, not in what they can do."""
+        """The family of the target: its members differ in speed, not in
+        capabilities.
+        """
         return self.name.partition(":")[0].partition("-v")[0]
 
     def to_json(self) -> dict[str, object]:
@@ -163,7 +167,7 @@ def _cpu(
     *more: str,
     gains_narrow_types_alone: bool = False,
 ) -> Target:
-    """Native code in an embedded ELF, which depends on the ISA but on no OS."""
+    """Make a target of native code in an embedded ELF, which depends on no OS."""
     arch, _, _ = name.partition("-v")
     return Target(
         name=name,
@@ -201,7 +205,8 @@ _RECORDINGS = "--iree-hal-force-indirect-command-buffers"
 def _cuda(
     sm: str, summary: str, ptx_isa: str, driver_api: int, others: str = ""
 ) -> Target:
-    """PTX text: the driver translates it for this GPU generation or a newer one.
+    """Make a target of PTX text: the driver translates it for this GPU generation or a
+    newer one.
 
     Args:
         sm: that kernels of aotc's own are for; with an `a`, it is that one alone.

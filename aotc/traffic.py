@@ -28,7 +28,7 @@ _MOST_ROWS = 10_000_000
 
 @dataclass(frozen=True)
 class Traffic:
-    """How often calls had which sizes.
+    """Counts of calls by their sizes.
 
     Args:
         symbols: the names of the sizes.
@@ -40,7 +40,7 @@ class Traffic:
 
     @property
     def calls(self) -> int:
-        """How many calls there are."""
+        """The number of calls."""
         return sum(self.counts.values())
 
     @classmethod
@@ -112,5 +112,5 @@ def _fail(path: Path, line: int | None, expected: str, got: str) -> NoReturn:
 
 
 def names_text(symbols: Sequence[str], sizes: Sequence[int]) -> str:
-    """`batch=1, length=128`."""
+    """Return the text `batch=1, length=128`."""
     return ", ".join(f"{k}={n}" for k, n in zip(symbols, sizes, strict=True))

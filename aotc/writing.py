@@ -49,7 +49,9 @@ def atomic_write(target: Path) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether there is a pipe or a device, which takes bytes and is never replaced."""
+    """Return whether a path is a pipe or a device, which takes bytes and is never
+    replaced.
+    """
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
@@ -89,7 +91,7 @@ def make_folder(path: Path, mode: int = 0o777) -> Path:
 
 
 def unwritable(folder: Path) -> OSError | None:
-    """Why no file can be made in a folder; None if one can."""
+    """Return the error of making a file in a folder; None if it works."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -98,7 +100,7 @@ def unwritable(folder: Path) -> OSError | None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two files or folders change names in one step; False where none can.
+    """Exchange two files or folders in one step; return False if none can.
 
     By Linux's renameat2 with RENAME_EXCHANGE, which Python does not offer.
 

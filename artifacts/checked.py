@@ -38,7 +38,7 @@ def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """What the manifest says of the code of an entry in a variant.
+    """The result of checking the code of an entry in a variant, from the manifest.
 
     Args:
         entry: its name.
@@ -56,7 +56,7 @@ class Check:
 
     @property
     def is_checked(self) -> bool:
-        """Whether all code was run, and compared."""
+        """Return whether all code was run and compared."""
         return not self.unchecked
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Check:
         return f"{title}{at}: NOT CHECKED: {'; '.join(self.why) or _NO_SIZES}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of it."""
+        """Return the check as a JSON object."""
         return {
             "entry": self.entry,
             "target": self.target,
@@ -80,7 +80,7 @@ class Check:
 
 
 def checks_of(manifest: Mapping[str, Any], target: str) -> list[Check]:
-    """Return what a manifest, as JSON, says of each entry for a target."""
+    """Read the checks of each entry for a target from a manifest, as JSON."""
     rows = {
         row["entry"]: row
         for row in manifest.get("self_check", ())
@@ -103,7 +103,7 @@ def _check(entry: EntryPoint, target: str, row: Mapping[str, Any] | None) -> Che
 def _codes_run(
     entry: EntryPoint, calls: Collection[Mapping[str, int]]
 ) -> Iterator[str]:
-    """The exports that computed calls of these sizes, as the loader chooses them."""
+    """Yield the exports that computed calls of these sizes."""
     for sizes in calls:
         try:
             code = entry.code_for(sizes)

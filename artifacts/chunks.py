@@ -28,16 +28,16 @@ class Chunks:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any] | None) -> Chunks | None:
-        """Return those that a manifest lists for a file; None if it lists none."""
+        """Read the chunks that a manifest lists for a file; None if it lists none."""
         return None if data is None else cls(data["size"], tuple(data["sha256"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a manifest says of them."""
+        """Return the digests as a manifest holds them."""
         return {"size": self.size, "sha256": [*self.sha256]}
 
 
 class Hasher:
-    """Hashes what is written to a file: as a whole and, if it is large, in chunks."""
+    """A hasher of a file being written: as a whole and, if it is large, in chunks."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -98,7 +98,7 @@ class Hasher:
 
     @property
     def chunks(self) -> Chunks | None:
-        """Those of its parts; None if there is but one."""
+        """The digests of the file's chunks; None if there is only one."""
         if not self._done:
             return None
         return Chunks(SIZE, (*self._done, self._chunk.hexdigest()))

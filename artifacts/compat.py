@@ -1,4 +1,4 @@
-"""Whether a variant runs on a machine: a pure function of manifest and `Host`.
+"""Compatibility of a variant with a machine: a pure function of manifest and `Host`.
 
 A verdict is one of four, and every reason against `optimal` is spelled out:
 
@@ -35,14 +35,16 @@ RUNTIME_CODES = {"runtime", "runtime-version", "bytecode", "module", "vm-feature
 
 
 def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
-    """Everything that speaks against running `variant` on `host`."""
+    """Return the reasons against running `variant` on `host`."""
     if variant.backend not in BACKENDS:
         return [unknown("no-rules", f"there are no rules for {variant.backend}")]
     return [*_check_runtime(manifest, variant, host), *check_device(variant, host)]
 
 
 def check_device(variant: Variant, host: Host) -> list[Mismatch]:
-    """What speaks against it, whatever IREE's runtime there is; of a known backend."""
+    """Return the device's mismatches with a variant of a known backend, whatever IREE's
+    runtime is.
+    """
     if no_driver := _check_driver(variant, host):
         return no_driver  # more of a device that is not there is no reason
     return BACKENDS[variant.backend].check(variant.target, host)
@@ -68,7 +70,7 @@ def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mis
 
 
 def _other_release(manifest: Manifest, variant: Variant, present: str) -> Mismatch:
-    """The verdict on another release of IREE: only what was tried can be supported.
+    """Return the verdict on another release of IREE: only tried ones can be supported.
 
     Versions that fit do not suffice: modules of IREE 3.13 load under 3.12, and some of
     them then fail there.
@@ -144,6 +146,6 @@ def release_of(version: str) -> str:
 
 
 def _other_runtime(built: str, present: str) -> str:
-    """What makes compiler and runtime fit each other."""
+    """Return a hint that makes compiler and runtime match."""
     rebuild = f"rebuild with IREE {_line(present)}, or " if present else ""
     return f"{rebuild}install the IREE runtime {_line(built)} on the device"

@@ -50,7 +50,7 @@ def _compare(sign: type[ast.cmpop], left: Any, right: Any) -> bool:
 
 @dataclass(frozen=True)
 class Condition:
-    """What must hold of the sizes of a call: comparisons, `and`, `or` and `not`."""
+    """A condition on the sizes of a call: comparisons, `and`, `or` and `not`."""
 
     text: str
     symbols: frozenset[str]
@@ -58,7 +58,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Read a condition.
+        """Parse a condition on sizes.
 
         Sides of a comparison are names, numbers, `+ - * // % /`, `min`, `max`, `floor`,
         `ceil`, `trunc` and `float` of these.
@@ -77,7 +77,7 @@ class Condition:
         return cls(text, frozenset(names - _FUNCTIONS.keys()), tree)
 
     def holds(self, sizes: Mapping[str, Any], compare: Compare = _compare) -> bool:
-        """Whether the condition holds; not, where it would divide by zero.
+        """Return whether the condition holds; False where it would divide by zero.
 
         Args:
             sizes: the value of each name.
@@ -107,7 +107,7 @@ class _Replacement(ast.NodeTransformer):
 
 
 def _require_condition(tree: ast.expr) -> None:
-    """Raise a ValueError unless `tree` is made of what is allowed."""
+    """Raise a ValueError unless `tree` consists of allowed expressions."""
     if isinstance(tree, ast.BoolOp):
         for part in tree.values:
             _require_condition(part)

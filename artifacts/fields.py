@@ -1,4 +1,4 @@
-"""Checks for parsed JSON that say where and what: `$.files[2].size: expected …, got …`.
+"""Checks of parsed JSON with places in errors: `$.files[2].size: expected …, got …`.
 
 A check is a function of a value that raises `Invalid`; `record`, `listing`, `mapping`
 build checks out of checks, so that a schema reads like the data. The path to a wrong
@@ -27,7 +27,7 @@ class Invalid(ValueError):
         self._steps: list[str] = []
 
     def below(self, step: str) -> Invalid:
-        """The same error, seen from the value that holds the wrong one at `step`."""
+        """Return the error, seen from the value that holds the wrong one at `step`."""
         self._steps.append(short_text(step))
         return self
 
@@ -104,7 +104,7 @@ def one_of(*values: str) -> Check:
 
 
 def nullable(inner: Check) -> Check:
-    """Accept null, or what `inner` accepts."""
+    """Accept null, or a value that `inner` accepts."""
 
     def check(value: Any) -> None:
         if value is not None:

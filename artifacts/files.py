@@ -100,7 +100,7 @@ def _list(folder: int, prefix: str, found: dict[str, int], depth: int) -> None:
 
 
 def is_there(root: int, name: str) -> bool:
-    """Whether there is something called `name`, of whatever kind."""
+    """Return whether a directory has an entry called `name`, of whatever kind."""
     try:
         os.stat(name, dir_fd=root, follow_symlinks=False)
     except FileNotFoundError:
@@ -157,7 +157,7 @@ def load_into(
 
 
 def _finish(executor: Executor) -> None:
-    """Wait for what has been submitted, also when interrupted: it reads memory."""
+    """Wait for submitted work, also when interrupted, as it reads memory."""
     interrupted: KeyboardInterrupt | None = None
     while True:
         try:
@@ -325,7 +325,7 @@ def write_all(descriptor: int, data: bytes | memoryview, place: int = 0) -> None
 
 
 def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
-    """Exactly `size` bytes of a file, or an error if it has more or fewer."""
+    """Yield exactly `size` bytes of a file; raise if it has more or fewer."""
     with _open_file(root, path) as descriptor:
         found = os.fstat(descriptor).st_size
         left = size

@@ -1,4 +1,4 @@
-"""Guards of an entry: what every call of it is held to, each by a name of its own.
+"""Guards of an entry, which hold its calls to its contract, each with a name.
 
     device of x              x lies on the host, or on the GPU that computes
     dtype of x               f32
@@ -29,7 +29,7 @@ CODE = "code for the sizes"
 
 @dataclass(frozen=True)
 class CallGuard:
-    """One guard of an entry.
+    """A guard of an entry.
 
     Args:
         name: that errors and counters give it.
@@ -47,67 +47,71 @@ class CallGuard:
 
 
 def kind_guard(name: str) -> str:
-    """That an input is an array."""
+    """Name the guard that an input is an array."""
     return f"type of {name}"
 
 
 def device_guard(name: str) -> str:
-    """That an input lies where code can read it: on the host, or on its GPU."""
+    """Name the guard that an input is where code can read it: on the host, or on its
+    GPU.
+    """
     return f"device of {name}"
 
 
 def dtype_guard(name: str) -> str:
-    """That an input has its element type."""
+    """Name the guard that an input has its dtype."""
     return f"dtype of {name}"
 
 
 def rank_guard(name: str) -> str:
-    """That an input has its number of axes."""
+    """Name the guard that an input has its rank."""
     return f"rank of {name}"
 
 
 def layout_guard(name: str) -> str:
-    """That an image has its axes in the order that the build was asked for."""
+    """Name the guard that an image has the axis order of the build."""
     return f"layout of {name}"
 
 
 def size_guard(name: str, axis: int) -> str:
-    """That an axis has the size that is declared, or computed from other sizes."""
+    """Name the guard that an axis has its declared or computed size."""
     return f"{name}.shape[{axis}]"
 
 
 def equality_guard(one: str, other: str) -> str:
-    """That two axes are of one size, each given as `size_guard` names it."""
+    """Name the guard that two axes, named as by `size_guard`, have equal sizes."""
     return f"{one} = {other}"
 
 
 def structure_guard(name: str) -> str:
-    """That an argument is a tree of the form that code was made for."""
+    """Name the guard that an argument has the tree structure of the build."""
     return f"structure of {name}"
 
 
 def value_guard(name: str) -> str:
-    """That an argument which is no array has the value that code was made for."""
+    """Name the guard that an argument which is no array has the value of the build."""
     return f"value of {name}"
 
 
 def range_guard(symbol: str) -> str:
-    """That a size is within its bounds."""
+    """Name the guard that a size is within its bounds."""
     return f"range of {symbol}"
 
 
 def step_guard(symbol: str) -> str:
-    """That a size is a multiple of what it has to be."""
+    """Name the guard that a size is a multiple of its step."""
     return f"step of {symbol}"
 
 
 def bytes_guard(name: str) -> str:
-    """That a result, or with no name what is computed on the way, can have memory."""
+    """Name the guard that a result, or intermediates if `name` is empty, can be
+    allocated.
+    """
     return f"bytes of result {name}" if name else "bytes of intermediates"
 
 
 def call_guards(entry: EntryPoint, symbols: Mapping[str, Symbol]) -> list[CallGuard]:
-    """All guards of an entry, in the order in which a call is held to them.
+    """Return all guards of an entry, in the order in which a call is held to them.
 
     Args:
         entry: of a bundle.
@@ -125,7 +129,7 @@ def call_guards(entry: EntryPoint, symbols: Mapping[str, Symbol]) -> list[CallGu
 
 
 def _array_guards(leaf: Leaf) -> Iterator[CallGuard]:
-    """What one input must be, whatever the others are."""
+    """Yield the guards of one input that depend on no other input."""
     axes = len(leaf.shape)
     yield CallGuard(kind_guard(leaf.name), "an array", leaf.where)
     yield CallGuard(device_guard(leaf.name), "on the host, or on its GPU", leaf.where)
@@ -140,7 +144,7 @@ def _array_guards(leaf: Leaf) -> Iterator[CallGuard]:
 def _size_guards(
     entry: EntryPoint, symbols: Mapping[str, Symbol]
 ) -> Iterator[CallGuard]:
-    """Sizes, relations of them, and the contracts of the symbols in them."""
+    """Yield the guards of sizes, of their relations, and of the symbols in them."""
     first: dict[str, str] = {}  # the place that says what a symbol is
     used: dict[str, str] = {}  # the line of the first input that has it
     for leaf in entry.inputs:

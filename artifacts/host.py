@@ -1,4 +1,4 @@
-"""What a machine offers, as far as `compat` judges by it."""
+"""The facts of a machine by which `compat` judges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aotc.artifacts.tables import arch_of
 
 @dataclass(frozen=True)
 class Host:
-    """What a machine offers. None means that it is not known.
+    """The facts of a machine; None means not known. None means that it is not known.
 
     Args:
         arch: `x86_64`, `aarch64`, …
@@ -48,7 +48,9 @@ class Host:
         drivers: Iterable[str],
         unknown_drivers: Iterable[str] = (),
     ) -> Host:
-        """From what `aotc.device.probe` (or a saved device profile) says."""
+        """Make the facts from a device profile, as `aotc.device.probe` returns or a
+        file holds.
+        """
         facts: dict[str, Any] = {}
         for backend in BACKENDS.values():
             facts |= backend.host_facts(device)

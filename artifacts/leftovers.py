@@ -43,7 +43,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def collect(parent: Path, prefix: str) -> None:
-    """Remove what our dead processes left in `parent` under `prefix` and a name."""
+    """Remove leftovers of our dead processes in `parent`, under `prefix` and a name."""
     try:
         names = os.listdir(parent)
     except OSError:
@@ -69,7 +69,7 @@ def _system() -> str:
 
 
 def _start(pid: int) -> int | None:
-    """When a process began, in ticks since the boot; None if there is none."""
+    """Return the start time of a process in ticks since boot; None if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

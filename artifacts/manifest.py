@@ -31,7 +31,7 @@ _LISTED = 20  # names in a message
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array: an input, an output or a part of a state.
+    """An array: an input, an output or a part of a state.
 
     Of images that a build has given a layout, `layout` has it: `nhwc`. `where` is the
     line of the model that declares it, as far as the bundle says so.
@@ -99,7 +99,7 @@ class Code:
         return ", ".join(parts) or "any sizes"
 
     def computes(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it computes calls of these sizes."""
+        """Return whether the code computes calls of these sizes."""
         return all(
             sizes[name] <= size if name in self.padded else sizes[name] == size
             for name, size in self.sizes.items()
@@ -107,7 +107,7 @@ class Code:
 
 
 def best_code(codes: Iterable[Code], sizes: Mapping[str, int]) -> Code | None:
-    """The code that pads a call least, and of these is for most sizes; None if none is.
+    """Return the code that pads a call least; of equal ones, for most sizes.
 
     Args:
         codes: of an entry.
@@ -156,7 +156,7 @@ class EntryPoint:
 
     @property
     def codes(self) -> tuple[Code, ...]:
-        """What computes its calls: code for any sizes comes first, if there is any."""
+        """The codes that compute calls, the one for any sizes first if there is one."""
         general = (Code(self.name),) if self.has_general_code else ()
         return general + self.specializations
 
@@ -174,7 +174,8 @@ class EntryPoint:
     def route_for(
         self, sizes: Mapping[str, int], symbols: Mapping[str, Symbol]
     ) -> str | None:
-        """Where calls go that no code computes, `route:f` or `callback:f`; or None.
+        """Return the route of calls without code, `route:f` or `callback:f`; None if
+        there is none.
 
         Only if each size that has no code says so; the first one decides.
         """
@@ -186,17 +187,21 @@ class EntryPoint:
         return policies[0] if policies and elsewhere else None
 
     def has_code_of(self, symbol: str, size: int) -> bool:
-        """Whether some code computes calls of one size, whatever the others are."""
+        """Return whether some code computes calls of one size, whatever the other sizes
+        are.
+        """
         return any(self._is_taken(code, symbol, size) for code in self.codes)
 
     @staticmethod
     def _is_taken(code: Code, name: str, size: int) -> bool:
-        """Whether code computes calls of one size, whatever the others are."""
+        """Return whether `code` computes calls of one size, whatever the other sizes
+        are.
+        """
         known = code.sizes.get(name, size)
         return size <= known if name in code.padded else size == known
 
     def code_for(self, sizes: Mapping[str, int]) -> Code | None:
-        """What computes calls of these sizes; None if nothing does.
+        """Return the best code for calls of these sizes; None if there is none.
 
         Args:
             sizes: of all its symbols, by name.
@@ -227,7 +232,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Variant:
-    """One compiled module; `selection` finds the best one for a device.
+    """A compiled module; `selection` finds the best one for a device.
 
     `memory` is by the function that computes calls; of those that are not in it,
     `memory_unknown` says why. `kernels` and `dispatches` are None in bundles that do

@@ -69,7 +69,7 @@ class FinishedFile:
     chunks: Chunks | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the manifest says of its content."""
+        """Return the manifest's facts on the content."""
         found: dict[str, Any] = {"size": self.size, "sha256": self.sha256}
         if self.chunks is not None:
             found["chunks"] = self.chunks.to_json()
@@ -227,7 +227,7 @@ def _check_allowed(allow_unsigned: bool, path: Path) -> None:
 
 
 def _check_present(root: int, path: Path) -> None:
-    """Looked at first: about the files of any other folder there is nothing to say."""
+    """Refuse a folder that is no bundle, before any other check."""
     with os.scandir(root) as entries:
         if next(entries, None) is None:
             raise InputError("bundle-empty", "the directory is empty", where=str(path))
@@ -278,7 +278,9 @@ def _check_files(
 
 
 def _check_form(manifest: Manifest, signed: sign.Signed | None) -> None:
-    """Bundles of the first signers promise nothing, and half of them have a high s."""
+    """Refuse a high s in a signature; bundles of the first signers promise nothing,
+    so may have one.
+    """
     if signed and manifest.data.get("signature_form") and not signed.has_low_s:
         raise VerificationError(
             "signature-malformed",
@@ -446,7 +448,7 @@ def _copy_files(
 
 
 def _finish(content: Content, place: Path) -> FinishedFile:
-    """Put the content of a file in its place."""
+    """Move or write the content of a file to its place."""
     if isinstance(content, FinishedFile):
         content.path.rename(place)
         return content
@@ -474,7 +476,7 @@ def write_file(
     chunks: Iterable[bytes | memoryview],
     head: Callable[[], bytes] | None = None,
 ) -> FinishedFile:
-    """Write a new file through to the disk, and hash what is written.
+    """Write a new file through to the disk, and hash its content.
 
     Args:
         path: of the file.
@@ -533,7 +535,9 @@ def _put_in_place(folder: Path, target: Path) -> None:
 
 
 def _rename_in_place(folder: Path, target: Path) -> None:
-    """In two steps, where the file system has no single one for a replacement."""
+    """Replace `target` by `folder` in two renames, where the file system has no
+    exchange.
+    """
     old = target.with_name(f".{target.name}.old-{secrets.token_hex(8)}")
     try:
         if os.path.lexists(target):
@@ -555,7 +559,8 @@ def _rename_in_place(folder: Path, target: Path) -> None:
 
 
 def retry_if_replaced(path: Path | str, read: Callable[[], T]) -> T:
-    """What `read` makes of the bundle at `path`; again, if it was replaced meanwhile.
+    """Return `read()` of the bundle at `path`; repeat it if the bundle was replaced
+    meanwhile.
 
     Files of a bundle that is replaced disappear one by one. What is read of it and of
     the new one together does not fit, so that `read` fails; read again, it does not.

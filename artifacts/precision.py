@@ -1,4 +1,4 @@
-"""Reads from a manifest what precision each part has, and what was measured of it.
+"""Precisions of layers, and their measured quality, from a manifest.
 
 `aotc quantize` states in the program, and a build in the signed manifest, by which
 recipe layers were quantised, which precision each has, and how much results lose by a
@@ -27,7 +27,7 @@ _LISTED = 12
 
 @dataclass(frozen=True)
 class Demand:
-    """What is asked of the precision of a bundle; of one that was not quantised, none.
+    """Requirements on the precision of a bundle; none for one that was not quantised.
 
     Args:
         lost: what may be lost at most, by a measurement in the manifest; None for any.
@@ -85,7 +85,7 @@ class Demand:
         return " and ".join(parts)
 
     def violations(self, manifest: Mapping[str, Any]) -> list[str]:
-        """Return what speaks against a manifest, as JSON."""
+        """Return the violations of the demand by a manifest, as JSON."""
         facts = manifest.get("quantization")
         if facts is None:
             return []
@@ -116,7 +116,7 @@ class Demand:
 
 
 def lost_share(text: str) -> float:
-    """Return what may be lost, which is written as `0.5%` or `0.005`.
+    """Parse an allowed loss, which is written as `0.5%` or `0.005`.
 
     Raises:
         ValueError: it is neither, or a number of 1 or more, by which `5%` may be meant.
@@ -134,7 +134,7 @@ def lost_share(text: str) -> float:
 
 
 def require_precise(manifest: Mapping[str, Any], demand: Demand) -> None:
-    """Refuse a manifest, as JSON, whose precision is not what is asked for.
+    """Refuse a manifest, as JSON, whose precision violates the demand.
 
     Raises:
         Finding: `not-precise`.
@@ -149,7 +149,7 @@ def require_precise(manifest: Mapping[str, Any], demand: Demand) -> None:
 
 
 def lines_of(manifest: Mapping[str, Any]) -> list[str]:
-    """Return what a manifest, as JSON, says of its precision, for people."""
+    """Return lines on the precision in a manifest, as JSON, for people."""
     facts = manifest.get("quantization")
     if facts is None:
         mixed = manifest.get("precision", {}).get("mixed")

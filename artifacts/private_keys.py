@@ -76,7 +76,7 @@ def _load(data: bytes) -> object:
 
 
 def _wrap(body: str) -> str:
-    """Base64 in the lines that PEM has."""
+    """Wrap base64 in the lines that PEM has."""
     return "\n".join(textwrap.wrap("".join(body.split()), 64))
 
 
@@ -99,5 +99,5 @@ def _has_password(data: bytes) -> bool:
 
 
 def is_p256(curve: ec.EllipticCurve) -> bool:
-    """Whether a curve is the one that bundles are signed on."""
+    """Return whether a curve is P-256, on which bundles are signed."""
     return isinstance(curve, ec.SECP256R1)

@@ -325,7 +325,7 @@ _quality = record(
 
 
 def _measured_quantization(value: Any) -> None:
-    """What was measured is there as a whole, or not at all."""
+    """Require measured facts to be complete or absent."""
     _quantization(value)
     for name, facts in (("calibration", _calibration), ("quality", _quality)):
         if value[name] != {}:
@@ -490,7 +490,7 @@ def _dims(leaf: Mapping[str, Any]) -> list[Dim]:
 
 
 def is_path(value: str) -> bool:
-    """Whether `value` can be the path of a file in a bundle."""
+    """Return whether `value` can be the path of a file in a bundle."""
     try:
         _path(value)
     except Invalid:

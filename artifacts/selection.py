@@ -1,4 +1,4 @@
-"""Which of a bundle's variants a machine runs: the best one of those that it can.
+"""Selection of the variant that a machine runs: the best usable one of a bundle.
 
 The better verdict wins, then an accelerator over a processor, then the code made for
 the newer hardware: AVX-512 over AVX2, `sm_89` over `sm_80`. The order in which a bundle
@@ -23,7 +23,7 @@ _NO_SPEED = 1 + max(backend.speed_class for backend in BACKENDS.values())
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of one variant on one host."""
+    """The mismatches of one variant with one host."""
 
     variant: Variant
     mismatches: tuple[Mismatch, ...]
@@ -35,7 +35,7 @@ class Judgement:
 
     @property
     def usable(self) -> bool:
-        """Whether the host may run the variant."""
+        """Return whether the host may run the variant."""
         return self.verdict in USABLE
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Selection:
-    """The best variant for a host, and what was judged on the way.
+    """The best variant for a host, and the judgements on others.
 
     Args:
         variant: None if none can be used.
@@ -62,7 +62,7 @@ class Selection:
 
     @property
     def fallback(self) -> bool:
-        """Whether a processor runs what has code for an accelerator too."""
+        """Return whether a CPU runs a bundle that also has code for an accelerator."""
         return (
             self.variant is not None
             and on_cpu(self.variant)
@@ -81,7 +81,7 @@ def select(
 
 
 def judge(manifest: Manifest, host: Host) -> tuple[Judgement, ...]:
-    """What is known of each variant of a bundle on `host`."""
+    """Judge each variant of a bundle on `host`."""
     return tuple(
         Judgement(variant, tuple(check(manifest, variant, host)))
         for variant in manifest.variants.values()
@@ -89,7 +89,7 @@ def judge(manifest: Manifest, host: Host) -> tuple[Judgement, ...]:
 
 
 def select_best(judgements: Sequence[Judgement]) -> Selection:
-    """The best of these variants of one bundle on one host."""
+    """Select the best of these variants of one bundle on one host."""
     usable = [each for each in judgements if each.usable]
     if not usable:
         reasons = tuple(
@@ -108,13 +108,13 @@ def select_best(judgements: Sequence[Judgement]) -> Selection:
 
 
 def on_cpu(variant: Variant) -> bool:
-    """Whether a processor runs the variant."""
+    """Return whether the variant runs on a CPU."""
     backend = BACKENDS.get(variant.backend)
     return backend is not None and backend.on_cpu
 
 
 def speed_rank(variant: Variant) -> tuple[int, int]:
-    """Where a variant stands among those of its bundle; the fastest is the least."""
+    """Return the sort key of a variant by speed; the fastest has the least."""
     backend = BACKENDS.get(variant.backend)
     if backend is None:
         return _NO_SPEED, 0

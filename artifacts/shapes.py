@@ -34,7 +34,7 @@ class Undefined(ValueError):
 
 @dataclass(frozen=True)
 class Dim:
-    """One dimension given by an expression over named symbols."""
+    """A dimension given by an expression over named symbols."""
 
     text: str
     symbols: frozenset[str]
@@ -51,11 +51,13 @@ class Dim:
 
     @property
     def is_symbol(self) -> bool:
-        """Whether this is one symbol and nothing else."""
+        """Return whether this size is a single symbol."""
         return isinstance(self._tree, ast.Name)
 
     def decides(self, known: Collection[str]) -> str | None:
-        """The one symbol not yet known that the size says, if it is linear in it."""
+        """Return the one unknown symbol that the size determines, if it is linear in
+        it.
+        """
         unknown = self.symbols.difference(known)
         if len(unknown) != 1:
             return None
@@ -83,7 +85,7 @@ class Dim:
 
 
 def deciding_sizes(dims: Sequence[Dim]) -> list[tuple[int, str]]:
-    """For each symbol that the sizes of `dims` say: which of them says it.
+    """Find, for each symbol of `dims`, the size that determines its value.
 
     Ordered so that a dimension comes after those that say its other symbols; those that
     are a symbol alone come first. Symbols that no size says are left out.
@@ -123,7 +125,7 @@ def _parse(text: str) -> Dim:
 
 
 def _check(tree: ast.expr, symbols: set[str]) -> None:
-    """Collect the symbols of an expression, and refuse what is none of ours."""
+    """Collect the symbols of an expression, and refuse unknown syntax."""
     if isinstance(tree, ast.Name):
         symbols.add(tree.id)
         return
@@ -149,7 +151,7 @@ def _check_divisor(tree: ast.expr) -> None:
 
 
 def _operands(tree: ast.expr) -> Sequence[ast.expr]:
-    """The parts of an operation that a dimension may have."""
+    """Return the operands of an operation that dimensions support."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         return [tree.operand]
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
@@ -162,7 +164,7 @@ def _operands(tree: ast.expr) -> Sequence[ast.expr]:
 
 
 def _function(tree: ast.expr) -> Callable[[int, int], int]:
-    """What an operation of two operands does."""
+    """Return the function of a binary operation."""
     if isinstance(tree, ast.BinOp):
         return _OPERATORS[type(tree.op)]
     assert isinstance(tree, ast.Call)

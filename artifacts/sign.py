@@ -59,7 +59,7 @@ _SERIALIZATION = {
 
 @dataclass(frozen=True)
 class Signed:
-    """What a good signature says: who signed, and the digest of every file."""
+    """The content of a valid signature: the signer, and the digest of every file."""
 
     key_id: str
     name: str
@@ -113,7 +113,7 @@ def verify(data: bytes, keys: Mapping[str, ec.EllipticCurvePublicKey]) -> Signed
 
 
 def _encode(payload: bytes) -> bytes:
-    """DSSE's pre-authentication encoding: what the signature is computed over."""
+    """Encode the payload for the signature, by DSSE's pre-authentication encoding."""
     head = f"DSSEv1 {len(_PAYLOAD_TYPE)} {_PAYLOAD_TYPE} {len(payload)} "
     return head.encode("ascii") + payload
 

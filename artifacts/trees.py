@@ -70,7 +70,7 @@ def builder(tree: Tree) -> Callable[[Sequence[Any]], Any]:
 
 
 def _first_leaf(tree: Tree) -> int:
-    """The least index in a tree; JSON does not keep the order of a dict."""
+    """Return the least leaf index in a tree, as JSON keeps no order of a dict."""
     found: list[int] = []
     _collect(tree, found)
     return min(found, default=-1)

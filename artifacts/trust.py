@@ -1,4 +1,4 @@
-"""Whose signatures a machine accepts.
+"""Trusted keys: whose signatures a machine accepts.
 
 Given public keys are trusted for every bundle. Without any, only the user's own
 development key is, and only for bundles of the channel `development`: what one builds
@@ -53,7 +53,9 @@ class Trust:
 
     @classmethod
     def parse(cls, value: Trust | str | bytes | os.PathLike[str] | None) -> Trust:
-        """What a caller means by `trust`: this, one public key, or the default."""
+        """Return the `Trust` for an argument `trust`: itself, one public key, or the
+        default.
+        """
         if isinstance(value, Trust):
             return value
         return cls.default() if value is None else cls.of(value)

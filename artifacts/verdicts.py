@@ -31,7 +31,7 @@ STATE_FACT = "ask the device itself, by `aotc doctor --format json`"
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One reason why a variant is not optimal on a host, and what would mend it."""
+    """A reason why a variant is not optimal on a host, with a remedy."""
 
     code: str
     verdict: Verdict
@@ -48,7 +48,7 @@ def unsupported(code: str, message: str, advice: str = "") -> Mismatch:
 
 
 def unknown(code: str, message: str, advice: str = "") -> Mismatch:
-    """A reason why nobody can say whether it runs."""
+    """Make a reason why nobody can say whether a variant runs."""
     return Mismatch(code, "not_applicable", message, advice)
 
 

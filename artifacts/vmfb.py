@@ -1,4 +1,4 @@
-"""What an IREE module needs of a runtime, read from its bytes without loading it.
+"""Requirements of an IREE module on a runtime, read from its bytes without loading it.
 
 A `.vmfb` is a flatbuffer behind a zip header: the identifier `IREE` stands four bytes
 after the start. Loading a module made for another runtime, or a damaged one, can end
@@ -69,7 +69,7 @@ def formats(data: bytes | mmap.mmap) -> set[str]:
 
 
 def ptx(data: bytes) -> tuple[str, str] | None:
-    """PTX version and `sm` of a module's CUDA code: the newest, if there is any."""
+    """Return the newest PTX version and `sm` of a module's CUDA code, if any."""
     found = {(m[1].decode(), m[2].decode()) for m in _PTX.finditer(data)}
     return max(found, key=lambda pair: _number(pair[0]), default=None)
 
@@ -89,7 +89,7 @@ def vulkan_features(data: bytes) -> set[str]:
 
 
 def _pairs(data: bytes, at: int) -> bytes:
-    """Some words from a place on, an even number of them."""
+    """Return an even number of words from a place on."""
     end = min(at + 1024, len(data))
     return data[at : end - (end - at) % 8]
 

@@ -27,7 +27,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
-    """One array for each of `leaves`, from texts such as ``x=@x.npy`` and ``n=3``.
+    """Read an array for each of `leaves`, from texts such as ``x=@x.npy`` and ``n=3``.
 
     Raises:
         InputError: an input is unknown, missing, given twice or unreadable.
@@ -44,7 +44,7 @@ def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
 
 
 def read_some_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> dict[str, Array]:
-    """Arrays for those of `leaves` that the texts name.
+    """Return arrays for those of `leaves` that the texts name.
 
     Raises:
         InputError: an input is unknown, given twice or unreadable.
@@ -101,7 +101,7 @@ def load_array(source: str) -> Array:
 
 
 def _readable(path: str) -> str | io.BytesIO:
-    """Return what NumPy can read for a path: the file, or the content of a pipe."""
+    """Return a source that NumPy can read: the file, or the content of a pipe."""
     if path == "-":
         return io.BytesIO(_standard_input())
     if stat.S_ISFIFO(os.stat(path).st_mode) or is_stream(Path(path)):
@@ -180,7 +180,7 @@ def array_of(value: Any, leaf: Leaf) -> Array:
 
 
 def _with_nonfinite(value: Any) -> Any:
-    """The same with floats for the names of those that are not finite."""
+    """Replace the names of floats that are not finite by their values."""
     if isinstance(value, list):
         return [_with_nonfinite(item) for item in value]
     return float(value) if value in ("nan", "inf", "-inf") else value

@@ -198,7 +198,7 @@ def _budget(seconds: float | None, calls: int | None) -> Budget:
 
 
 def _manifest(bundle: str, keys: tuple[str, ...], allow_unsigned: bool) -> Manifest:
-    """What the bundle says of itself, once its signature is verified."""
+    """Return the manifest of a bundle after verifying its signature."""
     from aotc.artifacts.pack import read_bundle, retry_if_replaced
 
     return retry_if_replaced(
@@ -234,7 +234,7 @@ def _subject(
     inputs: tuple[str, ...],
     seed: int,
 ) -> Subject:
-    """The bundle and the arrays to call it with."""
+    """Prepare the bundle and the arrays to call it with."""
     from aotc.cli.arrays import read_some_inputs
     from aotc.cli.sizes import read_sizes
     from aotc.system_errors import system_errors

@@ -1,4 +1,4 @@
-"""What `aotc bench` found, as a document and as text."""
+"""The report of `aotc bench`, as a document and as text."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no ratio is above the limit."""
+        """Return whether all ratios are at or below the limit."""
         return self.limit is None or all(
             each.ratio <= self.limit for each in self._comparisons
         )
 
     @property
     def warnings(self) -> list[str]:
-        """Those of loading, each once."""
+        """The warnings of loading, without duplicates."""
         said = (text for each in self.measured for text in each.loaded.warnings)
         return list(dict.fromkeys(said))
 
@@ -101,7 +101,7 @@ class Report:
 
     @property
     def _names(self) -> list[str]:
-        """What stands for each bundle in tables; one alone needs no name."""
+        """The label of each bundle in tables; empty if there is only one."""
         count = len(self.measured)
         return [str(number) for number in range(1, count + 1)] if count > 1 else [""]
 
@@ -111,7 +111,7 @@ class Report:
     # ---- for people -----------------------------------------------------------------
 
     def to_text(self) -> str:
-        """A table of times, with what they depend on above and what to know below."""
+        """Return a table of times, with the conditions above and notes below."""
         names = self._names
         rows = [
             (name, latency.count, *(_ms(getattr(latency, c)) for c in _COLUMNS[1:]))
@@ -215,7 +215,7 @@ class Report:
         ]
 
     def _disturbances(self) -> Iterator[str]:
-        """What says that something else used the machine."""
+        """Yield signs that other programs used the machine during the measurement."""
         load, cores = self.machine["load_average"], self.machine["cores_logical"]
         threads = self.measured[0].loaded.threads or 1
         if load is not None and cores and load + threads > cores + 0.5:
@@ -292,7 +292,7 @@ _KERNEL = ("GFLOP/s", "ops", "source")
 
 
 def _kernel_cells(each: Dispatch, export: str) -> tuple[str, ...]:
-    """What a kernel computes and how fast; nothing of IREE's own code is known."""
+    """Return a kernel's speed, ops and source lines; `-` for IREE's own code."""
     if each.kernel is None:
         return "-", "-", ""
     calls = each.kernel["entries"].get(export)
@@ -337,12 +337,12 @@ def _machine(machine: Mapping[str, Any]) -> str:
 
 
 def _ms(value: float) -> str:
-    """Four digits, or all before the point."""
+    """Format milliseconds in four digits, or all before the point."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _ratio(part: float, whole: float) -> float:
-    """0 of nothing: a dispatch can be shorter than the clock can tell."""
+    """Divide part by whole; return 0 for a whole of 0."""
     return part / whole if whole else 0.0
 
 

@@ -18,7 +18,7 @@ MODULE = "__init__.py"
 
 
 def bundle_in(path: Path) -> Path | None:
-    """The bundle that a path is or, of a hybrid program's package, has; else None."""
+    """Return the bundle at a path, or in a hybrid program's package; else None."""
     # of `os.path`, which says no where a path cannot be one
     if isfile(path / "manifest.json"):
         return path
@@ -29,7 +29,7 @@ def bundle_in(path: Path) -> Path | None:
 
 
 def check_module(package: Path, manifest: Manifest) -> None:
-    """Compare the Python of a package with what the manifest of its bundle says.
+    """Compare the Python of a package with the manifest of its bundle.
 
     Raises:
         VerificationError: `digest-mismatch`, or `module-unlisted`: the manifest has

@@ -55,7 +55,7 @@ def _complete_target(
 def _targets(
     ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
 ) -> tuple[Target, ...]:
-    """Parsed here, before the pipeline is imported: a misspelt one fails at once."""
+    """Parse targets before the pipeline is imported: a misspelt one fails at once."""
     named = Target.listed(given)
     if not named:
         Target.default()  # refuses AOTC_TARGETS that name none
@@ -68,7 +68,7 @@ class _Level(click.Choice[str]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """Refuse levels that other compilers have, with what to ask for instead."""
+        """Refuse levels that other compilers have, with an alternative."""
         if value == "3":
             self.fail(
                 "there is no -O3: -O2, the default, is the highest level. What takes "

@@ -80,7 +80,7 @@ def compat(
 
 
 def _require_other(file: Path, inputs: Sequence[str]) -> None:
-    """Refuse to write over what is read."""
+    """Refuse to write over an input."""
     for given in inputs:
         if file.exists() and os.path.exists(given) and file.samefile(given):
             raise click.UsageError(f"--output names {file}, which is read here")

@@ -1,4 +1,4 @@
-"""The options of `aotc compat` that name devices, and those that say what is asked."""
+"""Options of `aotc compat` that name devices, and those that state the policy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Version(click.ParamType):  # type: ignore[type-arg]
 
 @dataclass(frozen=True)
 class FleetChoice:
-    """Which devices the command line names, and what it assumes of them."""
+    """The devices that the command line names, and assumptions about them."""
 
     fleets: tuple[Path, ...]
     names: tuple[str, ...]
@@ -76,7 +76,7 @@ class FleetChoice:
     assume_memory: int | None
 
     def devices(self) -> list[Device]:
-        """All of them.
+        """Return all devices.
 
         Raises:
             InputError: what `fleet.read_fleet` and `profiles.read_profile` raise.
@@ -209,7 +209,9 @@ def fleet_options() -> Callable[[_Function], _Function]:
 
 
 def policy_options() -> Callable[[_Function], _Function]:
-    """What is asked for, as one argument `policy`."""
+    """Return a decorator that passes the options of a policy as one argument
+    `policy`.
+    """
     fields = (
         *("require", "min_coverage", "per_label", "fallback", "any_artifact"),
         "demand",

@@ -96,7 +96,7 @@ def _extras() -> list[str]:
 
 
 def _packages(extra: str) -> dict[str, str | None]:
-    """Version by distribution that `extra` of aotc asks for; "" is the base install."""
+    """Return versions of the distributions of `extra`; "" is the base install."""
     found = {}
     for requirement in metadata.requires("aotc") or []:
         needed_by = re.search(r"""extra == ["'](\w+)["']""", requirement)
@@ -107,7 +107,7 @@ def _packages(extra: str) -> dict[str, str | None]:
 
 
 def _setting(name: str) -> Any:
-    """The value of a setting; of one that may be a secret, a place that is there."""
+    """Return a setting's value; hide one that may be a secret."""
     if name in _unreadable_options():
         return None
     value = options.get(name)
@@ -117,7 +117,9 @@ def _setting(name: str) -> Any:
 
 
 def _base_packages() -> dict[str, str | None]:
-    """What every installation has; IREE's runtime also where it is no package."""
+    """Return versions of the packages that every installation needs, IREE's runtime
+    even where it is not a package.
+    """
     found = _packages("")
     if found.get(_RUNTIME) is None:
         with suppress(ModuleNotFoundError):
@@ -128,7 +130,7 @@ def _base_packages() -> dict[str, str | None]:
 
 
 def _unreadable_options() -> dict[str, str]:
-    """Settings that every other verb refuses, and why."""
+    """Return settings that every other verb refuses, and why."""
     found = {}
     for name in options.OPTIONS:
         try:
@@ -139,7 +141,7 @@ def _unreadable_options() -> dict[str, str]:
 
 
 def _unknown_options() -> list[str]:
-    """Misspelt settings, which would otherwise do nothing without a word."""
+    """Return misspelt settings, which would otherwise do nothing without a word."""
     return sorted(
         name
         for name in os.environ
@@ -244,7 +246,7 @@ def _drivers() -> list[str] | None:
 
 
 def _development_key() -> str | None:
-    """The id of the development key, or what is wrong with it."""
+    """Return the id of the development key, or an error about it."""
     from aotc.artifacts.trust import Trust
 
     try:

@@ -39,7 +39,7 @@ _SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the evidence.
+    """The options of a question to the evidence.
 
     Args:
         subject: the bundle, or the model in its place, and how to load bundles; its
@@ -104,7 +104,7 @@ def tell_evidence(
 
 
 def is_source(path: str) -> bool:
-    """Whether a path is that of a model, by its ending, and not of a bundle."""
+    """Return whether the suffix of a path says that it is a model and not a bundle."""
     file = Path(source_and_entries(path)[0])
     return file.suffix not in ("", SUFFIX) and not file.is_dir()
 
@@ -227,7 +227,7 @@ def _chosen_models(question: Question) -> tuple[str, ...] | None:
 
 
 def _bundles(question: Question, traffic: Traffic) -> _Field:
-    """Bundles that are there."""
+    """Return the bundles, which must be there, as contenders."""
     _require_bundles(question)
     subject, entry = question.subject, question.subject.entry or None
     paths = (subject.bundle, *question.others)
@@ -246,7 +246,7 @@ def _bundles(question: Question, traffic: Traffic) -> _Field:
 
 
 def _require_bundles(question: Question) -> None:
-    """Refuse a model among bundles, and what is for models alone."""
+    """Refuse a model among bundles, and options for models alone."""
     replay, bundle = question.replay, question.subject.bundle
     if replay.models is not None or replay.max_variants is not None:
         raise InputError(
@@ -273,7 +273,7 @@ def _require_bundles(question: Question) -> None:
 
 
 def _manifest(subject: Subject) -> Manifest:
-    """What a bundle says of itself, once its signature is verified."""
+    """Return the manifest of a bundle after verifying its signature."""
     path, keys = subject.bundle, trust(subject.keys)
     return retry_if_replaced(
         path, lambda: read_bundle(path, keys, subject.allow_unsigned)

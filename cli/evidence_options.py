@@ -18,7 +18,7 @@ _REQUESTS = 200
 
 @dataclass(frozen=True)
 class Replay:
-    """What is asked of a replay.
+    """The options of a replay.
 
     Args:
         traffic: file of recorded traffic.
@@ -84,7 +84,9 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def replay_options() -> Callable[[_Function], _Function]:
-    """`--traffic` and what belongs to it, as argument `replay`; None without it."""
+    """Return a decorator that passes `--traffic` and its options as `replay`; None
+    without.
+    """
     return combine_options("replay", [*_OPTIONS.values()], _OPTIONS, _replay)
 
 

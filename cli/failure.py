@@ -1,4 +1,4 @@
-"""Errors of the command line: what is printed, and the exit code.
+"""Errors of the command line: the printed text, and the exit code.
 
 | code | meaning                                             |
 |------|-----------------------------------------------------|
@@ -72,7 +72,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _tell(text: str, err: bool = True) -> None:
-    """Print `text`, if somebody can still read it: the exit code says it as well."""
+    """Print `text`; ignore an output that is gone."""
     try:
         click.echo(redact(text), err=err)
     except BrokenPipeError:
@@ -82,7 +82,9 @@ def _tell(text: str, err: bool = True) -> None:
 
 
 def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
-    """What prints a Python warning as one line, without the place in our code."""
+    """Return a hook that prints a Python warning as one line, without a source
+    location.
+    """
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = redact(str(message))
@@ -94,7 +96,7 @@ def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
 
 
 def _for_people(text: str, label: str = "") -> str:
-    """Text for standard error, behind a label; a terminal shows it in whole words."""
+    """Write text for standard error, behind a label, in whole words on a terminal."""
     said = output.printable(f"{click.unstyle(label)} {text}".lstrip())
     said = layout.wrap(said, layout.width_of(sys.stderr))
     return label + said.removeprefix(click.unstyle(label))
@@ -123,12 +125,12 @@ def _usage(error: click.ClickException) -> InputError:
 
 
 def _third_party(name: str | None) -> bool:
-    """A missing module of our own is a bug, which a hint to install would hide."""
+    """Return whether a module is not aotc's: a missing one of aotc is a bug."""
     return bool(name) and str(name).split(".")[0] != "aotc"
 
 
 def _missing(name: str) -> SetupError:
-    """The module that is not installed, and the extra that installs it."""
+    """Return the error of a missing module, with the extra that installs it."""
     known = [m for m in _EXTRAS if name == m or name.startswith(f"{m}.")]
     if not known:
         return SetupError(
@@ -144,7 +146,7 @@ def _missing(name: str) -> SetupError:
 
 
 def _broken_module(error: ImportError) -> SetupError:
-    """A module that is there but cannot be loaded, such as one for another system."""
+    """Return the error of a module that is there but cannot be loaded."""
     return SetupError(
         "broken-module",
         f"the module {error.name or 'of a library'} cannot be loaded: {error}",
@@ -174,7 +176,7 @@ def _save_traceback(error: BaseException) -> str:
 
 
 def _wants(form: str, arguments: Sequence[str]) -> bool:
-    """Read from the raw arguments, because a usage error precedes their parsing."""
+    """Return whether raw arguments ask for a form, as usage errors precede parsing."""
     pairs = zip(arguments, arguments[1:], strict=False)
     return f"--format={form}" in arguments or ("--format", form) in pairs
 

@@ -105,7 +105,9 @@ def _require_one_of(option: str, given: str | None, known: list[str]) -> None:
 
 
 def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:
-    """The manifest, and what its verification says; a bad signature is no obstacle."""
+    """Read the manifest, and the result of verifying it; a bad signature is no
+    obstacle.
+    """
     from aotc.artifacts import files, strict_json
     from aotc.artifacts.manifest import FILE, Manifest
     from aotc.artifacts.pack import read_bundle
@@ -154,7 +156,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
 
 
 def _source(source: Mapping[str, Any]) -> list[str]:
-    """What the bundle was made of, and how much of it is in the graph."""
+    """Return lines on the source of the bundle and the share of it in the graph."""
     counts = source.get("coverage")
     if not counts:
         return []
@@ -165,13 +167,15 @@ def _source(source: Mapping[str, Any]) -> list[str]:
 
 
 def _boundaries(manifest: Manifest) -> list[str]:
-    """What Python computes between the entries of a hybrid program."""
+    """Return lines on the Python code between the entries of a hybrid program."""
     hybrid = manifest.data.get("hybrid")
     return boundary_lines(hybrid) if hybrid else []
 
 
 def _precision(manifest: Manifest) -> list[str]:
-    """By which recipe layers were quantised, and what was measured of that."""
+    """Return lines on the quantisation recipe of the layers and its measured
+    quality.
+    """
     from aotc.artifacts.precision import lines_of
 
     return lines_of(manifest.data)
@@ -193,7 +197,9 @@ def _rounded(ulp: float) -> str:
 
 
 def _self_check(rows: list[dict[str, Any]]) -> list[str]:
-    """What of each entry was compared with the reference evaluator, and what not."""
+    """Return lines on the code of each entry that was compared with the reference, or
+    not.
+    """
     from aotc.artifacts.checked import RUN_BY, sizes_text
 
     lines = []
@@ -223,7 +229,7 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _blocks(row: dict[str, int]) -> str:
-    """How much of an entry was compared block by block."""
+    """Return the share of an entry's blocks that was compared, as text."""
     text = (
         f"{row['compared']} of {row['blocks']} blocks checked "
         f"({row['operations']} % of the operations)"
@@ -322,7 +328,7 @@ def _variants(manifest: Manifest) -> str:
 
 
 def _profiles(manifest: Manifest) -> list[dict[str, Any]]:
-    """The most memory of calls, by variant, entry and code."""
+    """List the peak memory of calls, by variant, entry and code."""
     return [
         {
             "variant": variant.id,
@@ -367,7 +373,7 @@ _BOUNDS = {"exact": "", "upper": "at most ", "tried": "of sizes tried, "}
 
 
 def _bytes_of(profile: dict[str, Any]) -> tuple[str, str]:
-    """Between calls and at the peak of one, as text."""
+    """Return the bytes between calls and the peak bytes of a call, as text."""
     if profile["peak_bytes"] is None:
         names = ", ".join(profile.get("unlimited", ()))
         return "", f"no limit: {names}" if names else f"unknown: {profile['why']}"

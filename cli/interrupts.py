@@ -19,7 +19,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def termination() -> Iterator[None]:
-    """While the block lasts, SIGTERM ends the work as Ctrl-C does: nothing is left."""
+    """Turn SIGTERM into an orderly end like Ctrl-C within the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

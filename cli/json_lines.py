@@ -27,7 +27,7 @@ _LONGEST = 1 << 28  # bytes of a line: one without an end must not fill the memo
 def read(
     file: BinaryIO, leaves: Sequence[Leaf]
 ) -> Iterator[tuple[str, dict[str, Array] | AotcError]]:
-    """Where each item stands, and its inputs by name, or what is wrong with it.
+    """Yield each item's line number with its inputs by name, or with its error.
 
     Args:
         file: the lines.

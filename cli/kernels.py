@@ -58,7 +58,7 @@ class KernelTable:
 
     @property
     def _others(self) -> int | None:
-        """How many dispatches of all entries are of IREE's own code."""
+        """The number of dispatches in all entries that run IREE's own code."""
         if self.variant.dispatches is None or self.variant.kernels is None:
             return None
         rows = self._known.get("regions", ())
@@ -69,7 +69,7 @@ class KernelTable:
 
     @property
     def _why_none(self) -> str:
-        """Why there are no kernels, where there are none."""
+        """The reason for an empty table of kernels."""
         if self.variant.kernels is None:
             return "the bundle was built by an aotc that does not tell of kernels"
         if self._known.get("none"):
@@ -97,7 +97,9 @@ class KernelTable:
     # ---- for people -----------------------------------------------------------------
 
     def to_text(self) -> str:
-        """A table, with the assumptions behind its figures and what has no kernel."""
+        """Return a table, with the assumptions behind its figures and ops without
+        kernels.
+        """
         lines = [f"VARIANT {self.variant.id}"]
         regions, machine = self._regions, self._known.get("machine")
         if regions:
@@ -122,7 +124,7 @@ class KernelTable:
 
 
 def expected(row: Row, machine: Row | None) -> dict[str, float | None]:
-    """Figures of one call of a kernel on one core.
+    """Return figures of one call of a kernel on one core.
 
     Args:
         row: of the manifest.
@@ -155,7 +157,8 @@ def expected(row: Row, machine: Row | None) -> dict[str, float | None]:
 
 
 def winograd_notes(kernels: Iterable[Row]) -> Iterator[str]:
-    """What the operations of Winograd's kernels are, if some of these kernels are such.
+    """Explain how operations of Winograd kernels are counted, if there are such
+    kernels.
 
     Args:
         kernels: of the manifest.
@@ -213,7 +216,7 @@ def _model_cells(figures: Mapping[str, float | None]) -> tuple[str, ...]:
 
 
 def _is_of_device(row: Row) -> bool:
-    """Whether a kernel is one of a GPU."""
+    """Return whether a kernel runs on a GPU."""
     return "device" in row
 
 
@@ -226,7 +229,7 @@ def _device_cells(row: Row) -> tuple[str, ...]:
 
 
 def _compiled_by(known: Row) -> Iterator[str]:
-    """What code of GPUs was made by, and what its figures are."""
+    """Yield the compiler of GPU code and the meaning of its figures."""
     if "chip" in known and "compiler" in known:
         yield (
             f"compiled for {known['chip']['name']} by {known['compiler']}; REGISTERS "
@@ -266,7 +269,7 @@ def _assumptions(machine: Row | None) -> Iterator[str]:
 
 
 def _least(regions: list[dict[str, Any]]) -> Iterator[str]:
-    """What the figures hold for, where calls decide sizes."""
+    """Yield the sizes that the figures hold for, where a call decides sizes."""
     sizes = {name: n for row in regions for name, n in row.get("sizes", {}).items()}
     if sizes:
         said = ", ".join(f"{name} {size}" for name, size in sizes.items())

@@ -38,7 +38,7 @@ _TRAINING = ("epochs", "seed", "checkpoint", "every", "resume", "validate")
 
 @dataclass(frozen=True)
 class Result:
-    """How a loop ended: what it did, and what stopped it.
+    """The outcome of a loop: its history, and the signal that stopped it.
 
     Args:
         file: where the results are, of an entry that trains nothing.
@@ -50,7 +50,7 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What the last step measured."""
+        """The metrics of the last step."""
         return {
             name: python_numbers(values[-1:])[0]
             for name, values in self.history.metrics.items()
@@ -99,7 +99,7 @@ class Result:
         return "\n".join(lines)
 
     def _measured_lines(self) -> Iterator[str]:
-        """Yield lines on what was measured: means over rows, else of the last step."""
+        """Yield lines on the metrics: means over rows, else of the last step."""
         done = self.history
         for name, value in done.means.items():
             yield f"{name} = {value:.6g} (mean over {output.counted(done.rows, 'row')})"
@@ -129,7 +129,7 @@ def run(
     settings: Settings,
     file: Path | None,
 ) -> Result:
-    """Train with an entry, or write what it returns for all rows to `file`.
+    """Train with an entry, or write its results for all rows to `file`.
 
     Args:
         model: the loaded model; of one that trains on several devices, all of these.

@@ -1,4 +1,4 @@
-"""The options of `aotc run` that belong to `--loop`, and what they say together."""
+"""Options of `aotc run` that belong to `--loop`, and their combination."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says of a loop; None is what was not said."""
+    """Options of a loop from the command line; None is an option that was not given."""
 
     data: Path
     epochs: int | None
@@ -41,13 +41,13 @@ class OptionWording:
     """Options of `aotc run`, for messages of `aotc.training`."""
 
     def option(self, name: str, *values: object) -> str:
-        """As it is typed: `--seed 0`, `--entry a | b`."""
+        """Return an option as it is typed: `--seed 0`, `--entry a | b`."""
         shown = " | ".join(str(value) for value in values if value is not True)
         words = "every" if name == "checkpoint_every" else name.replace("_", "-")
         return f"--{words} {shown}".rstrip()
 
     def constant(self, name: str) -> str:
-        """An `--input`."""
+        """Return an `--input` with a value."""
         return f"--input {name}=VALUE"
 
     def load_state(self) -> str:
@@ -55,7 +55,7 @@ class OptionWording:
         return "--load-state"
 
     def find_nan(self, source: str, folder: Path | None) -> str:
-        """The option that searches, after the one that resumes."""
+        """Write the option that searches for NaN, after the one that resumes."""
         resume = f"--resume {folder} " if folder else ""
         return f"{resume}--find-nan {source}"
 
@@ -135,7 +135,8 @@ _VALIDATION = (
 
 
 def loop_options() -> Callable[[_Function], _Function]:
-    """All of them, as one argument `loop`: `Settings`, or None without `--loop`.
+    """Return a decorator that passes the options as one argument `loop`; None without
+    `--loop`.
 
     `--metrics` is not among them: it is for other runs too (`metrics_option`).
     """

@@ -71,7 +71,7 @@ class Verbs(click.Group):
     """A group that imports a verb's module when the verb is used, not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every verb, in the order of the table."""
+        """Return every verb, in the order of the table."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
@@ -121,7 +121,7 @@ def aotc(ctx: click.Context, version: bool, form: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the console script exits with what this returns."""
+    """Run the command line, and return the exit code of the console script."""
     arguments = sys.argv[1:] if arguments is None else arguments
     with warnings.catch_warnings():
         warnings.showwarning = failure.show_warnings(arguments)
@@ -154,7 +154,7 @@ def _attempt(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    """What the `main` of click does, without its own style of error messages."""
+    """Run the command line like click's `main`, without its error messages."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         from click.shell_completion import shell_complete
 
@@ -168,7 +168,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _close_quietly() -> int:
-    """The reader of our output has gone, as in `aotc ops | head`."""
+    """End without an error, as the reader of the output has gone: `aotc ops | head`."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + 13
 

@@ -39,7 +39,7 @@ class MetricsFiles:
     counters: tuple[Path, ...]
 
     def write_counters(self) -> None:
-        """Write what was counted until now, to files that are complete at any time.
+        """Write the counters as of now, to files that are complete at any time.
 
         Raises:
             SetupError: `cannot-write`.

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def require_finite_calls(model: Model, source: Path) -> Model:
-    """The same model, whose calls end with an error if they make a NaN or an infinity.
+    """Return a copy of the model whose calls fail if they make a NaN or an infinity.
 
     Args:
         model: the loaded model, whose states both share.
@@ -41,7 +41,9 @@ def require_finite_calls(model: Model, source: Path) -> Model:
 
 
 class _FiniteEntry(Entry):
-    """The same entry, with a look at outputs and states after each call."""
+    """An entry that checks outputs and states for NaN and infinities after each
+    call.
+    """
 
     def __init__(self, entry: Entry, model: Model, source: Path) -> None:
         vars(self).update(vars(entry))

@@ -26,7 +26,7 @@ MAGIC = b"\x93NUMPY"
 def read(
     file: io.BufferedReader, leaves: Sequence[Leaf]
 ) -> Iterator[tuple[str, dict[str, Array] | AotcError]]:
-    """Where each item stands, and its inputs by name.
+    """Yield each item's record number and its inputs by name.
 
     Args:
         file: the records.
@@ -51,7 +51,7 @@ class _Pipe:
         self._file = file
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         return self._file.read(size)
 
 

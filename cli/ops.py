@@ -52,7 +52,7 @@ def _targets(missing: dict[str, list[str]]) -> str:
 
 
 def _text(rows: list[dict[str, Any]]) -> str:
-    """Reasons are long, so they become numbered notes under the table."""
+    """Return the table; reasons are long, so they become numbered notes under it."""
     header, lines = _cells(rows)
     notes: dict[str, int] = {}
     for line in lines:

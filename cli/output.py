@@ -33,7 +33,7 @@ def print_form(answer: str, form: str) -> None:
 
 
 def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
-    """What `emit` prints."""
+    """Return the text that `emit` prints."""
     return json.dumps(document, indent=2) if form == "json" else printable(text)
 
 
@@ -57,7 +57,7 @@ def print_answer(text: str | bytes, *, nl: bool = True) -> None:
 
 @contextmanager
 def reserved_for_answers() -> Iterator[None]:
-    """Within this block only `print_answer` writes to standard output.
+    """Reserve standard output for `print_answer` within this block.
 
     What a model or a library prints meanwhile, to Python's stream or to the file
     descriptor, goes to standard error: the answer may be a document for a script.
@@ -86,7 +86,7 @@ def answers() -> TextIO:
 
 @contextmanager
 def _kept_descriptor() -> Iterator[int]:
-    """A descriptor of standard output, whose own one is standard error's meanwhile."""
+    """Redirect standard output to standard error within this block; yield a copy."""
     kept = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
     try:
@@ -111,7 +111,7 @@ def _answer_stream(kept: int) -> TextIO:
 
 @contextmanager
 def _reporting_write_errors(stream: TextIO) -> Iterator[None]:
-    """What is written in this block, or `cannot-write`, such as for a full disk."""
+    """Raise `cannot-write` for failed writes of this block, such as on a full disk."""
     try:
         yield
     except BrokenPipeError:
@@ -122,7 +122,7 @@ def _reporting_write_errors(stream: TextIO) -> Iterator[None]:
 
 
 def discard(stream: TextIO) -> None:
-    """Lead a stream that cannot be written to nowhere, with what it keeps back.
+    """Redirect an unwritable stream to nowhere, with its buffered text.
 
     Python would write it at its end, fail once more, and print a traceback.
     """
@@ -132,7 +132,7 @@ def discard(stream: TextIO) -> None:
 
 
 def _flush_c_streams() -> None:
-    """Write out what C code has printed and its library still keeps back."""
+    """Flush the output that C code has printed and its library still buffers."""
     import ctypes
 
     ctypes.CDLL(None).fflush(None)
@@ -154,7 +154,7 @@ def _spell_out(char: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns of text under a header, laid out for where answers go."""
+    """Return columns of text under a header, laid out for where answers go."""
     return layout.table(header, rows, _width())
 
 

@@ -115,7 +115,7 @@ def _plan(
     inputs: tuple[str, ...],
     tolerance: float | None,
 ) -> Plan:
-    """What the options ask for."""
+    """Make the plan of a comparison from the options."""
     from aotc.checks.parity import Choice, Plan
 
     named = dict(read_pair(text, "--input x=@x.npy") for text in inputs)

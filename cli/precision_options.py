@@ -30,7 +30,9 @@ _OPTIONS = (
 
 
 def precision_options() -> Callable[[_Function], _Function]:
-    """What is asked of precision, as one argument `demand`: a `Demand`."""
+    """Return a decorator that passes the options on precision as one argument
+    `demand`.
+    """
     fields = ("require_quality", "require_precision")
     return combine_options("demand", _OPTIONS, fields, _demand)
 

@@ -1,4 +1,4 @@
-"""How far a long verb is, on standard error.
+"""Progress reports of a long verb on standard error.
 
 A terminal shows one live line. Anything else (a pipe, CI, a dumb terminal) gets a line
 for each stage and target that is finished, as does a terminal with `verbose`.
@@ -48,7 +48,7 @@ class Reporter:
             self._draw()
 
     def step(self, text: str) -> None:
-        """Show what the current stage is busy with."""
+        """Show the current work of the stage."""
         self._draw(text)
 
     def report_part(self, part: str, seconds: float) -> None:
@@ -117,7 +117,7 @@ class _LiveLine:
 
 
 class Bar:
-    """Steps of a known number, with what was measured last.
+    """A progress bar of a known number of steps, with the last metrics.
 
     Args:
         total: the number of steps.
@@ -140,7 +140,7 @@ class Bar:
             self._progress.stop()
 
     def show(self, done: int, metrics: Mapping[str, Any]) -> None:
-        """So many steps are done, and this was measured in the last one."""
+        """Show the number of steps done and the metrics of the last one."""
         if self._progress:
             text = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())
             self._progress.update(self._task, completed=done, metrics=printable(text))

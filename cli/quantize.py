@@ -25,7 +25,7 @@ CALIBRATIONS = ("min-max", "percentile", "mean-square", "entropy")
 
 
 class Quality(click.ParamType):  # type: ignore[type-arg]
-    """What may be lost, such as `0.5%` or `0.005`."""
+    """Parameter type: the quality that may be lost, such as `0.5%` or `0.005`."""
 
     name = "quality"
 

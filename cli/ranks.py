@@ -91,7 +91,7 @@ def _answers() -> IO[str] | None:
 
 
 def _said_of(ended: Ended) -> str:
-    """Return what to report of a rank; "" if it only waited in vain for another."""
+    """Return the report on a rank; "" if it only waited in vain for another."""
     if ended.code < 0:
         return f"{exit_cause(ended.code)} has ended it"
     has_kept_states = "goes on after step" in ended.errors
@@ -206,5 +206,5 @@ def require_equal_states(models: DeviceModels) -> None:
 
 
 def writes_answer(models: DeviceModels) -> bool:
-    """Return whether this process prints and writes what its group has computed."""
+    """Return whether this process prints and writes the results of its group."""
     return models.devices.group.rank == 0

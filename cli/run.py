@@ -183,7 +183,7 @@ def _compute(
     loop: Settings | None,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
-    """Call an entry, once or in a loop; the answer, and the signal that ended it."""
+    """Call an entry, once or in a loop; return the answer and the ending signal."""
     from aotc.runtime import DeviceModels
 
     if loop:
@@ -194,7 +194,7 @@ def _compute(
 
 
 def _with_metrics(loop: Settings | None, metrics: MetricsFiles) -> Settings | None:
-    """The loop with its file of metrics, which nothing else has one of."""
+    """Give the loop its file of metrics; refuse the file without a loop."""
     if metrics.steps is None:
         return loop
     if loop is None:
@@ -244,7 +244,7 @@ def _require_plain(*asked: Any) -> None:
 def _execute(
     model: Path, entry: str | None, inputs: tuple[str, ...], file: Path | None
 ) -> tuple[dict[str, Any], str]:
-    """Execute an entry of a model.py; the answer as a document and as text."""
+    """Execute an entry of a model.py; return the answer as document and text."""
     from aotc.cli import arrays
     from aotc.pipeline.executing import execute_source
 
@@ -281,7 +281,7 @@ def _require_plain_stream(
     find_nan: Path | None,
     form: str,
 ) -> None:
-    """Refuse what a stream has no place for."""
+    """Refuse options that a stream does not support."""
     if stream is None:
         return
     others = {
@@ -299,7 +299,9 @@ def _require_plain_stream(
 
 
 def _variant(model: Model) -> dict[str, Any]:
-    """Which of the bundle's variants ran, and which better ones could not."""
+    """Return the variant that ran, and better ones that could not with their
+    reasons.
+    """
     return {
         "variant": model.variant.id,
         "fallback": model.selection.fallback,
@@ -326,7 +328,7 @@ def _choose(model: Model, entry: str | None, loop: Settings | None) -> EntryPoin
 def _batching_hint(
     error: InputError, model: Model, point: EntryPoint, given: Sequence[Array]
 ) -> str | None:
-    """How to run an entry on more rows than it takes at a time."""
+    """Suggest how to run an entry on more rows than one call takes."""
     rows = {leaf.name: leaf.shape[0] for leaf in point.inputs if leaf.shape}
     sizes = set(rows.values())
     symbol = model.manifest.symbols.get(str(sizes.pop())) if len(sizes) == 1 else None
@@ -347,7 +349,7 @@ def _call_once(
     inputs: tuple[str, ...],
     file: Path | None,
 ) -> tuple[dict[str, Any], str]:
-    """Call the entry; the answer as a document and as text."""
+    """Call the entry; return the answer as document and text."""
     from aotc.cli import arrays
 
     given = arrays.read_inputs(inputs, point.inputs)
@@ -365,7 +367,7 @@ def _call_devices(
     inputs: tuple[str, ...],
     file: Path | None,
 ) -> tuple[dict[str, Any], str]:
-    """Call an entry of several devices; the answer as a document and as text."""
+    """Call an entry of several devices; return the answer as document and text."""
     leaves, values = ranks.call(models, point, inputs)
     return _answer(
         point.name, leaves, values, file if ranks.writes_answer(models) else None
@@ -375,7 +377,7 @@ def _call_devices(
 def _answer(
     entry: str, outputs: Sequence[Leaf], values: Sequence[Array], file: Path | None
 ) -> tuple[dict[str, Any], str]:
-    """The outputs of a call as a document and as text; written to `file`, if any."""
+    """Return the outputs of a call as document and text; write `file`, if any."""
     from aotc.cli import arrays
 
     named = dict(zip([leaf.name for leaf in outputs], values, strict=True))
@@ -400,7 +402,7 @@ def _run_loop(
     settings: Settings,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
-    """Call the entry over data; the answer, and the signal that ended it early."""
+    """Call the entry over data; return the answer, and the signal that ended it."""
     from aotc.cli import arrays, loop
 
     constants = arrays.read_some_inputs(inputs, point.inputs)

@@ -1,4 +1,4 @@
-"""The options of `aotc run` that belong to `--stream`, and what they say together."""
+"""Options of `aotc run` that belong to `--stream`, and their combination."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEPTH = 8
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What the command line says of a stream; None is what was not said.
+    """Options of a stream from the command line; None is an option that was not given.
 
     Args:
         source: a file, or `-` for standard input.
@@ -35,7 +35,7 @@ class StreamSettings:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """For `aotc.stream`."""
+        """The keyword arguments of `aotc.stream`."""
         depth = self.depth or _DEPTH
         return {"depth": depth, "latency": self.latency, "max_rows": self.max_rows}
 
@@ -78,7 +78,9 @@ _OPTIONS = (
 
 
 def stream_options() -> Callable[[_Function], _Function]:
-    """All of them, as one argument `stream`; None without `--stream`."""
+    """Return a decorator that passes the options as one argument `stream`; None
+    without `--stream`.
+    """
     names = tuple(StreamSettings.__annotations__)
     return combine_options("stream", _OPTIONS, names, _settings)
 

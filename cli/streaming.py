@@ -113,7 +113,7 @@ class _Items:
         self.form: Any = npy_records if is_npy else json_lines
 
     def read(self) -> Iterator[Any]:
-        """The inputs of each item, or its error; closes the file when it ends."""
+        """Yield the inputs of each item, or its error; close the file at the end."""
         try:
             with self._file:
                 # No variable holds an item while the next one is waited for.

@@ -1,4 +1,4 @@
-"""What verbs share: help that ends with examples, and common options."""
+"""Shared parts of verbs: help that ends with examples, and common options."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class Verb(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Do the work; what is printed meanwhile is not taken for the answer."""
+        """Run the verb; text printed meanwhile is not taken for the answer."""
         if self.needs_settings:
             options.require_readable()
         with output.reserved_for_answers():
             return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples as they are, because a wrapped command cannot be copied."""
+        """Write the examples unwrapped, as a wrapped command cannot be copied."""
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
@@ -94,7 +94,9 @@ _FORMS = {".npy", ".npz", ".safetensors", ".json", ".jsonl", ".csv", ".txt"}
 
 
 class PrivateKey(click.ParamType):  # type: ignore[type-arg]
-    """Where a private key is; never its content, which all processes could read."""
+    """Parameter type: the path of a private key, never its content, which all processes
+    could read.
+    """
 
     name = "key"
 
@@ -233,7 +235,7 @@ def combine_options(
     fields: Collection[str],
     make: Callable[[dict[str, Any]], Any],
 ) -> Callable[[_Function], _Function]:
-    """Several options as one argument.
+    """Return a decorator that passes several options as one argument.
 
     Args:
         name: of the argument.
@@ -268,7 +270,7 @@ def trust_option() -> Callable[[_Function], _Function]:
 
 
 def trust(keys: tuple[str, ...]) -> Trust:
-    """What `--trust` asks for: the given keys, else the user's development key."""
+    """Return the keys of `--trust`, or the user's development key."""
     from aotc.artifacts.trust import Trust
 
     return Trust.of(*keys) if keys else Trust.default()

@@ -1,4 +1,4 @@
-"""Affine expressions over symbols: what sizes are made of.
+"""Affine expressions over symbols, of which sizes consist.
 
 MLIR keeps them simplified and compares them; this file evaluates and prints them, and
 says `max` and `min` in them.
@@ -87,7 +87,7 @@ def _order_products(expr: Expr) -> Expr:
 
 
 def _round_up_quotients(expr: Expr) -> Expr:
-    """A sum with each (-a) // b in it as -((a + b - 1) // b)."""
+    """Rewrite each (-a) // b in a sum as -((a + b - 1) // b)."""
     atoms, number = as_sum(expr)
     negated = {
         atom: up for atom in atoms if (up := _negated_quotient(atom)) is not None
@@ -115,18 +115,20 @@ def _negated_quotient(atom: Expr) -> Expr | None:
 
 
 def _is_huge(expr: Expr) -> bool:
-    """Whether an expression is the number `_HUGE`; outside of any context, too."""
+    """Return whether an expression is the number `_HUGE`; outside of any context,
+    too.
+    """
     number = expr.maybe_downcast()
     return isinstance(number, ir.AffineConstantExpr) and number.value == _HUGE
 
 
 def is_number(expr: Expr) -> TypeGuard[ir.AffineConstantExpr]:
-    """Whether the expression is a number."""
+    """Return whether the expression is a number."""
     return isinstance(expr.maybe_downcast(), ir.AffineConstantExpr)
 
 
 def symbol_count(exprs: Iterable[Expr]) -> int:
-    """One more than the highest symbol that any of `exprs` mentions."""
+    """Return one more than the highest symbol that any of `exprs` mentions."""
     return max((max(symbols_in(expr), default=-1) + 1 for expr in exprs), default=0)
 
 
@@ -192,7 +194,7 @@ def substitute(expr: Expr, symbols: Sequence[Expr]) -> Expr:
 
 
 def as_sum(expr: Expr) -> tuple[Atoms, int]:
-    """The expression as factors of what is no sum or multiple itself, and a number.
+    """Return the expression as multiples of atoms, which are no sums, and a number.
 
     `s0 * 2 + s0 floordiv 3 - 1` gives `({s0: 2, s0 floordiv 3: 1}, -1)`.
     """
@@ -218,7 +220,7 @@ def _add_terms(expr: Expr, factor: int, atoms: Atoms) -> int:
 
 
 def as_difference(expr: Expr) -> tuple[Expr, Expr]:
-    """Two expressions without negative factors or number, whose difference it is."""
+    """Split an expression into two without negative terms, whose difference it is."""
     atoms, number = as_sum(expr)
     added = {atom: factor for atom, factor in atoms.items() if factor > 0}
     taken = {atom: -factor for atom, factor in atoms.items() if factor < 0}
@@ -226,7 +228,7 @@ def as_difference(expr: Expr) -> tuple[Expr, Expr]:
 
 
 def is_misjudged(expr: Expr) -> bool:
-    """Whether IREE is wrong about what numbers divide an expression, or a part of it.
+    """Return whether IREE misjudges the divisors of an expression, or of a part of it.
 
     Note [multiples less a number]: IREE 3.13 takes the greatest common divisor of the
     terms of a sum, of negative ones as unsigned 64-bit numbers: of `3 * n - 1` that of
@@ -325,7 +327,7 @@ def above_zero_of(expr: Expr) -> Expr | None:
 
 
 def has_extremum(expr: Expr) -> bool:
-    """Whether a minimum or maximum is anywhere in the expression."""
+    """Return whether the expression has a minimum or maximum anywhere in it."""
     if not isinstance(expr, ir.AffineBinaryExpr):
         return False
     parts = (expr.lhs.maybe_downcast(), expr.rhs.maybe_downcast())
@@ -333,7 +335,7 @@ def has_extremum(expr: Expr) -> bool:
 
 
 def extremum(expr: Expr) -> tuple[str, Expr, Expr] | None:
-    """("max" or "min", a, b) where `expr` is the maximum or minimum of a and b."""
+    """Return ("max" or "min", a, b) if `expr` is the maximum or minimum of a, b."""
     atoms, number = as_sum(expr)
     found = {
         atom: d
@@ -395,7 +397,7 @@ def text(expr: Expr) -> str:
 
 
 def _term(atom: Expr, factor: int) -> str:
-    """A positive multiple of an atom."""
+    """Print a positive multiple of an atom."""
     if isinstance(atom, ir.AffineSymbolExpr):
         step = _step(atom.position)
         if factor % step == 0:

@@ -29,7 +29,7 @@ LARGEST = 2**47  # bytes of a constant; more than one process can have
 
 
 class Attribute(Generic[T]):
-    """How a kind of attribute is written in MLIR and read back as a Python value, a T.
+    """A kind of attribute: its MLIR form, and its value in Python, a T.
 
     It stands as the type of a field of an op, where the op's value is a T.
     """
@@ -86,7 +86,7 @@ def read_dictionary(
 
 
 class Int(Attribute[int]):
-    """An integer."""
+    """An integer attribute."""
 
     mlir = ir.IntegerAttr
     encode = staticmethod(
@@ -120,7 +120,7 @@ class Str(Attribute[str]):
 
 
 class Bool(Attribute[bool]):
-    """True or False."""
+    """A boolean attribute."""
 
     mlir = ir.BoolAttr
     encode = staticmethod(lambda value: ir.BoolAttr.get(value))
@@ -145,7 +145,7 @@ class OneSize(Attribute[Size]):
 
     @staticmethod
     def decode(attr: ir.Attribute) -> Size:
-        """The size.
+        """Return the size.
 
         Raises:
             InputError: there is another number of them.
@@ -190,7 +190,7 @@ class Array(Attribute[np.ndarray]):
 
     @staticmethod
     def encode(value: "ArrayLike") -> ir.Attribute:
-        """Dense elements of the array's shape and dtype."""
+        """Encode dense elements of the array's shape and dtype."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         dtype = dtypes.canonical(array.dtype)
         mlir_type = ir.RankedTensorType.get(array.shape, element_type(dtype))
@@ -222,7 +222,7 @@ class Array(Attribute[np.ndarray]):
 
 
 def _bf16_words(attr: ir.Attribute) -> np.ndarray:
-    """The bits of bf16 elements, out of their text: the bindings hand out no buffer."""
+    """Read the bits of bf16 elements from the attribute's text: it has no buffer."""
     text = str(attr).partition("<")[2].rpartition(">")[0].rpartition(">")[0]
     if text.startswith('"0x'):
         return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), "<u2")

@@ -31,7 +31,7 @@ def add_leading_axis(b: Builder, value: Value, size: Size) -> Value:
 def add_leading_axes(
     b: Builder, operands: Sequence[Value], batched: Sequence[bool], size: Size
 ) -> list[Value]:
-    """Every operand with the leading axis."""
+    """Give every operand the leading axis."""
     return [
         x if has else add_leading_axis(b, x, size)
         for x, has in zip(operands, batched, strict=True)
@@ -39,7 +39,7 @@ def add_leading_axes(
 
 
 def leading(**changes: Change) -> BatchRule:
-    """The rule of an op that works along a further axis as along any other.
+    """Make the rule of an op that treats a further axis like any other.
 
     Args:
         changes: what becomes of the attributes that speak of axes, by name:
@@ -53,7 +53,7 @@ def leading(**changes: Change) -> BatchRule:
         batched: Sequence[bool],
         size: Size,
     ) -> Any:
-        """The same op, along one more axis."""
+        """Rebuild the op along one more axis."""
         changed = {n: change(getattr(op, n), size) for n, change in changes.items()}
         return op.rebuild(*add_leading_axes(b, operands, batched, size), **changed)
 
@@ -61,12 +61,12 @@ def leading(**changes: Change) -> BatchRule:
 
 
 def shift_axes(axes: int | Sequence[int], _: Size) -> Any:
-    """An axis, or each of several, one place further."""
+    """Move one axis, or each of several, one place further."""
     return axes + 1 if isinstance(axes, int) else tuple(axis + 1 for axis in axes)
 
 
 def after_leading(axes: Sequence[int], _: Size) -> tuple[int, ...]:
-    """Where each axis goes, when the new one goes to the front."""
+    """Return the positions of axes after the new one, which goes to the front."""
     return (0, *(axis + 1 for axis in axes))
 
 
@@ -76,7 +76,7 @@ def prepend_size(shape: Shape, size: Size) -> Shape:
 
 
 def before(value: int) -> Change:
-    """One number for each axis: `value` for the new one."""
+    """Return a change that prepends `value` for the new axis."""
     return lambda values, _: (value, *values)
 
 

@@ -86,7 +86,9 @@ class Builder:
         return self.broadcast(turned, shape=shape, axes=tuple(sorted(axes)))
 
     def part(self, x: Value, axis: int, start: Size, size: Size) -> Value:
-        """So many elements of `x` along an axis: itself, if these are all."""
+        """Slice `size` elements of `x` along an axis; return `x` itself if these are
+        all.
+        """
         shape = Tensor.of(x).shape
         if shape[axis] == size:
             return x
@@ -102,7 +104,7 @@ class Builder:
         return self.pad(x, low=none, high=high, interior=none, value=0.0)
 
     def cut_to(self, x: Value, shape: Shape) -> Value:
-        """The first elements of `x` along each axis, as many as a shape has."""
+        """Cut `x` to the first elements along each axis, as many as a shape has."""
         none, ones = (0,) * len(shape), (1,) * len(shape)
         return self.slice(x, start=none, sizes=shape, strides=ones)
 
@@ -157,7 +159,7 @@ class Builder:
 
 
 def replace_op(op: Operation, rule: Callable[[Builder, Any], Any]) -> None:
-    """Put what a rule writes of an op in its place.
+    """Replace an op by the values that a rule writes.
 
     Args:
         op: erased.

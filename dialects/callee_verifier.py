@@ -1,4 +1,5 @@
-"""Whether functions that stand for others fit those, and so do the rules they name.
+"""Verification that declared functions, and the rules they name, fit the functions they
+use.
 
 Passes take that for granted: what they declare fits. In IR from outside it may not.
 """
@@ -50,7 +51,7 @@ def _require_transformed(derived: Derived, function: Function, known: Known) -> 
 
 
 def _misfits(derived: Derived, inputs: Types) -> Iterator[str]:
-    """What is wrong with the options of a transformation, in words."""
+    """Yield faults in the options of a transformation, in words."""
     if isinstance(derived, Precision) and derived.compute not in dtypes.FLOATS:
         yield f"expected compute to be a float dtype; got '{derived.compute}'"
     wrt = getattr(derived, "wrt", ())

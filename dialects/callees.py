@@ -1,4 +1,4 @@
-"""What a function is to those that call it: one answer for all passes.
+"""Callees: the meaning of a function to its callers, the same for all passes.
 
 A function without a body is declared as something that stands for one: control flow, or
 a transformation whose body is yet to be written. And calls of some functions have rules
@@ -23,11 +23,13 @@ from aotc.mlir import Function, func
 
 
 class Declaration(Protocol):
-    """What stands for the body of a function; a dataclass, whose fields are shown."""
+    """The declaration of a function without a body; a dataclass, whose fields are
+    shown.
+    """
 
     @property
     def kind(self) -> str:
-        """What messages and listings call it."""
+        """The name of the kind in messages and listings."""
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -36,7 +38,9 @@ class Declaration(Protocol):
     def evaluate(
         self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types, /
     ) -> Arrays:
-        """The results, given what evaluates a function and the types of the results."""
+        """Evaluate the results, with `run` for functions, and the types of the
+        results.
+        """
 
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline, /
@@ -45,7 +49,8 @@ class Declaration(Protocol):
 
 
 class Rules(Protocol):
-    """What an op's class gives, for calls of a function; a `Reason` where it cannot.
+    """The rules of calls of a function, as an op's class has; a `Reason` where one
+    lacks.
 
     The operands and results of a call have no names, so `jvp` takes a list of tangents
     and gives those of the float results; `vjp` gives the cotangents of the operands in
@@ -66,10 +71,12 @@ class Rules(Protocol):
 
     @property
     def keeps_precision(self) -> bool:
-        """Whether mixed precision leaves what it computes as it is."""
+        """Return whether mixed precision leaves the function's computation
+        unchanged.
+        """
 
     def title(self, name: str, /) -> str:
-        """What messages call a call of it."""
+        """Return the name of a call of the function in messages."""
 
     def call_transformed(
         self, name: str, operands: Values, transform: Callable[[str], str], /
@@ -78,7 +85,7 @@ class Rules(Protocol):
 
 
 def declaration_of(function: Function) -> Declaration | None:
-    """What a function is declared as; None for one that has a body."""
+    """Return the declaration of a function; None if it has a body."""
     return control_of(function) or derived_of(function)
 
 

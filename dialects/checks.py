@@ -1,4 +1,4 @@
-"""What `infer` rules refuse: one message for each kind of misfit."""
+"""Checks of `infer` rules: one message for each kind of misfit."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,6 @@
-"""What is promised of sizes that calls decide: a `Contract` each. No MLIR is needed."""
+"""Contracts on sizes that calls decide: a `Contract` each. No MLIR is needed. No
+MLIR is needed.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ _ELSEWHERE = re.compile(r"(route|callback):[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_policy(value: object) -> bool:
-    """Whether a value is one of `POLICIES`."""
+    """Return whether a value is one of `POLICIES`."""
     is_text = isinstance(value, str)
     return is_text and (value in _PLAIN or bool(_ELSEWHERE.fullmatch(str(value))))
 
@@ -43,11 +45,11 @@ class Contract:
 
     @property
     def is_padded(self) -> bool:
-        """Whether calls are padded to sizes that have code."""
+        """Return whether calls are padded to sizes that have code."""
         return self.policy in (PAD, BUCKET)
 
     def allows(self, size: int) -> bool:
-        """Whether a call may bind this size."""
+        """Return whether a call may bind this size."""
         most = size if self.max is None else self.max
         return self.min <= size <= most and size % self.multiple_of == 0
 
@@ -58,7 +60,7 @@ class Contract:
         return name if kind == "route" else ""
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
+        """Return the contract as the manifest holds it."""
         facts = {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
         more = {
             "policy": None if self.policy == DYNAMIC else self.policy,

@@ -1,4 +1,4 @@
-"""Which integers count along an axis: what reads at such positions moves elements.
+"""Counting integers along an axis: a read at such positions moves elements.
 
 Frameworks read a table of positions at 0, 1, 2, …, and a mask at all of its places.
 """
@@ -16,7 +16,7 @@ from aotc.mlir import Value, ir
 
 @dataclass(frozen=True)
 class Counter:
-    """Each element is its position on an axis.
+    """A count along an axis: each element is its position.
 
     Args:
         axis: this one.
@@ -28,7 +28,7 @@ class Counter:
 
 
 def counter_of(value: Value) -> Counter | None:
-    """How the elements of a value count, if they do."""
+    """Return how the elements of a value count along an axis; None if they do not."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if not isinstance(op, GraphOp):
         return None

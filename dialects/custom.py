@@ -1,4 +1,4 @@
-"""Functions that say how they are differentiated, and what that makes of their calls.
+"""Custom derivatives of functions, and the rules of their calls.
 
     func.func private @f(%x) attributes {graph.custom_jvp = {rule = @f_rule}} {…}
 
@@ -27,13 +27,14 @@ Parts = dict[str, tuple[Types, Types]]  # what functions take and return, by rol
 
 @dataclass(frozen=True)
 class Custom:
-    """On a function: its calls have rules, in which the named functions take part."""
+    """A custom differentiation of a function, by rules that use the named functions."""
 
     key: ClassVar[str]
     keeps_precision: ClassVar[bool]
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """What each of the named functions should take and return, by its role.
+        """Return the types that each of the named functions should take and return, by
+        role.
 
         Args:
             inputs: types that the annotated function takes.
@@ -53,7 +54,7 @@ class Custom:
             """The cotangents of some operands of a call."""
 
     def title(self, name: str) -> str:
-        """What messages call a call of the function `name`."""
+        """Return the name of a call of the function `name` in messages."""
         return f"'{name.rpartition('.')[2]}'"
 
     def batch(
@@ -87,7 +88,7 @@ class Custom:
 
 @dataclass(frozen=True)
 class CustomVjp(Custom):
-    """On a function: its outputs and residuals by `forward`, cotangents by `backward`.
+    """A custom VJP: outputs and residuals by `forward`, cotangents by `backward`.
 
     `forward` takes the inputs and returns the outputs, then residuals. `backward` takes
     the residuals and a cotangent per float output; it returns one per float input.
@@ -99,7 +100,9 @@ class CustomVjp(Custom):
     backward: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """What is beyond the outputs of `forward` is residuals."""
+        """Return the types of both functions; results of `forward` after the outputs
+        are residuals.
+        """
         residuals = parts["forward"][1][len(outputs) :]
         return {
             "forward": (inputs, outputs + residuals),
@@ -114,7 +117,7 @@ class CustomVjp(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """`forward` in the place of the call; `backward` on what it left."""
+        """Call `forward` in the place of the call, and `backward` on its residuals."""
         with functions.before(op):
             results = call(self.forward, list(op.operands))
         count = len(op.results)
@@ -128,7 +131,7 @@ class CustomVjp(Custom):
 
 @dataclass(frozen=True)
 class CustomJvp(Custom):
-    """On a function: `rule` gives its outputs and their tangents.
+    """A custom JVP: `rule` gives the outputs and their tangents.
 
     It takes the inputs, then a tangent per float input, and returns the outputs, then a
     tangent per float output; it is linear in the tangents.
@@ -139,7 +142,7 @@ class CustomJvp(Custom):
     rule: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """Both with a tangent for each float."""
+        """Return the types of the rule, with a tangent for each float on both sides."""
         return {"rule": (inputs + floats(inputs), outputs + floats(outputs))}
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
@@ -151,7 +154,7 @@ class CustomJvp(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """The cotangents of the rule's tangents: it is linear in them."""
+        """Return the cotangents of the rule's tangents, in which it is linear."""
         count = len(op.operands)
         smooth = _floats(op.operands)
         wrt = tuple(count + smooth.index(i) for i in wanted)
@@ -165,13 +168,13 @@ class CustomJvp(Custom):
 
 @dataclass(frozen=True)
 class Checkpoint(Custom):
-    """On a function: what it computes is computed again for its derivative."""
+    """A checkpoint: the derivative of the function recomputes its values."""
 
     key: ClassVar[str] = "graph.checkpoint"
     keeps_precision: ClassVar[bool] = False
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """That of its body."""
+        """Return the tangents by differentiating the body."""
         wrt, given = active(tangents)
         derivative = derive(Jvp(functions.callee_of(op), wrt))
         return call(derivative, [*op.operands, *given])[len(op.results) :]
@@ -179,7 +182,9 @@ class Checkpoint(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """That of its body, on inputs that wait for a cotangent: nothing is shared."""
+        """Return the cotangents of the body, recomputed on inputs that wait for a
+        cotangent.
+        """
         given = [dy for dy in dys if dy is not None]
         inputs = [b.after(value, given[0]) for value in op.operands]
         derivative = derive(Vjp(functions.callee_of(op), tuple(wanted)))
@@ -188,7 +193,7 @@ class Checkpoint(Custom):
 
 @dataclass(frozen=True)
 class CheckpointProducts(Checkpoint):
-    """The same, but for products of matrices and convolutions, which are kept.
+    """A checkpoint that keeps products of matrices and convolutions.
 
     `saving` returns the outputs, then all products; `given` takes the inputs and then
     these, and computes the outputs from them.
@@ -199,7 +204,9 @@ class CheckpointProducts(Checkpoint):
     given: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """What is beyond the outputs of `saving` is products."""
+        """Return the types of both functions; results of `saving` after the outputs
+        are products.
+        """
         products = parts["saving"][1][len(outputs) :]
         return {
             "saving": (inputs, outputs + products),
@@ -230,7 +237,7 @@ def annotate(function: Function, custom: Custom) -> None:
 
 
 def custom_of(function: Function) -> Custom | None:
-    """How a function says that it is differentiated, if it does."""
+    """Return the custom differentiation of a function; None if it has none."""
     for cls in (CustomVjp, CustomJvp, Checkpoint, CheckpointProducts):
         if cls.key in function.attributes:
             facts = read_dictionary(function.attributes, cls.key)
@@ -253,7 +260,7 @@ def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
 
 
 def keeping_products(function: Function) -> CheckpointProducts:
-    """The annotation of a function that has a body, with the functions it names."""
+    """Annotate a function with a body to save its costly products for backward."""
     name, (inputs, _) = functions.name_of(function), functions.signature(function)
     products = filter(_is_costly, function.entry_block.operations)
     kinds = [Tensor.of(op.results[0]) for op in products]
@@ -288,7 +295,9 @@ def keeping_products(function: Function) -> CheckpointProducts:
 
 
 def _define_known(kind: Tensor) -> str:
-    """A function of x and what that is known to be; it has the slope of x."""
+    """Define a function of x and its known value that returns the latter; the slope
+    is x's.
+    """
     name = functions.define("known", [kind, kind], lambda pair: pair[1:])
     rule = functions.define("known_slope", [kind] * 4, lambda values: values[1:3])
     annotate(functions.find(name), CustomJvp(rule))

@@ -1,4 +1,4 @@
-"""Several devices, simulated: how the references of collectives meet.
+"""Simulation of several devices: rendezvous of the references of collectives.
 
 Each device is a thread that evaluates the whole program. At a collective all wait for
 one another, and the last to arrive computes the results for all. (Control flow needs no
@@ -28,7 +28,7 @@ _place: ContextVar[tuple["SimulatedDevices", int] | None] = ContextVar(
 def rendezvous(
     op: "type[OverDevices]", x: np.ndarray, attributes: dict[str, Any]
 ) -> np.ndarray:
-    """The part that this device gets of a collective.
+    """Compute a collective with the other devices; return this device's part.
 
     Args:
         op: the class; its `across` computes the parts of all.

@@ -42,7 +42,7 @@ Sizes = tuple[tuple[str, int], ...]  # of some symbols, sorted by their names
 
 @dataclass(frozen=True)
 class Port:
-    """One argument or result of a graph function.
+    """An argument or result of a graph function.
 
     Args:
         name: dotted path, unique among ports of the kind.
@@ -64,7 +64,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Specialization:
-    """Which entry a function is for, in calls of which sizes.
+    """The entry and the sizes of calls that a function is specialized to.
 
     Args:
         entry: its name.
@@ -79,7 +79,7 @@ class Specialization:
 
 @dataclass(frozen=True)
 class Entry:
-    """One function of the model that can be called.
+    """A function of the model that can be called.
 
     Args:
         name: of the entry and of its graph function.
@@ -127,7 +127,8 @@ class Entry:
         return cls(name, symbols, tuple(taken), tuple(returned), leaf, leaf)
 
     def allows(self, symbols: Sequence[int]) -> bool:
-        """Whether its guards hold for values of its symbols, in parts of multiples.
+        """Return whether guards hold for values of the symbols, in units of their
+        multiples.
 
         That they are within the contracts is not asked.
         """
@@ -140,7 +141,8 @@ class Entry:
     def nearest_allowed(
         self, wanted: Sequence[int], fixed: Collection[str] = ()
     ) -> list[int]:
-        """Values of the symbols that contracts and guards allow, from `wanted` upwards.
+        """Return sizes of the symbols that contracts and guards allow, from `wanted`
+        upwards.
 
         Args:
             wanted: in parts of multiples, within the contracts.
@@ -168,7 +170,7 @@ class Entry:
         )
 
     def _is_within_contracts(self, symbols: Sequence[int]) -> bool:
-        """Whether values of the symbols are not above their contracts."""
+        """Return whether values of the symbols are not above their contracts."""
         return all(
             contract.max is None or part * contract.multiple_of <= contract.max
             for contract, part in zip(self.symbols, symbols, strict=True)
@@ -181,7 +183,7 @@ class Entry:
 
     @property
     def has_general_code(self) -> bool:
-        """Whether calls of any sizes have code."""
+        """Return whether calls of any sizes have code."""
         return all(each.policy == DYNAMIC for each in self.symbols)
 
     def ports(self, kind: str) -> list[Port]:
@@ -209,7 +211,7 @@ def entries_of(module: Module, *, with_declared: bool = False) -> list[Entry]:
 
 
 def specializations_in(module: Module) -> dict[str, Specialization]:
-    """Return what the entries that specialize others are, by their names."""
+    """Return the specializations of entries, by the names of the special entries."""
     found = {
         name: _specialization(function)
         for name, function in functions_of(module).items()
@@ -219,7 +221,7 @@ def specializations_in(module: Module) -> dict[str, Specialization]:
 
 
 def declare_entry(function: Function) -> Function:
-    """Leave of an entry what is said of it, without code; returns the declaration."""
+    """Reduce an entry to its declaration without code, and return it."""
     with ir.InsertionPoint(function.operation), function.operation.location:
         declared = func.FuncOp(name_of(function), function.type, visibility="private")
     for name in function.attributes:
@@ -299,7 +301,7 @@ def write_devices(function: Function, devices: DeviceAxis) -> None:
 
 
 def lower_signature(function: Function, lowered: Function) -> None:
-    """State at a lowered function what the graph function in its place did.
+    """Copy the attributes of the graph function to the lowered one in its place.
 
     Types of the graph dialect go with it: they say what symbolic sizes are.
     """

@@ -1,4 +1,4 @@
-"""The functions of a module by name, and by what they are, without a walk over it.
+"""Table of a module's functions by name, and by kind, without a walk over it.
 
 A module has no index of its functions. Rules that find, name or declare one for each op
 would walk over all of them each time; within `index_functions` they ask a table:
@@ -53,7 +53,7 @@ class FunctionTable(Mapping[str, Function]):
         return len(self._functions)
 
     def unused_name(self, name: str) -> str:
-        """`name`, or with the least number that makes it one that nothing has."""
+        """Return `name`, or `name` with the least number that makes it unused."""
         number = self._numbers.get(name, 0)
         candidate = _numbered_name(name, number)
         while self.has_symbol(candidate):
@@ -63,7 +63,7 @@ class FunctionTable(Mapping[str, Function]):
         return candidate
 
     def group_by(self, key_of: KeyOf) -> Mapping[Hashable, list[Function]]:
-        """The functions by what `key_of` gives for them, where it is not None.
+        """Group the functions by `key_of`, leaving out those of None.
 
         It is asked once for each function, when that is complete.
         """
@@ -79,13 +79,13 @@ class FunctionTable(Mapping[str, Function]):
             self._groups[key_of].setdefault(key, []).append(function)
 
     def insert(self, function: Function) -> None:
-        """A function is in the module now, and has all its attributes."""
+        """Note a function that is in the module now, with all its attributes."""
         self._functions[name_of(function)] = function
         for key_of in self._groups:
             self._put(function, key_of)
 
     def remove(self, name: str) -> None:
-        """A function is not in the module any more."""
+        """Forget a function that is not in the module any more."""
         del self._functions[name]
         self._free_number(name)
         self._groups.clear()
@@ -99,11 +99,11 @@ class FunctionTable(Mapping[str, Function]):
                 self._numbers[known] = min(self._numbers[known], least)
 
     def has_symbol(self, name: str) -> bool:
-        """Whether the module has a function, or another symbol, of this name."""
+        """Return whether the module has a function, or another symbol, of this name."""
         return name in self._functions or name in self._others
 
     def note_symbol(self, name: str) -> None:
-        """A symbol that is no function is in the module now."""
+        """Note a symbol of the module that is no function."""
         self._others.add(name)
 
 
@@ -112,7 +112,7 @@ _active: ContextVar[FunctionTable | None] = ContextVar("aotc_functions", default
 
 @contextmanager
 def index_functions(module: Module) -> Iterator[FunctionTable]:
-    """Within this block a table answers what functions the module has; it is given.
+    """Index the module's functions in a table within this block, and yield it.
 
     With AOTC_VERIFY_EACH, it is compared with the module at the end.
     """

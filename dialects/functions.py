@@ -49,7 +49,7 @@ def lowered_op(module: Module) -> str | None:
 
 
 def is_private(function: Function) -> bool:
-    """Whether a function is only there for others to call."""
+    """Return whether a function is visible only inside of the module."""
     attributes = function.attributes
     if "sym_visibility" not in attributes:
         return False
@@ -57,17 +57,17 @@ def is_private(function: Function) -> bool:
 
 
 def is_entry(function: Function) -> bool:
-    """Whether a function is an entry, if only a declared one."""
+    """Return whether a function is an entry, perhaps only declared."""
     return ENTRY in function.attributes
 
 
 def is_root(function: Function) -> bool:
-    """Whether a function stays though no other calls it."""
+    """Return whether a function stays though no other calls it."""
     return not is_private(function) or is_entry(function)
 
 
 def signature(function: Function) -> tuple[list[Tensor], list[Tensor]]:
-    """The types of what a function takes and returns."""
+    """Return the types of a function's arguments and results."""
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     return [Tensor.of(t) for t in kind.inputs], [Tensor.of(t) for t in kind.results]
 
@@ -96,7 +96,7 @@ def unique_name(module: Module, name: str) -> str:
 
 
 def copy_module(module: Module) -> Module:
-    """Another module of the same text, lines included."""
+    """Return a copy of a module, source lines included."""
     with module.context:
         other = ir.Module.create(module.operation.location)
         for name in module.operation.attributes:
@@ -233,7 +233,7 @@ def call(name: str, operands: Sequence[Value]) -> Values:
 
 @contextmanager
 def before(op: Operation) -> Iterator[None]:
-    """Within this block, ops are inserted before `op` and have its location."""
+    """Insert ops before `op`, with its location, within this block."""
     with ir.InsertionPoint(op), op.location:
         yield
 

@@ -20,7 +20,7 @@ TARGET = "graph.target"  # of a module: what its regions are for
 
 @dataclass(frozen=True)
 class Fused:
-    """How a region is computed.
+    """The kernel and tile of a region.
 
     Args:
         kernel: the family of kernels, of `aotc.kernels`.
@@ -37,7 +37,7 @@ def is_region(function: Function) -> bool:
 
 
 def fused_of(function: Function) -> Fused | None:
-    """How a function is computed, if it is a region."""
+    """Return the kernel and tile of a function; None if it is no region."""
     if not is_region(function):
         return None
     return Fused(**plain_of(function.attributes[FUSED]))
@@ -56,6 +56,6 @@ def mark_fused(function: Function, fused: Fused) -> None:
 
 
 def target_of(region: Function) -> str | None:
-    """Return what the regions of the module of a region are for; None if it is open."""
+    """Return the target of the module of a region; None if it is open."""
     attributes = region.operation.parent.attributes
     return str(plain_of(attributes[TARGET])) if TARGET in attributes else None

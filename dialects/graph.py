@@ -115,7 +115,9 @@ class Reason:
 def NOT_DIFFERENTIABLE(  # noqa: N802 - reads like the constant it is
     why: str, hint: str | None = None
 ) -> Reason:
-    """The op has no derivative, because of `why`; `hint` says what to do instead."""
+    """Return the reason why the op has no derivative; `hint` says what to do
+    instead.
+    """
     return Reason("not-differentiable", why, hint)
 
 
@@ -187,7 +189,8 @@ class GraphOp(_Declared):
 
     @staticmethod
     def cancelling(x: Any) -> Any:
-        """Terms that it adds which may cancel, as in 1 + erf x; None without any.
+        """Return terms of the op's sums that may cancel, as in 1 + erf x; None without
+        any.
 
         Args:
             x: the first operand, an array.
@@ -195,7 +198,7 @@ class GraphOp(_Declared):
         return None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Take note of attribute fields, so that they read as Python values."""
+        """Note attribute fields, so that they read as Python values."""
         annotations = cls.__dict__.get("__annotations__", {})
         own = {n: k for n, k in annotations.items() if _is_attribute(k)}
         cls.codecs = {**cls.codecs, **own}
@@ -238,7 +241,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def verify_invariants(cls, op: Operation) -> bool:
-        """An op is valid when it infers the result type that it has."""
+        """Verify that an op infers the result type that it has."""
         with op.context:
             flaw = _violation(*signature_of(op, cls))
         if flaw is not None:
@@ -257,12 +260,12 @@ class GraphOp(_Declared):
 
     @classmethod
     def result_orders(cls, op: Self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """In which order `reorder` gives the axes of each result."""
+        """Return the order of each result's axes after `reorder`."""
         return [order] * len(op.results)
 
     @classmethod
     def view(cls, op: Self, x: View) -> View | None:
-        """Return the view that the result is, given that of the first operand.
+        """Return the op's result as a view of its first operand; None if none is.
 
         None where the result is no view, or the two have none together.
         """
@@ -278,7 +281,8 @@ class GraphOp(_Declared):
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Axes of the result along which it may be scaled by scaling an operand.
+        """Return the axes of the result along which it may be scaled by scaling an
+        operand.
 
         Each with the axis of that operand along which to scale it; {} for none.
         """
@@ -286,7 +290,8 @@ class GraphOp(_Declared):
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Axes of the first operand along which products with the second are summed up.
+        """Return the axes of the first operand along which products with the second are
+        summed up.
 
         Each with that axis of the second operand: scaling either operand along it
         scales the same products. {} for none.
@@ -295,7 +300,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def flops(cls, op: Self) -> Size | None:
-        """The float operations of the op, for all algorithms those of its formula.
+        """Count the float operations of the op by its formula, whatever the algorithm.
 
         One for each element of an elementwise op, and of what only moves elements; None
         where the number is not known.
@@ -305,19 +310,23 @@ class GraphOp(_Declared):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Whether IREE computes the op where its result is read, not by itself."""
+        """Return whether IREE computes the op where its result is read, not by
+        itself.
+        """
         shape = Tensor.of(op.results[0]).shape if len(op.results) else None
         is_same = all(Tensor.of(value).shape == shape for value in op.operands)
         return is_same and cls.on_scalars
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Which axes of an operand are axes of the result, where the op is merged."""
+        """Return the axes of an operand that are axes of the result, where the op is
+        merged.
+        """
         return {axis: axis for axis in range(Tensor.of(op.operands[operand]).rank)}
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Whether no element of the op, one of integers, is below 0.
+        """Return whether no element of the op, one of integers, is below 0.
 
         Args:
             op: that is asked about.
@@ -332,7 +341,9 @@ class GraphOp(_Declared):
 
     @classmethod
     def caveat(cls, op: Self) -> str | None:
-        """In what the compiled op falls short of its formula, if it does."""
+        """Return the shortfall of the compiled op against its formula; None without
+        any.
+        """
         return None
 
     @classmethod
@@ -346,7 +357,7 @@ class GraphOp(_Declared):
 
 
 def has_view(op: Operation) -> bool:
-    """Whether results of such ops may be views of their first operand."""
+    """Return whether results of such ops may be views of their first operand."""
     return isinstance(op, GraphOp) and "view" in {
         name for cls in type(op).__mro__ if cls is not GraphOp for name in vars(cls)
     }
@@ -358,7 +369,9 @@ def view_of_result(op: GraphOp, operand: View) -> View | None:
 
 
 def as_tuple(found: Any) -> tuple[Any, ...]:
-    """What a rule gives, one for each result: most ops have one and give no tuple."""
+    """Return a rule's results as a tuple: most ops have one result and give no
+    tuple.
+    """
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
@@ -386,7 +399,7 @@ def signature_of(op: Operation, cls: type[GraphOp]) -> Signature:
 
 
 def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
-    """Remember what a function gives for ops: most are like one before.
+    """Cache a function of ops by their signatures, as most ops equal one before.
 
     Args:
         fact: takes ops, or None, and reads nothing of them but their signatures.
@@ -407,7 +420,7 @@ def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
 
 
 def has_effect(op: Operation) -> bool:
-    """Whether `op` does more than compute its results, and must be kept."""
+    """Return whether `op` does more than compute its results, and must be kept."""
     return not isinstance(op, GraphOp) or Pure not in type(op)._traits
 
 
@@ -419,7 +432,7 @@ def _violation(
     attributes: tuple[ir.Attribute | None, ...],
     _: tuple[Contract, ...],
 ) -> str | None:
-    """What is wrong with an op of these types and attributes; None if it is valid.
+    """Return the fault of an op of these types and attributes; None if it is valid.
 
     Rules may ask for the contracts that are known.
     """
@@ -450,7 +463,8 @@ def _is_attribute(kind: object) -> bool:
 
 
 def _read_operands_by_place(cls: type[GraphOp]) -> None:
-    """Operands by name, the last one as a list where there may be several.
+    """Make operands readable by name, the last one as a list where there may be
+    several.
 
     The bindings would look for an attribute that counts them.
     """
@@ -492,7 +506,7 @@ def evaluate(
 
 
 class Evaluator:
-    """`evaluate`, for ops that are run again: what they say of themselves is kept."""
+    """An evaluator of ops that are run again, whose facts are kept; see `evaluate`."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[dict[str, Any], list[Tensor]]] = {}
@@ -500,7 +514,7 @@ class Evaluator:
     def __call__(
         self, op: GraphOp, arrays: Sequence[np.ndarray], symbols: Sequence[int]
     ) -> list[np.ndarray]:
-        """See `evaluate`."""
+        """Evaluate an op; see `evaluate`."""
         cls = type(op)
         if op not in self._known:
             self._known[op] = cls.attributes_of(op), list(map(Tensor.of, op.results))

@@ -31,17 +31,17 @@ class Guard:
     where: str = ""
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether a call with these sizes is allowed."""
+        """Return whether a call with these sizes is allowed."""
         return Condition.parse(self.condition).holds(sizes)
 
     def to_json(self) -> dict[str, str]:
-        """As the manifest holds it."""
+        """Return the guard as the manifest holds it."""
         facts = {"condition": self.condition, "message": self.message}
         return {**facts, "where": self.where} if self.where else facts
 
 
 def guards_attribute(guards: Sequence[Guard]) -> ir.ArrayAttr:
-    """The guards as the function attribute `graph.guards`."""
+    """Encode guards as the function attribute `graph.guards`."""
     rows = [
         ir.DictAttr.get({k: ir.StringAttr.get(v) for k, v in guard.to_json().items()})
         for guard in guards

@@ -22,5 +22,7 @@ def layout_of_rank(layout: str, rank: int) -> str:
 
 
 def layout_permutation(source: str, layout: str) -> tuple[int, ...]:
-    """What transposes an array of one layout, given by its letters, to another."""
+    """Return the permutation that transposes one layout, given by its letters, to
+    another.
+    """
     return tuple(source.index(axis) for axis in layout)

@@ -57,7 +57,7 @@ def _ceil(value: Number) -> Number:
 
 
 def _least_sum(atoms: Atoms, number: Number) -> Number:
-    """By interval arithmetic, as if the atoms had nothing to do with each other."""
+    """Bound a sum from below by interval arithmetic, with independent atoms."""
     total = number
     for atom, factor in atoms.items():
         low, high = _atom_bounds(atom)
@@ -66,7 +66,9 @@ def _least_sum(atoms: Atoms, number: Number) -> Number:
 
 
 def _relaxed_least(atoms: Atoms, number: int) -> Number:
-    """With every quotient bounded by the fraction, so that `n - n // 2` adds up."""
+    """Bound a sum from below with quotients as fractions, so that `n - n // 2` adds
+    up.
+    """
     relaxed: Atoms = {}
     total = Fraction(number)
     for atom, factor in atoms.items():
@@ -112,7 +114,7 @@ def _floor_divide(left: Bounds, right: Bounds) -> Bounds:
 
 
 def _quotient(a: Number, b: Number) -> Number:
-    """Of which `a` or `b > 0` may be infinite: the floor of a / b."""
+    """Return the floor of a / b, where `a` or `b > 0` may be infinite."""
     if math.isinf(a):
         return a
     return -1 if a < 0 and math.isinf(b) else 0 if math.isinf(b) else a // b

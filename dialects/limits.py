@@ -1,4 +1,4 @@
-"""What is known not to compile: op × dtype × kind of target, from `limits.json`.
+"""Table of ops known not to compile: op × dtype × kind of target, from `limits.json`.
 
 The table is measured, not written by hand: `benchmarks/op_targets.py --write` compiles
 the cases of all ops for a target and notes the dtypes of which none compiles, with
@@ -33,7 +33,7 @@ def table() -> Table:
 
 
 def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
-    """The dtypes by which the table knows a use of an op."""
+    """Return the dtypes under which the table lists a use of an op."""
     found = [tensor.dtype for tensor in operands or results]
     main = next((dtype for dtype in found if dtype != "bool"), "bool")
     result = results[0].dtype if results else main
@@ -42,7 +42,9 @@ def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
 
 @cache  # every op asks
 def limits_of(name: str) -> dict[str, dict[str, str]]:
-    """By family of targets: the dtypes of op `name` that do not compile, and why."""
+    """Return, by family of targets, the dtypes of op `name` that do not compile, and
+    why.
+    """
     return {family: ops[name] for family, ops in table().items() if name in ops}
 
 
@@ -53,7 +55,7 @@ def is_limited(op: type[GraphOp], dtypes: str, target: Target) -> bool:
 
 
 def require_supported(module: Module, targets: Sequence[Target]) -> None:
-    """Refuse what a target is known not to compile.
+    """Refuse ops that a target is known not to compile.
 
     Args:
         module: graph IR.
@@ -69,7 +71,9 @@ def require_supported(module: Module, targets: Sequence[Target]) -> None:
 def refusals(
     module: Module, targets: Sequence[Target]
 ) -> Iterator[tuple[str, CompileError]]:
-    """All uses of ops that a target is known not to compile: the op and the error."""
+    """Yield the uses of ops that a target is known not to compile: the op and the
+    error.
+    """
     for op in graph_ops(module):
         for target in targets:
             refusal = _refusal(op, target)

@@ -9,7 +9,7 @@ from aotc.dialects.graph import GraphOp, Tangent
 
 
 def _linear(b: Builder, op: GraphOp, *tangents: Tangent) -> Any:
-    """The same op on the tangent of each operand, added up."""
+    """Sum the op on the tangent of each operand."""
     operands = list(op.operands)
     terms = [
         op.rebuild(*operands[:n], tangent, *operands[n + 1 :])

@@ -21,7 +21,7 @@ DTYPES = ("f32", "f64")
 
 
 def require_matrices(x: Tensor) -> None:
-    """Refuse what is no stack of matrices of known size, in f32 or f64."""
+    """Refuse tensors that are no stacks of matrices of known size, in f32 or f64."""
     require_dtype(x, DTYPES)
     if x.rank < 2:
         raise InputError(
@@ -36,7 +36,7 @@ def require_matrices(x: Tensor) -> None:
 
 
 def require_square(x: Tensor) -> None:
-    """Refuse what is no stack of square matrices."""
+    """Refuse tensors that are no stacks of square matrices."""
     require_matrices(x)
     if x.shape[-2] != x.shape[-1]:
         raise InputError("shape-mismatch", f"expected square matrices; got {x}")
@@ -81,7 +81,7 @@ def triangle(b: Builder, x: Value, lower: bool, strict: bool = False) -> Value:
 
 
 def on_diagonal(b: Builder, x: Value) -> Value:
-    """Which elements are on the diagonal, as bool."""
+    """Return a mask of the elements on the diagonal, as bool."""
     return b.compare(axis_positions(b, x, -2), axis_positions(b, x, -1), direction="eq")
 
 
@@ -92,7 +92,7 @@ def diagonal(b: Builder, x: Value) -> Value:
 
 
 def identity(b: Builder, like: Tensor) -> Value:
-    """Ones on the diagonal, in matrices of type `like`."""
+    """Return ones on the diagonal, in matrices of type `like`."""
     ones = b.full(like, 1.0)
     return b.where_true(on_diagonal(b, ones), ones)
 
@@ -110,7 +110,7 @@ def along_columns(b: Builder, v: Value, like: Tensor) -> Value:
 
 
 def for_each(b: Builder, v: Value, shape: Shape) -> Value:
-    """One number for each matrix or vector, all over it."""
+    """Broadcast one number over each matrix or vector."""
     return b.broadcast(v, shape=shape, axes=tuple(range(Tensor.of(v).rank)))
 
 
@@ -130,7 +130,7 @@ def block(
 
 
 def pad_matrices(b: Builder, x: Value, rows: int, columns: int) -> Value:
-    """Zeros below and to the right of matrices."""
+    """Pad matrices by zeros below and to the right."""
     *lead, height, width = Tensor.of(x).shape
     return b.pad_to(x, (*lead, height + rows, width + columns))
 
@@ -145,7 +145,7 @@ def signs(b: Builder, x: Value) -> Value:
 
 
 def matrix_transpose(b: Builder, x: Value) -> Value:
-    """The transposed matrices."""
+    """Return the transposed matrices."""
     return b.move_axis(x, -1, -2)
 
 
@@ -175,7 +175,7 @@ def symmetric(b: Builder, x: Value) -> Value:
 
 
 def scale_to_one(b: Builder, x: Value) -> tuple[Value, Value]:
-    """Matrices whose largest element is ±1, and what they were divided by.
+    """Scale matrices so that the largest element is ±1; return also the divisors.
 
     Squares of their elements neither overflow nor vanish.
     """

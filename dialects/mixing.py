@@ -21,17 +21,17 @@ class Mixed(Protocol):
 
     @property
     def dtype(self) -> str:
-        """In the function as it is written."""
+        """The dtype in the function as it is written."""
 
     @property
     def kind(self) -> str:
-        """One of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
+        """The kind: one of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
 
 
 def kind_of(
     op: GraphOp | type[GraphOp], operands: Sequence[Mixed], compute: str
 ) -> str:
-    """How an op takes its operands, and others its results.
+    """Return how an op takes its operands, and how others take its results.
 
     Products of what is made of whole numbers keep f32: an angle that is a position by a
     frequency has more digits than half floats, and so have quantised weights.
@@ -54,7 +54,7 @@ def kind_of(
 
 
 def kind_of_constant(value: Any, compute: str) -> str:
-    """How ops take a constant: one that rounding would change is not rounded."""
+    """Return how ops take a constant: one that rounding would change is not rounded."""
     array = np.asarray(value)
     if array.size <= 1 or dtypes.canonical(array.dtype) != "f32":
         return FOLLOWS

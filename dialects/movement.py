@@ -8,7 +8,7 @@ from aotc.dialects.linearity import linear
 
 
 class Movement(GraphOp, traits=[Pure]):
-    """One operand, whose elements the result has at other places, or several times."""
+    """Base of ops that move or repeat the elements of one operand."""
 
     x: Operand[Any]
     y: Result[Any]

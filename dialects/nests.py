@@ -1,4 +1,4 @@
-"""Nests: what an op combines, as loops over views of its operands.
+"""Nests: the combining of elements as loops over views of operands.
 
     y[i…] = combine over k… of  x0[view0(i…, k…)] * x1[view1(i…, k…)] * …
 
@@ -64,7 +64,7 @@ class Nest:
         return range(len(self.kept), len(self.sizes))
 
     def views(self, operands: Sequence[View]) -> list[View] | None:
-        """Return what the nest reads, given the views that its operands are.
+        """Return the views that the nest reads, given those of its operands.
 
         None where that is no view.
         """

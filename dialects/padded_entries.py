@@ -33,7 +33,7 @@ CUT = "graph.cut"  # the ops that are computed in the sizes of the call
 
 
 def add_padded_entry(module: Module, entry: Entry, sizes: Mapping[str, int]) -> str:
-    """Put a padded entry for calls of at most some sizes beside one for all.
+    """Add a padded entry for calls of at most some sizes beside the general one.
 
     Args:
         module: of the graph dialect, with the entry and no calls but of control flow.
@@ -94,7 +94,7 @@ def padded_types(
 
 
 def padding_of(entry: Entry, sizes: Mapping[str, int]) -> Padding:
-    """How to pad an entry to sizes of some of its symbols."""
+    """Return the padding of an entry to sizes of some of its symbols."""
     symbols = (
         replace(each, max=sizes[each.name], optimum=None)
         if each.name in sizes
@@ -105,14 +105,14 @@ def padding_of(entry: Entry, sizes: Mapping[str, int]) -> Padding:
 
 
 def _specialization(entry: Entry, sizes: Mapping[str, int]) -> Specialization:
-    """Whose calls a padded entry is for, and of which sizes."""
+    """Return the entry and the sizes that a padded entry is specialized to."""
     before = entry.specializes or Specialization(entry.name, ())
     every = tuple(sorted({**dict(before.sizes), **sizes}.items()))
     return Specialization(before.entry, every, tuple(sorted(sizes)))
 
 
 def _sizes_port(entry: Entry) -> Port:
-    """The input without elements whose sizes are the symbols."""
+    """Return a port without elements whose shape holds the symbols' sizes."""
     sizes = [
         Dim.symbol(number) * each.multiple_of
         for number, each in enumerate(entry.symbols)
@@ -164,7 +164,7 @@ class _Writer:
         self.cut_ops: list[dict[str, str]] = []
 
     def pad_port(self, port: Port) -> Port:
-        """An argument in the sizes of the bucket."""
+        """Give an argument the sizes of the bucket."""
         if not self.padding.has_room(port.type):
             raise InputError(
                 "padding-forbidden",
@@ -194,7 +194,7 @@ class _Writer:
         return forms
 
     def write(self, op: Operation, operands: list[_Forms]) -> list[_Forms]:
-        """Write an op, in the sizes of the bucket if it has a rule for that."""
+        """Write an op, in the sizes of the bucket if it has a `pad` rule."""
         types = [Tensor.of(value) for value in op.results]
         written = self._write_padded(op, operands, types)
         if written is not None:
@@ -214,7 +214,7 @@ class _Writer:
     def _write_padded(
         self, op: Operation, operands: list[_Forms], types: list[Tensor]
     ) -> list[Value] | None:
-        """The results in the sizes of the bucket; None where the op has no rule."""
+        """Write the op in the sizes of the bucket; return None if it has no rule."""
         if not isinstance(op, GraphOp) or isinstance(op.pad, Reason) or has_effect(op):
             return None
         every = [*(each.type for each in operands), *types]

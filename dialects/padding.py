@@ -40,7 +40,7 @@ PadRule = Callable[["Padding", Any, Sequence[Value]], Any]
 
 
 class Padding:
-    """The sizes of a bucket, and what rules write with.
+    """The sizes of a bucket, and the builder that rules write with.
 
     Args:
         symbols: of the function, whose sizes are those of the call.
@@ -61,15 +61,15 @@ class Padding:
         ]
 
     def known(self) -> AbstractContextManager[None]:
-        """Within it, what is promised of the sizes of a call is known."""
+        """Make the contracts on sizes of a call known within a block."""
         return known_contracts(self.symbols)
 
     def is_padded(self, size: Size) -> bool:
-        """Whether a size of the call may be less than that of the bucket."""
+        """Return whether a size of the call may be less than that of the bucket."""
         return not self._padded.isdisjoint(symbols_of(size))
 
     def axes(self, kind: Tensor, axes: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Those of some axes, by default of all, that are padded."""
+        """Return the padded axes among some, by default among all."""
         chosen = range(kind.rank) if axes is None else axes
         return tuple(axis for axis in chosen if self.is_padded(kind.shape[axis]))
 
@@ -81,7 +81,7 @@ class Padding:
         return shape_of_map(shape_map(tuple(map(size_of, sizes))))
 
     def has_room(self, exact: Tensor) -> bool:
-        """Whether a tensor of any call provably fits into that of the bucket."""
+        """Return whether a tensor of any call provably fits into that of the bucket."""
         pairs = zip(exact.shape, self.shape(exact.shape), strict=True)
         return all(bounds(padded - size)[0] >= 0 for size, padded in pairs)
 
@@ -99,7 +99,7 @@ class Padding:
         return self.b.cut_to(x, exact.shape)
 
     def hide(self, x: Value, exact: Tensor, axes: Sequence[int], value: float) -> Value:
-        """A padded tensor with `value` in the place of what comes after the call's.
+        """Replace the elements after those of the call by `value`.
 
         Args:
             x: the padded tensor.
@@ -115,7 +115,7 @@ class Padding:
         )
 
     def inside(self, exact: Tensor, axes: Sequence[int]) -> Value | None:
-        """Where a padded tensor is the call's, along some axes; None for all of it."""
+        """Return a mask of the call's elements along some axes; None if all are."""
         b, shape, found = self.b, self.shape(exact.shape), None
         for axis in self.axes(exact, axes):
             dtype = "i32" if bounds(shape[axis])[1] < 2**31 else "i64"
@@ -128,7 +128,7 @@ class Padding:
         return found
 
     def build(self, op: GraphOp, operands: Sequence[Value], **changed: Any) -> Any:
-        """The op with its own attributes, sizes among them in those of the bucket.
+        """Build the op with its attributes, and sizes of the bucket.
 
         Args:
             op: in the sizes of the call.
@@ -141,7 +141,7 @@ class Padding:
 
 
 def _build_padded(p: Padding, op: GraphOp, operands: Sequence[Value]) -> Any:
-    """The same op: no element of its result depends on those at other places."""
+    """Build the op on padded operands, as its elements are independent."""
     return p.build(op, operands)
 
 
@@ -149,14 +149,14 @@ HARMLESS = staticmethod(_build_padded)
 
 
 def harmless_but_along(axes: AxesOf) -> Any:
-    """The rule of an op whose elements meet along some axes of its first operand.
+    """Make the rule of an op whose elements meet along `axes` of its first operand.
 
     Args:
         axes: which ones, for an op.
     """
 
     def pad(p: Padding, op: Any, operands: Sequence[Value]) -> Any:
-        """The same op, if none of the axes is padded."""
+        """Build the op, if none of the axes is padded."""
         if p.axes(Tensor.of(op.operands[0]), axes(op)):
             return None
         return p.build(op, operands)
@@ -165,7 +165,7 @@ def harmless_but_along(axes: AxesOf) -> Any:
 
 
 def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
-    """The rule of an op that is the same where some elements have a certain value.
+    """Make the rule of an op that a certain value in the padding does not change.
 
     Args:
         value: for a dtype.
@@ -173,7 +173,7 @@ def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
     """
 
     def pad(p: Padding, op: Any, operands: Sequence[Value]) -> Any:
-        """The same op, what comes after hidden."""
+        """Build the op with padding hidden."""
         (x,) = operands
         exact = Tensor.of(op.operands[0])
         return p.build(op, [p.hide(x, exact, axes(op), value(exact.dtype))])

@@ -11,12 +11,12 @@ Order = tuple[int, ...]
 
 
 def permute(items: Sequence[T], permutation: Sequence[int]) -> tuple[T, ...]:
-    """Return items in another order; of a permutation, what does both in turn."""
+    """Return items in another order; for a permutation, the composition of both."""
     return tuple(items[place] for place in permutation)
 
 
 def inverse(permutation: Sequence[int]) -> Order:
-    """Return the permutation that undoes one; of other numbers, what sorts them."""
+    """Return the inverse of a permutation; for other numbers, their sorting order."""
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 

@@ -1,4 +1,4 @@
-"""Plain data as MLIR attributes: what a module states about itself.
+"""Plain data as MLIR attributes, for a module's statements about itself.
 
 `plain_of(attribute_of(data)) == data` for text, numbers, truth values, None, lists,
 and dicts with text as keys, whose order is lost. Trees are plain data, too.

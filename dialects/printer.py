@@ -29,7 +29,7 @@ _SHOWN = 6
 def format_module(
     module: Module, note_of: Callable[[Function], str] = lambda function: ""
 ) -> str:
-    """All functions of a graph module, in order.
+    """Return the text of all functions of a graph module, in order.
 
     Args:
         module: of the graph dialect.
@@ -44,7 +44,9 @@ def format_module(
 
 
 def format_function(function: Function) -> str:
-    """One function: its signature with the contracts of its sizes, then its ops."""
+    """Return a function's text: its signature with the contracts of sizes, then its
+    ops.
+    """
     contracts = contracts_of(function)
     with known_contracts(contracts):
         head = _signature(function) + _contracts(contracts)
@@ -57,7 +59,7 @@ def format_function(function: Function) -> str:
 
 
 class _Names(dict[Any, str]):
-    """What values are called: arguments by name, results by number."""
+    """The names of values: arguments by name, results by number."""
 
     def __init__(self, function: Function) -> None:
         super().__init__()
@@ -88,7 +90,9 @@ def _signature(function: Function) -> str:
 
 
 def _declaration(function: Function) -> str:
-    """What a function without a body is: control flow, or yet to be written."""
+    """Return the text of a function without a body: control flow, or yet to be
+    written.
+    """
     declared: Any = declaration_of(function)
     if declared is None:
         return ""
@@ -135,7 +139,7 @@ def _operation(op: Operation, names: _Names) -> str:
 
 
 def _attributes(op: GraphOp) -> str:
-    """All that are not empty, as most lists of axes are."""
+    """Return the text of attributes that are not empty, as most lists of axes are."""
     values = type(op).attributes_of(op)
     parts = [
         f"{name}={value_text(value)}"

@@ -23,7 +23,7 @@ ReorderRule = Callable[..., tuple[Value, ...]]
 
 
 def in_any_order(**changes: Change) -> ReorderRule:
-    """The rule of an op that treats its axes alike but for what attributes say.
+    """Return the rule of an op that treats axes alike but for some attributes.
 
     Args:
         changes: what becomes of the attributes that speak of axes, by name:
@@ -33,7 +33,7 @@ def in_any_order(**changes: Change) -> ReorderRule:
     def reorder(
         b: Builder, op: GraphOp, operands: Sequence[Value], order: Order
     ) -> tuple[Value, ...]:
-        """The same op, its axes under other numbers."""
+        """Rebuild the op with renumbered axes."""
         changed = {n: change(getattr(op, n), order) for n, change in changes.items()}
         return as_tuple(op.rebuild(*operands, **changed))
 
@@ -41,14 +41,14 @@ def in_any_order(**changes: Change) -> ReorderRule:
 
 
 def rename_axes(axes: int | Sequence[int], order: Order) -> Any:
-    """Where an axis is, or each of several, which rise again."""
+    """Return the new position of an axis, or the sorted ones of several."""
     if isinstance(axes, int):
         return order[axes]
     return tuple(sorted(order[axis] for axis in axes))
 
 
 def reorder_sizes(sizes: Sequence[Any], order: Order) -> tuple[Any, ...]:
-    """One entry for each axis, each at the place where its axis is."""
+    """Move each axis' entry to the axis' new place."""
     return permute(sizes, inverse(order))
 
 

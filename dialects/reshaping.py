@@ -1,4 +1,4 @@
-"""Which axes of a shape become which of another with as many elements."""
+"""Correspondence of axes between two shapes with as many elements."""
 
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ def long_axes(shape: Shape) -> list[int]:
 
 
 def squeezed(shape: Shape) -> Shape:
-    """Return the sizes of these axes."""
+    """Return the sizes of a shape without sizes of 1."""
     return tuple(size for size in shape if size != 1)
 
 

@@ -8,7 +8,7 @@ from aotc.dialects.types import Tensor
 
 @dataclass(frozen=True)
 class Sample:
-    """One use of an op: operand types (or arrays) and attributes.
+    """A use of an op: operand types (or arrays) and attributes.
 
     `low` and `high` bound the random operand values, in case the op is only defined or
     smooth in a region; a symbol in a shape is given by name and drawn from 1 to 5.
@@ -22,17 +22,17 @@ class Sample:
 
 
 def f32(*shape: int | str) -> Tensor:
-    """Short for an operand of type f32."""
+    """Return an operand of type f32."""
     return _operand(shape, "f32")
 
 
 def i32(*shape: int | str) -> Tensor:
-    """Short for an operand of type i32."""
+    """Return an operand of type i32."""
     return _operand(shape, "i32")
 
 
 def boolean(*shape: int | str) -> Tensor:
-    """Short for an operand of type bool."""
+    """Return an operand of type bool."""
     return _operand(shape, "bool")
 
 

@@ -1,4 +1,4 @@
-"""Which integers are known not to be negative, as most indices are.
+"""Integers known not to be negative, as most indices are.
 
 Importers write the index that frameworks allow to count from the end as
 `select(i < 0, i + n, i)`. Where `i` is a position, that is `i`.
@@ -18,7 +18,7 @@ _DEPTH = 16  # of ops that are looked at
 
 
 def is_nonnegative(value: Value, depth: int = _DEPTH) -> bool:
-    """Whether all elements are known to be at least 0; False for floats."""
+    """Return whether all elements are known to be at least 0; False for floats."""
     dtype = Tensor.of(value).dtype
     if dtype == "bool" or dtype in dt.UNSIGNED:
         return True
@@ -36,12 +36,12 @@ def is_nonnegative(value: Value, depth: int = _DEPTH) -> bool:
 
 @lru_cache(maxsize=2**12)
 def has_no_negative(elements: ir.Attribute) -> bool:
-    """Whether no element of a constant is below 0."""
+    """Return whether no element of a constant is below 0."""
     array = Array.decode(elements)
     return bool(array.min(initial=0) >= 0)
 
 
 def never_wraps(largest: Size, dtype: str) -> bool:
-    """Whether a size wraps around in no case to below 0."""
+    """Return whether a size never wraps around to below 0."""
     _, most = bounds(largest)
     return dtype == "i64" or bool(most <= np.iinfo(dt.to_numpy(dtype)).max)

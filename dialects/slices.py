@@ -1,4 +1,4 @@
-"""What a slice of something that is made of parts is: for its `simplify` rule."""
+"""Slices of ops that consist of parts, for their `simplify` rules."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from aotc.mlir import Value
 
 
 def slice_of_slice(b: Builder, op: Any, inner: Any) -> Value:
-    """Both at once."""
+    """Merge both slices."""
     rows = zip(inner.start, inner.strides, op.start, strict=True)
     start = tuple(first + stride * later for first, stride, later in rows)
     pairs = zip(inner.strides, op.strides, strict=True)
@@ -17,7 +17,7 @@ def slice_of_slice(b: Builder, op: Any, inner: Any) -> Value:
 
 
 def slice_of_broadcast(b: Builder, op: Any, inner: Any) -> Value:
-    """A part of what a broadcast repeats, repeated as often as the slice has it."""
+    """Slice the operand of a broadcast, repeated as often as the slice has it."""
     pairs = [*zip(Tensor.of(inner.x).shape, inner.axes, strict=True)]
     start, sizes, strides = (  # one element is read again and again
         tuple(one if size == 1 else cut[axis] for size, axis in pairs)
@@ -28,7 +28,7 @@ def slice_of_broadcast(b: Builder, op: Any, inner: Any) -> Value:
 
 
 def slice_of_part(b: Builder, op: Any, joined: Any) -> Value | None:
-    """The slice of the one operand in which all its elements are, if it is known."""
+    """Slice the one operand that holds all elements of the part, if it is known."""
     axis = joined.axis
     border = Tensor.of(joined.lhs).shape[axis]
     first, size, stride = op.start[axis], op.sizes[axis], op.strides[axis]

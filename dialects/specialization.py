@@ -30,7 +30,8 @@ MOST = 64  # of one entry: each is compiled like an entry of its own
 
 
 def allowed_specializations(entry: Entry, wanted: Iterable[Sizes]) -> tuple[Sizes, ...]:
-    """Sizes to specialize an entry for, each once and without those that guards refuse.
+    """Return the sizes to specialize an entry for, each once, without those that guards
+    refuse.
 
     Args:
         entry: with the contracts and guards of its symbols.
@@ -54,7 +55,7 @@ def allowed_specializations(entry: Entry, wanted: Iterable[Sizes]) -> tuple[Size
 
 
 def _is_allowed(entry: Entry, sizes: Sizes) -> bool:
-    """Whether no guard refuses all calls of some sizes, or that are padded to them."""
+    """Return whether guards allow some calls of these sizes, or padded to them."""
     padded = entry.padded_symbols
     terms = {name: str(size) for name, size in sizes if name not in padded}
     rest = (Condition.parse(g.condition).substitute(terms) for g in entry.guards)
@@ -67,7 +68,7 @@ def specialization_name(entry: str, sizes: Mapping[str, int]) -> str:
 
 
 def add_specialization(module: Module, entry: Entry, sizes: Mapping[str, int]) -> str:
-    """Put an entry for calls of some sizes beside one for all; returns its name.
+    """Add an entry for calls of some sizes beside the general one; return its name.
 
     Args:
         module: of the graph dialect, with the entry.
@@ -147,7 +148,7 @@ class _Fixing:
         self._names = names
 
     def fix(self, function: Function) -> None:
-        """Do so in a function, which has a body or is declared."""
+        """Fix the symbols of a function, which has a body or is declared."""
         self._fix_attributes(function.operation)
         attributes = function.attributes
         if SYMBOLS in attributes:
@@ -168,7 +169,7 @@ class _Fixing:
                     result.set_type(self._type(result.type))
 
     def _rest_of(self, guards: list[Guard]) -> Iterator[Guard]:
-        """What is left of guards for the symbols that stay."""
+        """Yield the guards with fixed sizes inserted, as far as symbols remain."""
         for guard in guards:
             condition = Condition.parse(guard.condition).substitute(self._terms)
             if condition.symbols:

@@ -28,7 +28,7 @@ class Binding:
 
 
 def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
-    """How to find each symbol that the sizes of `inputs` decide, in an order to do it.
+    """Solve the sizes of `inputs` for the symbols, in a feasible order.
 
     A size decides a symbol that it is linear in, such as n in `n * 2 + m`, if it knows
     all others. A size that is the symbol alone comes first.
@@ -54,7 +54,7 @@ def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
 
 
 def _solution(size: Dim, known: set[int]) -> tuple[int, int, Size] | None:
-    """(symbol, factor, rest) where `size` is `factor * symbol + rest`."""
+    """Return (symbol, factor, rest) where `size` is `factor * symbol + rest`."""
     unknown = affine.symbols_in(size.expr) - known
     if len(unknown) != 1:
         return None

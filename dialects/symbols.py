@@ -1,4 +1,4 @@
-"""What is promised of symbols: a `Contract` each, known while a function is in hand.
+"""Contracts on symbols: a `Contract` each, known while a function is in hand.
 
 A symbol is a size that only a call decides. Where its contract says that the size is a
 multiple of k, the symbol stands for the k-th part of it, so the size is `s0 * k`: then
@@ -21,7 +21,7 @@ _known: list[Sequence[Contract]] = []
 
 @contextmanager
 def known_contracts(contracts: Sequence[Contract]) -> Iterator[None]:
-    """Within this block symbol i has the name and the bounds of `contracts[i]`."""
+    """Give symbol i the name and the bounds of `contracts[i]` within this block."""
     _known.append(contracts)
     try:
         yield
@@ -41,7 +41,7 @@ def contract_of(position: int) -> Contract | None:
 
 
 def symbol_bounds(position: int) -> tuple[float, float]:
-    """The least and greatest value of a symbol, the k-th part of a multiple of k."""
+    """Return the bounds of a symbol, in units of its contract's multiple."""
     contract = contract_of(position)
     if contract is None:
         return 0, math.inf

@@ -1,4 +1,4 @@
-"""All ops of the graph dialect, its context, and the table of its rules."""
+"""Table of the ops of the graph dialect, its context, and the table of its rules."""
 
 import sys
 from functools import cache
@@ -33,7 +33,7 @@ def context() -> ir.Context:
 
 
 def matrix() -> list[dict[str, Any]]:
-    """One row per op: name, family, formula, dtypes, and which do not compile where.
+    """Return one row per op: name, family, formula, dtypes, and limits by target.
 
     Per rule it says "yes", or the reason for which there is none.
     """

@@ -52,11 +52,11 @@ class _Transformation:
         return (self.of,)
 
     def evaluate(self, *_: object) -> NoReturn:
-        """Refused: there is nothing to evaluate yet."""
+        """Refuse to evaluate a function without a body."""
         raise _unwritten_error(f"{self.of}.{self.kind}")
 
     def lower(self, _: object, op: func.CallOp, *__: object) -> NoReturn:
-        """Refused: there is nothing to lower yet."""
+        """Refuse to lower a function without a body."""
         raise _unwritten_error(op.callee, where_of(op))
 
 
@@ -170,7 +170,7 @@ _FACTS: dict[str, type[Attribute[Any]]] = {
 
 
 def floats(types: Sequence[Tensor]) -> Types:
-    """Those of `types` that have derivatives."""
+    """Return the types that have derivatives."""
     return [tensor for tensor in types if dtypes.is_float(tensor.dtype)]
 
 
@@ -203,19 +203,21 @@ def derive(derived: Derived) -> str:
 
 
 def derived_of(function: Function) -> Derived | None:
-    """What `function` is declared as, if its body is yet to be written."""
+    """Return the transformation that `function` is declared as, if it has no body
+    yet.
+    """
     return transformation_of(function) if function.is_external else None
 
 
 def transformations_of(known: Mapping[str, Function], name: str) -> Iterator["Derived"]:
-    """Yield what a function is made by, outermost first, down to one that is not."""
+    """Yield the transformations that a function is made by, outermost first."""
     while (made := transformation_of(known[name])) is not None:
         yield made
         name = made.of
 
 
 def transformation_of(function: Function) -> Derived | None:
-    """What `function` is or was declared as."""
+    """Return the transformation that `function` is or was declared as."""
     for kind, cls in _KINDS.items():
         if kind in function.attributes:
             facts = read_dictionary(function.attributes, kind)

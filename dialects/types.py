@@ -32,7 +32,7 @@ remembered = lru_cache(maxsize=2**16)
 def _on_sizes(
     method: Callable[["Dim", "Size"], "Size"],
 ) -> Callable[["Dim", "Size"], "Size"]:
-    """Let Python ask the other operand (an array, say) where it is no size."""
+    """Return NotImplemented for operands that are no sizes."""
 
     def operator(self: "Dim", other: Any) -> Any:
         return method(self, other) if isinstance(other, int | Dim) else NotImplemented
@@ -171,7 +171,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compare_sizes(left: "Size", sign: str, right: "Size") -> bool | None:
-    """Return what the contracts prove of a comparison; None if calls may differ in it.
+    """Return the provable answer of a comparison; None if calls may differ in it.
 
     Args:
         left: a size.
@@ -186,7 +186,9 @@ def compare_sizes(left: "Size", sign: str, right: "Size") -> bool | None:
 
 
 def _divides(size: "Size") -> bool:
-    """Whether a size may be 0 as far as divisors tell: those of all terms divide it."""
+    """Return whether a size may be 0 by divisibility: the gcd of all factors divides
+    the rest.
+    """
     if isinstance(size, int):
         return True
     atoms, number = affine.as_sum(size.expr)
@@ -202,7 +204,7 @@ def _require_answer(left: "Size", sign: str, right: "Size") -> bool:
 
 
 def undecided_error(what: str, wish: str, hint: str = "") -> InputError:
-    """The error for what Python asks of a size that only a call decides.
+    """Return the error of a question by Python that only a call decides.
 
     Args:
         what: it asks for.
@@ -240,7 +242,7 @@ def bounds(size: Size) -> intervals.Bounds:
 
 
 def optimum(size: Size) -> int | None:
-    """What `size` is in most calls; None if that is not known of each symbol in it."""
+    """Return `size` in typical calls; None if a symbol's optimum is unknown."""
     if isinstance(size, int):
         return size
     known = {symbol: symbol_optimum(symbol) for symbol in symbols_of(size)}
@@ -282,7 +284,7 @@ def symbols_of(size: Size) -> set[int]:
 
 
 def is_linear(size: Size) -> bool:
-    """Whether a size is a sum of multiples of symbols and a number."""
+    """Return whether a size is a sum of multiples of symbols and a number."""
     if isinstance(size, int):
         return True
     atoms, _ = affine.as_sum(size.expr)
@@ -300,14 +302,16 @@ def _product(sizes: Shape) -> Size:
 
 
 def same_count(one: Shape, other: Shape) -> bool:
-    """Whether two shapes hold equally many elements, whatever the symbols are."""
+    """Return whether two shapes hold equally many elements, whatever the symbols
+    are.
+    """
     return factors(one) == factors(other) or (
         element_count(one) == element_count(other)
     )
 
 
 def quotient(total: Shape, known: Shape) -> Size | None:
-    """The size that `known` lacks to hold as many elements as `total`, if provable."""
+    """Return the size that `known` lacks to have as many elements as `total`."""
     (count, left), (by, right) = factors(total), factors(known)
     common = left & right
     left, right = left - common, right - common
@@ -374,7 +378,7 @@ class Tensor:
 
     @property
     def is_static(self) -> bool:
-        """Whether all sizes are numbers."""
+        """Return whether all sizes are numbers."""
         return all(isinstance(size, int) for size in self.shape)
 
     @staticmethod
@@ -387,11 +391,11 @@ class Tensor:
         return _spelling(self)
 
     def with_shape(self, shape: Sequence[Size]) -> "Tensor":
-        """The same element type with another shape."""
+        """Return the element type with another shape."""
         return Tensor(tuple(shape), self.dtype)
 
     def with_dtype(self, dtype: str) -> "Tensor":
-        """The same shape with another element type."""
+        """Return the shape with another element type."""
         return Tensor(self.shape, dtype)
 
     def __str__(self) -> str:

@@ -51,12 +51,12 @@ class Stride:
 
     @property
     def repeats(self) -> bool:
-        """Whether all elements are one."""
+        """Return whether all elements along the axis are one."""
         return self.axis is None
 
     @property
     def is_backwards(self) -> bool:
-        """Whether later elements have lower indices."""
+        """Return whether later elements have lower indices."""
         return compare_sizes(self.step, "<", 0) is True
 
 
@@ -78,7 +78,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class View:
-    """Where the elements of a value lie in a source.
+    """A view: the positions of a value's elements in a source.
 
     Args:
         source: the shape of the source.
@@ -112,12 +112,12 @@ class View:
 
     @property
     def is_identity(self) -> bool:
-        """Whether no element changes its place."""
+        """Return whether every element keeps its position."""
         return self == View.identity(self.source)
 
     @property
     def has_repeats(self) -> bool:
-        """Whether elements of the source are there several times, side by side."""
+        """Return whether elements of the source are repeated side by side."""
         return any(stride.repeats for axis in self.axes for stride in axis)
 
     def group(self, axes: Sequence[int]) -> Strides:
@@ -294,7 +294,7 @@ class View:
         return View((element_count(self.source),), tuple(axes), (begin,))
 
     def _only_stride(self, axis: int) -> Stride | None:
-        """Return what an axis is, if that is one stride.
+        """Return the single stride of an axis, if it has only one.
 
         One element is a stride along any axis of the source that has one element, too.
         """
@@ -342,7 +342,7 @@ class View:
         return np.broadcast_to(self.elements(x), shape)
 
     def elements(self, x: np.ndarray) -> np.ndarray:
-        """Return the same, but of size 1 along axes that repeat one element."""
+        """Read the elements of the view, with size 1 along repeating axes."""
         axes = [
             () if all(s.repeats for s in strides) else strides for strides in self.axes
         ]
@@ -393,7 +393,9 @@ class View:
         return [" + ".join(terms).replace("+ -", "- ") or "0" for terms in found]
 
     def is_inside(self) -> bool:
-        """Whether all elements lie in a source of static sizes, or else are `fill`."""
+        """Return whether all elements are inside a source of static sizes, or else
+        are `fill`.
+        """
         if self.fill is not None or 0 in self.shape:
             return True
         for axis, (size, begin) in enumerate(zip(self.source, self.begin, strict=True)):

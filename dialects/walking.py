@@ -64,12 +64,12 @@ def defining_op(value: Value) -> Operation | None:
 
 
 def has_one_use(value: Value) -> bool:
-    """Whether a value is read once; the others of one that is read often are not."""
+    """Return whether a value has exactly one use, stopping at the second."""
     return sum(1 for _ in islice(value.uses, 2)) == 1
 
 
 def in_order(ops: Sequence[Op]) -> list[Op]:
-    """Ops of one block as they stand in it, each of them once."""
+    """Return ops of one block as they stand in it, each of them once."""
 
     def compare_positions(one: Operation, other: Operation) -> int:
         if one == other:
@@ -82,7 +82,7 @@ def in_order(ops: Sequence[Op]) -> list[Op]:
 def backward_slice(
     values: Iterable[Value], is_followed: Callable[[Value], bool] = lambda value: True
 ) -> Iterator[Value]:
-    """Some values and all that they are computed from, each of them once.
+    """Yield values and all that they depend on, each of them once.
 
     The nearest come first: what is looked for is often a few ops away, where another
     way to it goes through a whole network.
@@ -114,7 +114,7 @@ def control_regions(op: Operation) -> list[ir.Region]:
 
 
 def copy_value(value: Value, values: dict[Value, Value]) -> Value:
-    """Copy what computes a value to the insertion point, unless it is there.
+    """Copy the ops that compute a value to the insertion point, unless it is there.
 
     Args:
         value: of another function, or of another place.

@@ -1,4 +1,4 @@
-"""Which values depend on weights and constants alone.
+"""Values that depend on weights and constants alone.
 
 A state is none: it changes from call to call.
 """
@@ -30,7 +30,8 @@ def weight_values(function: Function, weights: Iterable[Value] = ()) -> set[Valu
 
 
 def is_expanded(value: Value) -> bool:
-    """Whether a value is made, in another order perhaps, of what is kept in its place.
+    """Return whether a value expands a stored one, perhaps with its elements
+    rearranged.
 
     What is computed of it could not be kept so.
     """

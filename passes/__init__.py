@@ -204,7 +204,7 @@ def verify(module: Module) -> None:
 
 
 def printed_pass() -> str | None:
-    """The pass after which the IR is printed, or `all`; None for none.
+    """Return the pass after which the IR is printed, `all`, or None.
 
     Raises:
         InputError: `unknown-pass`: AOTC_PRINT_AFTER names one that there is not.
@@ -256,7 +256,7 @@ def _error(
 
 
 def _invalidity(written: bytes, context: ir.Context) -> Exception | None:
-    """Return what is invalid in IR, as the verifier says it; None for valid IR."""
+    """Return the verifier's error on IR; None for valid IR."""
     try:
         verify(ir.Module.parse(written, context))  # which verifies its ops as well
     except (ir.MLIRError, InputError) as error:
@@ -276,7 +276,7 @@ def _lowered_op(written: bytes, context: ir.Context) -> str | None:
 def _failure(
     failed: Pass, earlier: list[str], before: Callable[[], str], error: Exception
 ) -> AotcError:
-    """One message for a failed pass; beside it a reproducer, if the hint names it.
+    """Return the error of a failed pass; write a reproducer, if the hint names it.
 
     What the user is to mend is not of the pass that found it.
     """
@@ -299,7 +299,7 @@ def _failure(
 
 
 def _how_to_reproduce(failed: Pass, before: Callable[[], str]) -> str | None:
-    """A hint, with a file that it names; None for a pass that only a build can run."""
+    """Write a file to reproduce a failed pass; return a hint that names it."""
     if failed.name not in PASSES:
         return None
     return f"reproduce with: {_write_reproducer(failed, before)}"

@@ -1,4 +1,4 @@
-"""Compute the new values of states as soon as what they are computed from is there.
+"""Compute the new values of states as soon as their operands are there.
 
     %g = …                           %g = …
     %h = …                           %p1 = linalg.generic … %p, %g    // a new state
@@ -29,7 +29,7 @@ class AdvanceUpdates(FunctionPass):
     requires = (LOWERED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         before = [*function.entry_block.operations]
         _hoist_numbers(function)
         _advance(function)
@@ -37,7 +37,7 @@ class AdvanceUpdates(FunctionPass):
 
 
 def _hoist_numbers(function: Function) -> None:
-    """Move what is computed from arguments and has no axes to the start, and splats."""
+    """Move scalars computed from arguments, and splats, to the start."""
     block = function.entry_block
     known, last = set(block.arguments), None
     for op in list(block.operations)[:-1]:
@@ -50,7 +50,9 @@ def _hoist_numbers(function: Function) -> None:
 
 
 def _has_call(op: Operation) -> bool:
-    """Whether an op is or holds a call, which may write what another one reads."""
+    """Return whether an op is or holds a call, which may write a value that another
+    reads.
+    """
     blocks = (block for region in control_regions(op) for block in region)
     return isinstance(op, func.CallOp) or any(
         _has_call(each) for block in blocks for each in block.operations
@@ -58,7 +60,7 @@ def _has_call(op: Operation) -> bool:
 
 
 def _advance(function: Function) -> None:
-    """Put each op that only results need behind the last of its operands."""
+    """Move each op that only results need behind the last of its operands."""
     late = _only_for_results(function)
     if not late:
         return
@@ -77,7 +79,7 @@ def _advance(function: Function) -> None:
 
 
 def _only_for_results(function: Function) -> set[Value]:
-    """What elementwise ops compute that nothing needs but such ops and the return.
+    """Return the results of elementwise ops that only such ops and the return need.
 
     Looked for from the ends backwards: most functions have none, and cost little.
     """
@@ -102,7 +104,7 @@ def _is_used(op: Operation) -> bool:
 
 
 def _move(op: Operation, last: Operation | None) -> Operation:
-    """Put an op behind another, or at the start; returns it."""
+    """Move an op behind another, or to the start; return it."""
     if last is not None:
         op.operation.move_after(last)
     elif (first := op.operation.block.operations[0]) != op:

@@ -58,7 +58,7 @@ class Autodiff(Pass):
     ensures = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed, seen = False, 0
         with index_functions(unit.module) as functions:
             while rest := [*functions][seen:]:  # bodies may declare more of them
@@ -86,7 +86,7 @@ def _define(functions: Functions, name: str) -> None:
 
 
 def _body(derived: Derived, primal: Function, block: Block) -> Sequence[Value]:
-    """Write the ops of a transformed function; returns what it returns."""
+    """Write the ops of a transformed function; return its results."""
     if type(derived) in _REWRITES:
         return _REWRITES[type(derived)](derived, primal, block)
     count = len(primal.entry_block.arguments)

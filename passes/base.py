@@ -1,4 +1,4 @@
-"""What a pass is, and the unit that it works on."""
+"""Base of passes, and the unit that they work on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aotc.target import Target
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What one pass did.
+    """The record of one run of a pass.
 
     Args:
         name: of the pass, with its options.
@@ -28,7 +28,7 @@ class PassRecord:
     changed: bool
 
     def to_json(self) -> dict[str, Any]:
-        """As the build report holds it."""
+        """Return the record as the build report holds it."""
         return {"pass": self.name, "seconds": self.seconds, "changed": self.changed}
 
 
@@ -54,7 +54,9 @@ class Unit:
         return self.program.module
 
     def fork(self, target: Target) -> Unit:
-        """The same program for one target, whose passes leave this one as it is."""
+        """Return a copy of the unit for one target, whose passes leave this one as
+        it is.
+        """
         program = self.program.copy()
         program.target = str(target)
         return Unit(program, target)
@@ -62,7 +64,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Property:
-    """Something that is true of a unit, or not.
+    """A property of units: a predicate with its name.
 
     Args:
         name: of it.
@@ -103,7 +105,7 @@ class Pass:
             )
 
     def run(self, unit: Unit) -> bool:
-        """Work on the module of `unit`, in its context.
+        """Run the pass on the module of `unit`, in the module's context.
 
         Returns:
             False if nothing changed; True if something did, or may have.
@@ -111,7 +113,9 @@ class Pass:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """As `aotc opt --passes` reads it: `cse`, `rematerialize{entry=f,bytes=9}`."""
+        """Return the pass as `aotc opt --passes` reads it: `cse`,
+        `rematerialize{entry=f,bytes=9}`.
+        """
         options = [f"{each.name}={getattr(self, each.name)}" for each in fields(self)]
         return f"{self.name}{{{','.join(options)}}}" if options else self.name
 
@@ -120,12 +124,12 @@ class FunctionPass(Pass, is_base=True):
     """A pass that works on one function at a time."""
 
     def run(self, unit: Unit) -> bool:
-        """Change every function of the module; whether anything changed."""
+        """Change every function of the module; return whether anything changed."""
         functions = functions_of(unit.module).values()
         return any([self.change(each) for each in functions if not each.is_external])
 
     def change(self, function: Function) -> bool:
-        """Work on a function that has a body; whether anything changed."""
+        """Change a function that has a body; return whether anything changed."""
         raise NotImplementedError
 
 

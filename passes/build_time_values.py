@@ -1,4 +1,4 @@
-"""Which values of an entry depend on weights and constants alone, and which to store.
+"""Values of an entry that depend on weights and constants alone, and those to store.
 
 `BuildTimeValues` reads the entries of a module; `values_to_store` chooses among what
 they compute. The choice is a matter of cost, and its rules are here and nowhere else:
@@ -43,7 +43,7 @@ MOST_GROWTH = 2
 
 
 def most_extra(spared: float) -> float:
-    """Return the bytes by which what is stored may exceed what it makes unnecessary.
+    """Return the bytes by which stored values may exceed those they make unnecessary.
 
     Args:
         spared: the bytes that are not stored for it.
@@ -90,7 +90,7 @@ class BuildTimeValues:
                 self._place_of.update(dict.fromkeys(op.results, place))
 
     def _note(self, op: Operation) -> bool:
-        """Take note of an op; whether it can be computed when the model is built."""
+        """Note an op; return whether it can be computed at build time."""
         operands = list(op.operands)
         if any(value not in self.number_of for value in operands):
             return False
@@ -119,7 +119,7 @@ class BuildTimeValues:
         self.number_of[value] = self.numbers.setdefault(key, len(self.numbers))
 
     def is_large_constant(self, value: Value) -> bool:
-        """Whether one of these values is a constant of many elements."""
+        """Return whether one of these values is a constant of many elements."""
         return value not in self.weight_of and is_large_constant(value.owner)
 
     def ops_computed(self) -> list[GraphOp]:
@@ -136,7 +136,9 @@ class BuildTimeValues:
     def values_below(
         self, values: Iterable[Value], known: Container[Value] = ()
     ) -> set[Value]:
-        """Some of these values, and those they are computed from but for the known."""
+        """Return values and those that they are computed from, without the known
+        ones.
+        """
         found, rest = set[Value](), [*values]
         while rest:
             value = rest.pop()
@@ -156,7 +158,7 @@ class BuildTimeValues:
 
 
 def is_large_constant(op: Operation) -> bool:
-    """Whether an op is a constant of many elements that are not all alike."""
+    """Return whether an op is a constant of many elements that are not all alike."""
     if not isinstance(op, Constant):
         return False
     if math.prod(ir.ShapedType(op.results[0].type).shape) <= LARGEST_CODE_CONSTANT:
@@ -167,7 +169,7 @@ def is_large_constant(op: Operation) -> bool:
 def values_to_store(
     entries: Sequence[BuildTimeValues], *, stores_orders: bool = False
 ) -> list[list[Value]]:
-    """For each entry, the values that are to become weights, in the order of its ops.
+    """Return, for each entry, the values to become weights, in the order of its ops.
 
     What an entry must read itself it does not save to have stored in another form. That
     is known once all is chosen, so the choice is made again until it holds.
@@ -186,7 +188,7 @@ def values_to_store(
 
 
 class _Choice:
-    """Goes through the entries of a program, and chooses what to store.
+    """The choice of values to store, entry by entry of a program.
 
     Args:
         read: the weights that are read as they are.
@@ -229,7 +231,7 @@ class _Choice:
         results: Sequence[Value],
         seen: set[Value],
     ) -> bool:
-        """Whether to store what an op gives, see the rules at the top."""
+        """Return whether to store an op's results, see the rules at the top."""
         if is_large_constant(op):
             return True
         types = [Tensor.of(value) for value in results]
@@ -282,7 +284,7 @@ def _weights_among(
 
 
 def _is_computable(op: GraphOp) -> bool:
-    """Whether an op gives the same for all calls, if its operands are."""
+    """Return whether an op gives the same for all calls, if its operands do."""
     if has_effect(op) or type(op).expands:
         return False
     types = [Tensor.of(value) for value in op.results]
@@ -305,21 +307,23 @@ def _has_static_attributes(op: GraphOp) -> bool:
 
 
 def _costs_nothing(op: GraphOp) -> bool:
-    """Whether an op only repeats elements of its operand, or gives it another shape."""
+    """Return whether an op only repeats elements of its operand, or reshapes it."""
     if type(op).keeps_order or not type(op).rearranges:
         return type(op).keeps_order
     return bytes_of(Tensor.of(op.results[0])) > bytes_of(Tensor.of(op.operands[0]))
 
 
 def _is_one_number(op: GraphOp) -> bool:
-    """Whether an op gives many elements, each computed of the same numbers."""
+    """Return whether an op gives many elements, each computed of the same numbers."""
     if element_count(Tensor.of(op.results[0]).shape) == 1 or not op.operands:
         return False
     return type(op).on_scalars and all(map(_is_repeated, op.operands))
 
 
 def _is_repeated(value: Value) -> bool:
-    """Whether all elements of a value are one number, as the ops that make it say."""
+    """Return whether all elements of a value are one number, by the ops that make
+    it.
+    """
     while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
         value = op.x
     if element_count(Tensor.of(value).shape) == 1:
@@ -328,7 +332,7 @@ def _is_repeated(value: Value) -> bool:
 
 
 def _reorders(op: GraphOp) -> bool:
-    """Whether an op gives all elements of its operand, in another order."""
+    """Return whether an op gives all elements of its operand, in another order."""
     return type(op).rearranges and (
         bytes_of(Tensor.of(op.results[0])) == bytes_of(Tensor.of(op.operands[0]))
     )
@@ -337,14 +341,18 @@ def _reorders(op: GraphOp) -> bool:
 def _packs_integers(
     types: Sequence[Tensor], least: int, weights: Iterable[Value]
 ) -> bool:
-    """Whether results are integers, of weights that take so many bytes or more."""
+    """Return whether results are integers, of weights that take so many bytes or
+    more.
+    """
     known = [Tensor.of(value) for value in weights]
     are_integers = not any(dtypes.is_float(kind.dtype) for kind in (*types, *known))
     return are_integers and sum(map(bytes_of, known)) >= least
 
 
 def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:
-    """Whether an op of constants computes floats, and is no counter or constant."""
+    """Return whether an op of constants computes floats, and is no counter or
+    constant.
+    """
     is_float = all(dtypes.is_float(kind.dtype) for kind in types)
     return is_float and bool(op.operands) and not type(op).rearranges
 

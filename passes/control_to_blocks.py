@@ -18,5 +18,5 @@ class ControlToBlocks(Pass):
     ensures = (CONTROL_IN_BLOCKS,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether there were any."""
+        """Run the pass; return whether there was control flow to rewrite."""
         return to_blocks(unit.module)

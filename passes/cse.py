@@ -21,7 +21,7 @@ class Cse(Pass):
     ensures = (VALUES_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
-        """Run it; it does not say whether anything changed."""
+        """Run MLIR's pass, which does not say whether anything changed."""
         manager = passmanager.PassManager.parse("builtin.module(cse)")
         manager.enable_verifier(False)  # the runner verifies
         manager.run(unit.module.operation)

@@ -36,7 +36,7 @@ _FEW = 2**22  # floats of all weights of a function that may be there at once
 
 
 class DelayDequantization(Pass):
-    """Delay it in each entry, and in the bodies of its loops."""
+    """Delay dequantisation in each entry, and in the bodies of its loops."""
 
     name = "delay-dequantization"
     level = 2
@@ -44,7 +44,7 @@ class DelayDequantization(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed = False
         for function, weights in functions_with_weights(unit.module):
             changed |= _delay(function, weights)

@@ -1,4 +1,4 @@
-"""What dequantised operands are made of: integers, a zero point, a scale, movement."""
+"""Dequantised operands: their integers, zero point, scale, and movement."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class Dequantized:
 
     @property
     def has_own_zero(self) -> bool:
-        """Whether the zero is of the dtype, so that differences are below 256."""
+        """Return whether the zero is of the dtype, so that differences are below
+        256.
+        """
         if self.zero is None or self.offset is not None:
             least, greatest = integer_bounds(self.kind.dtype)
             return least <= (self.offset or 0) <= greatest
@@ -85,12 +87,12 @@ class Dequantized:
 
     @property
     def is_padded(self) -> bool:
-        """Whether there are elements around the integers."""
+        """Return whether there is padding around the integers."""
         return any(isinstance(op, Pad) for op in self.moves)
 
     @property
     def has_one_zero(self) -> bool:
-        """Whether one number is subtracted."""
+        """Return whether one number is subtracted everywhere."""
         if self.zero is None or self.offset is not None:
             return True
         return not _varying_axes(self.zero)
@@ -128,7 +130,7 @@ def dequantized(value: Value) -> Dequantized | None:
 
 
 def _integers(value: Value) -> tuple[Value, Value | None] | None:
-    """Return the bytes that a value is of, and what is subtracted from them."""
+    """Return the bytes that a value consists of, and the subtrahend."""
     difference = made_by(value, Subtract)
     zero = None
     if difference is not None:

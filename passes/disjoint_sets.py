@@ -15,7 +15,7 @@ class DisjointSets(Generic[T]):
         self._parents: dict[T, T] = {}
 
     def root(self, item: T) -> T:
-        """The one that stands for the whole set of `item`."""
+        """Return the representative of the set of `item`."""
         parents = self._parents
         while (parent := parents.get(item, item)) != item:
             parents[item] = item = parents.get(parent, parent)

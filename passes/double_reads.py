@@ -1,4 +1,4 @@
-"""Which values IREE must have in memory before anything reads them.
+"""Values that IREE must have in memory before anything reads them.
 
 Note [two reads of a reduction]: IREE 3.13 merges what reads a reduction, or a product,
 into its loops. Where one op reads the result in two ways, by rows and by columns, as
@@ -138,7 +138,9 @@ def _sees_the_sign(reader: Operation) -> bool:
 
 
 def _is_beside_others(value: Value) -> bool:
-    """Whether a value is padded, or read twice, so that loops over it are fused."""
+    """Return whether a value is padded, or read twice, so that loops over it are
+    fused.
+    """
     readers = [use.owner.opview for use in value.uses]
     return len(readers) > 1 or any(isinstance(each, Pad) for each in readers)
 
@@ -149,7 +151,7 @@ def _reduces_symbols(op: Reduction) -> bool:
 
 
 def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> _Ways:
-    """Return how an op reads what its operands are made of, by axes of its result."""
+    """Return how an op reads its operands' sources, by axes of its result."""
     found: _Ways = {}
     for number, value in enumerate(op.operands):
         read = ways.get(value)

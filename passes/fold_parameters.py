@@ -1,4 +1,4 @@
-"""Compute what depends on weights and constants alone once, when the model is built.
+"""Compute values of weights and constants alone once, when the model is built.
 
     func @f(%w {graph.name = "dense.w"}, %x)
       %t = graph.transpose(%w)
@@ -60,7 +60,7 @@ Array = np.ndarray[Any, Any]
 
 
 class FoldParameters(Pass):
-    """Store what entries compute from weights and constants alone as weights."""
+    """Store values that entries compute from weights and constants alone as weights."""
 
     name = "fold-parameters"
     level = 2
@@ -69,7 +69,7 @@ class FoldParameters(Pass):
     notes_origins: ClassVar[bool] = False
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
@@ -77,13 +77,13 @@ class FoldParameters(Pass):
 
 
 class FoldWithOrigins(FoldParameters):
-    """The same, which notes how those arrays came to be that it computes at once."""
+    """Fold parameters, and note the origins of the arrays computed at once."""
 
     notes_origins = True
 
 
 def folds_parameters(program: Program) -> bool:
-    """Whether a build of a program runs this pass, and has the arrays for it."""
+    """Return whether a build of a program runs this pass, and has the arrays for it."""
     return program.has_arrays and FoldParameters.name not in program.without
 
 
@@ -112,7 +112,7 @@ def _fold(unit: Unit, *, notes_origins: bool) -> bool:
 
 
 class _Store:
-    """Adds what is computed to the weights of a program, each distinct array once.
+    """A store of computed values among a program's weights, each distinct array once.
 
     Args:
         program: with the arrays of its weights.
@@ -164,7 +164,7 @@ class _Store:
 def _computed_arrays(
     entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
 ) -> list[tuple[Value, StoredArray]]:
-    """Some values of an entry with their arrays, in the order of its ops."""
+    """Return values of an entry with their arrays, in the order of its ops."""
     kinds = {value: Tensor.of(value) for value in values}
     small = [x for x in values if bytes_of(kinds[x]) <= MOST_BYTES_AT_ONCE]
     arrays: dict[Value, StoredArray] = dict(_evaluated(entry, small, weights))
@@ -187,7 +187,7 @@ def _computed_array(
 def _evaluated(
     entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
 ) -> Iterator[tuple[Value, Array]]:
-    """Some values of an entry with their arrays, by the reference evaluator.
+    """Yield values of an entry with their arrays, by the reference evaluator.
 
     Nothing is computed that they do not need, and nothing kept for longer.
     """
@@ -214,7 +214,9 @@ def _evaluated(
 def _replace(
     module: Module, values: BuildTimeValues, name_of: Mapping[Value, str]
 ) -> set[str]:
-    """Let an entry take weights in the place of values; what it takes no more."""
+    """Replace values of an entry by weights; return the weights that it no longer
+    takes.
+    """
     entry, block = values.entry, values.function.entry_block
     added: dict[str, Value] = {}
     for value, name in name_of.items():

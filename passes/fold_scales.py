@@ -50,7 +50,7 @@ class FoldScales(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         weights = weight_values(function)
         found = (_product(op, weights) for op in function.entry_block.operations)
         # a list: those that are folded go
@@ -58,7 +58,7 @@ class FoldScales(FunctionPass):
 
 
 def is_wide_float(dtype: str) -> bool:
-    """Whether weights of a dtype are scaled: not what is rounded too much by it."""
+    """Return whether weights of a dtype are scaled, as rounding does not hurt them."""
     return dt.is_float(dtype) and dt.bits(dtype) >= NARROWEST
 
 
@@ -163,7 +163,7 @@ def _fold(product: _Product, weights: set[Value]) -> bool:
 def _chain(
     product: _Product, weights: set[Value]
 ) -> list[tuple[Operation, Step, Broadcast]]:
-    """The ops after a product that can be folded, each with the number it applies."""
+    """Return the ops after a product that can be folded, with their numbers."""
     found = []
     value = product.op.results[0]
     while (reader := _only_reader(value)) is not None:
@@ -183,7 +183,7 @@ def _only_reader(value: Value) -> Operation | None:
 def _step(
     product: _Product, reader: Operation, value: Value, weights: set[Value]
 ) -> tuple[Step, Broadcast] | None:
-    """What `reader` does to a product, and by which numbers."""
+    """Return the step that `reader` applies to a product, and its numbers."""
     steps = _STEPS.get(type(reader.opview))
     if steps is None:
         return None
@@ -196,12 +196,14 @@ def _step(
 
 
 def _is_worth_it(ops: Sequence[Operation]) -> bool:
-    """Whether there is more to fold than one sum, which stays one."""
+    """Return whether folding gains anything: a single addition stays one."""
     return len(ops) > 1 or any(not isinstance(op.opview, Add) for op in ops)
 
 
 def _along_features(b: Builder, product: _Product, factor: Broadcast) -> Value:
-    """What a broadcast repeats, for each index of the product's own axes."""
+    """Return the numbers that a broadcast repeats, indexed by the product's own
+    axes.
+    """
     axes = sorted(product.axes)
     shape = Tensor.of(product.op.results[0]).shape
     narrow = b.reshape(factor.x, shape=squeezed(Tensor.of(factor.x).shape))

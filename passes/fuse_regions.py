@@ -1,4 +1,4 @@
-"""Outline what one kernel of the target computes: a product and what follows it.
+"""Outline regions that one kernel of the target computes: a product and its epilogue.
 
     %0 = graph.dot_general(%x, %w)              %p = graph.transpose(graph.reshape(%w))
     %1 = graph.add(%0, graph.broadcast(%b))  →  %2 = call @contraction(%x, %p, %b)
@@ -60,7 +60,7 @@ _Anchor: TypeAlias = tuple[GraphOp, Fused]
 
 @dataclass(frozen=True)
 class _Choosing:
-    """What decides about kernels.
+    """The choice of kernels.
 
     Args:
         capabilities: of the target.
@@ -132,7 +132,9 @@ class FuseRegions(Pass):
                 )
 
     def run(self, unit: Unit) -> bool:
-        """Outline them, and note why others are none; False for a target without."""
+        """Outline regions, and note why others are none; False for a target without
+        kernels.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             unit.notes += weights_dequantized_in(unit.module, capabilities)
@@ -181,7 +183,7 @@ class FuseRegions(Pass):
             yield from self._regions(unit, choosing)
 
     def _regions(self, unit: Unit, choosing: _Choosing) -> Iterator[Region]:
-        """Those of some families."""
+        """Yield the regions of some families."""
         region_of = Region.of if self.anchors_only else region_at
         capabilities, functions = choosing.capabilities, table_of(unit.module)
         entries = entries_of(unit.module)
@@ -271,7 +273,7 @@ def _all_anchors(
     entry: Entry,
     choosing: _Choosing,
 ) -> dict[str, list[_Anchor]]:
-    """What kernels compute of an entry and of the bodies of its loops.
+    """Find the anchors of kernels in an entry and the bodies of its loops.
 
     Between two readings of a weight, a step of a loop reads the other weights of the
     body, and a call all there are. What does not stay in the caches until then is
@@ -333,7 +335,7 @@ def _share_packings(
 
 
 def _packed_bytes(anchors: list[_Anchor], capabilities: Capabilities) -> int:
-    """The bytes of what kernels read packed, where they are known."""
+    """Return the bytes of operands that kernels read packed, where they are known."""
     packed = {}
     for op, fused in anchors:
         packing = capabilities.family_of(fused).packing_of(fused)
@@ -388,7 +390,7 @@ def _find_anchors(
 
 
 def _new_states(function: Function, entry: Entry) -> set[Value]:
-    """What an entry leaves in its states: loops of their own write it in place."""
+    """Return the new states of an entry: loops of their own write them in place."""
     *_, end = function.entry_block.operations
     returned = zip(entry.results, end.operands, strict=True)
     return {value for port, value in returned if port.kind == "state"}

@@ -50,7 +50,7 @@ class GatherPacked(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any."""
+        """Run the pass; return whether any gather was rewritten."""
         if not folds_parameters(unit.program):
             return False
         changed, capabilities = False, capabilities_of(unit.target)
@@ -73,7 +73,7 @@ class GatherPacked(Pass):
 
 
 def _weights(module: Module) -> dict[str, list[Value]]:
-    """The weights of a program by name, and what they are in each of its entries."""
+    """Return the weights of a program by name, with their values in its entries."""
     functions, found = functions_of(module), dict[str, list[Value]]()
     for entry in entries_of(module):
         for value, port in weight_ports(functions[entry.name], entry):
@@ -83,7 +83,7 @@ def _weights(module: Module) -> dict[str, list[Value]]:
 
 @dataclass(frozen=True)
 class _Reads:
-    """What reads a weight in an entry.
+    """The readers of a weight in an entry.
 
     Args:
         gathers: that read it as it is.
@@ -95,7 +95,7 @@ class _Reads:
 
 
 def _reads_of(weight: Value) -> _Reads | None:
-    """Return what reads a weight; None if something else does."""
+    """Return the readers of a weight; None if there are others."""
     found = _Reads([], [])
     rest: list[tuple[Value, Chain]] = [(weight, ())]
     for value, chain in rest:  # which grows
@@ -129,7 +129,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Packing:
-    """How a packed weight lies, none of whose axes has one element only.
+    """The layout of a packed weight, none of whose axes has one element only.
 
     Args:
         chain: the ops that make it.
@@ -143,7 +143,7 @@ class _Packing:
 
     @classmethod
     def of(cls, weight: Tensor, chain: Chain) -> _Packing | None:
-        """Return what a chain makes of a weight; None if it joins axes."""
+        """Return the packing that a chain makes of a weight; None if it joins axes."""
         sizes: Any = weight.shape
         parts: tuple[_Part, ...] | None = tuple(
             _Part(axis, 1, size) for axis, size in enumerate(sizes)
@@ -159,7 +159,7 @@ class _Packing:
         return cls(chain, parts, tuple(padded))
 
     def can_be_read(self, gather: Gather) -> bool:
-        """Whether a gather is one that reads at one index of 32 bits or more."""
+        """Return whether a gather reads at one index of 32 bits or more."""
         at, (index, *others) = IndexMap.of(gather), gather.indices
         is_plain = at.mode == "clip" and not others and not at.shared_axes
         return is_plain and Tensor.of(index).dtype in ("i32", "i64")
@@ -221,7 +221,7 @@ class _Packing:
 
 
 def _after(op: GraphOp, parts: Sequence[_Part]) -> tuple[_Part, ...] | None:
-    """Return what the axes of an op's result are, given those of its operand."""
+    """Return the axes of an op's result as parts of a weight, given its operand's."""
     if isinstance(op, Transpose):
         return permute(parts, op.permutation)
     sizes: Any = Tensor.of(op.results[0]).shape

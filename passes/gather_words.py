@@ -35,7 +35,7 @@ def read_from_words(
     functions: Mapping[str, Function],
     capabilities: Capabilities,
 ) -> bool:
-    """Let gathers from a weight read the words that products read; whether they do.
+    """Make gathers read the words of packed weights; return whether any do.
 
     Args:
         tables: what the weight is in each entry.
@@ -57,7 +57,7 @@ def read_from_words(
 
 @dataclass(frozen=True)
 class _Reads:
-    """What reads a table in an entry.
+    """The readers of a table in an entry.
 
     Args:
         table: integers, [row][term].
@@ -102,7 +102,7 @@ class _Reads:
 def _reads_of(
     table: Value, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> _Reads | None:
-    """Return what reads a table; None if other things than these do."""
+    """Return the readers of a table; None if there are others."""
     is_looked_up = any(isinstance(use.owner.opview, Gather) for use in table.uses)
     if Tensor.of(table).dtype not in BYTES or not is_looked_up:
         return None

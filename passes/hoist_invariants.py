@@ -1,4 +1,4 @@
-"""Compute before a loop what each of its steps would compute again.
+"""Compute the invariants of a loop once, before it.
 
     %h = call @f.scan(%h0, %xs, %w)         (its body multiplies with transpose(%w))
     →
@@ -53,14 +53,14 @@ class HoistInvariants(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         with index_functions(unit.module) as functions:
             entries = [each for each in functions.values() if not is_private(each)]
             return any([_hoist_all(each, functions) for each in entries])
 
 
 def _hoist_all(function: Function, functions: Functions) -> bool:
-    """Hoist from all loops in a function, and in their bodies."""
+    """Hoist from all loops in a function and in bodies; return whether any changed."""
     changed = False
     if function.is_external:
         return False
@@ -120,12 +120,14 @@ def _invariants(body: Function, first_capture: int) -> Iterator[Value]:
 
 
 def _gives(op: Operation, values: Container[Value]) -> bool:
-    """Whether the results of an op, which has some, are among values."""
+    """Return whether the results of an op, which has some, are among values."""
     return bool(list(op.results)) and all(value in values for value in op.results)
 
 
 def _can_move(op: Operation) -> bool:
-    """Whether an op can be computed where it might not have been computed at all."""
+    """Return whether an op may be computed where it might not have been computed at
+    all.
+    """
     if not isinstance(op, GraphOp) or has_effect(op) or type(op).expands:
         return False
     if type(op).rearranges or isinstance(op, (Constant, *_HARMLESS)):
@@ -134,7 +136,7 @@ def _can_move(op: Operation) -> bool:
 
 
 def _is_free(value: Value) -> bool:
-    """Whether all that makes a value of captures costs nothing."""
+    """Return whether computing a value of captures costs nothing."""
     return all(
         isinstance(each.owner, ir.Block) or isinstance(each.owner.opview, _FREE)
         for each in backward_slice([value])
@@ -142,7 +144,7 @@ def _is_free(value: Value) -> bool:
 
 
 def _grows(value: Value, sources: set[Value]) -> bool:
-    """Whether a value has far more elements than what it is made of."""
+    """Return whether a value has far more elements than its sources."""
     kinds = [Tensor.of(each) for each in sources]
     kind = Tensor.of(value)
     if any(same_count(kind.shape, each.shape) for each in kinds):
@@ -153,7 +155,7 @@ def _grows(value: Value, sources: set[Value]) -> bool:
 
 
 def _define_given(name: str, moving: Sequence[Value]) -> str:
-    """A copy of a function that is given values of it, or of its sister, besides."""
+    """Define a copy of a function that also takes the values to move out of it."""
     function = find(name)
     kinds, _ = signature(function)
     more = [Tensor.of(value) for value in moving]

@@ -1,4 +1,4 @@
-"""Which axes of a function's values are those of images: batch, channels, spatial.
+"""Roles of axes of a function's values in images: batch, channels, spatial.
 
 Convolutions and pooling say it of their own operands and results. The ops around them,
 elementwise ones, transposes, broadcasts and so on, tie axes of their operands to axes
@@ -27,7 +27,7 @@ _PART_OF = {"c": "p", "s": "q", "p": "p", "q": "q"}
 
 
 class ImageAxes:
-    """What the axes of a function's values are.
+    """The roles of the axes of a function's values.
 
     What weights alone decide ties nothing, and bodies of loops and branches are not
     looked into.
@@ -60,11 +60,11 @@ class ImageAxes:
         return fitting[0] if len(fitting) == 1 else None
 
     def is_ambiguous(self, value: Value) -> bool:
-        """Whether a value has axes of an image, and may have either layout."""
+        """Return whether a value has axes of an image, and may have either layout."""
         return len(self._fitting_layouts(value)) > 1
 
     def _fitting_layouts(self, value: Value) -> list[str]:
-        """The layouts that what is known of the axes of a value does not contradict."""
+        """Return the layouts that agree with the known roles of a value's axes."""
         shape = Tensor.of(value).shape
         if len(shape) not in IMAGE_RANKS:
             return []
@@ -117,7 +117,7 @@ class ImageAxes:
         return True
 
     def _roles_of(self, axis: _Axis) -> set[str]:
-        """None for an axis of which nothing is known."""
+        """Return the roles of an axis; empty if none is known."""
         root = self._sets.root(axis)
         known = (roles[root] for roles in self._roles if root in roles)
         return next(known, set())
@@ -162,7 +162,7 @@ def _tied_axes(op: GraphOp) -> Iterator[tuple[_Axis, _Axis]]:
 
 
 def _kept_axes(op: GraphOp, number: int, rank: int) -> dict[int, int]:
-    """Which axes of an operand are axes of a result of some rank."""
+    """Return the axes of an operand that are axes of a result of some rank."""
     cls = type(op)
     if not hasattr(cls, "reorder"):
         is_view = cls.rearranges and cls.is_merged(op)

@@ -59,7 +59,9 @@ def axis_relations(op: GraphOp, weights: set[Value]) -> Iterator[Relation]:
 
 
 def _of_reshape(op: Reshape) -> Iterator[Relation]:
-    """By groups of neighbouring axes that hold as many elements, but for sizes 1."""
+    """Yield relations by groups of neighbouring axes of as many elements, but for
+    sizes 1.
+    """
     sides = [(value, long_axes(Tensor.of(value).shape)) for value in (op.x, op.y)]
     for group in reshape_groups(Tensor.of(op.x).shape, op.shape):
         parts, made = (
@@ -72,7 +74,7 @@ def _of_reshape(op: Reshape) -> Iterator[Relation]:
 
 
 def _of_product(op: DotGeneral) -> Iterator[Relation]:
-    """An axis that a matrix of weights maps to another one; the rest stays."""
+    """Yield relations of a product: one axis mapped by weights, the rest kept."""
     if len(op.lhs_contract) != 1 or op.lhs_batch or Tensor.of(op.rhs).rank != 2:
         return
     rank = Tensor.of(op.lhs).rank
@@ -83,7 +85,7 @@ def _of_product(op: DotGeneral) -> Iterator[Relation]:
 
 
 def _of_gather(op: Gather) -> Iterator[Relation]:
-    """Axes that are kept, and those read along as many others."""
+    """Yield relations of axes that are kept, and of those read along as many others."""
     at = IndexMap.of(op)
     for axis in at.kept:
         yield Relation((op.y, axis), ((op.x, at.source(axis)),))

@@ -1,4 +1,4 @@
-"""Replace calls by the bodies of the functions they name; drop what is not called.
+"""Replace calls by the bodies of the functions they name; drop uncalled functions.
 
     %0 = call @loss(%x)      →      %0 = graph.reduce_sum(%x)
 
@@ -26,7 +26,7 @@ class Inline(Pass):
     ensures = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         functions = functions_of(unit.module)
 
         def chosen(call: func.CallOp) -> Function | None:
@@ -50,7 +50,8 @@ class Inline(Pass):
 def inline_calls(
     function: Function, chosen: Callable[[func.CallOp], Function | None]
 ) -> bool:
-    """Inline calls in `function`, and those that come with them; whether there are any.
+    """Inline calls in `function`, also those that are inlined; return whether there are
+    any.
 
     Args:
         function: with a body.
@@ -83,7 +84,7 @@ def drop_uncalled(module: Module) -> bool:
 
 
 def inline_call(call: func.CallOp, callee: Function) -> list[func.CallOp]:
-    """Put the ops of the called function, which has a body, in the place of a call.
+    """Inline the called function, which has a body, at a call.
 
     Returns:
         The calls among these ops.

@@ -62,7 +62,7 @@ class IntegerProducts(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         weights = weight_values(function)
         found = [_product(op, weights) for op in function.entry_block.operations]
         products = [product for product in found if product is not None]
@@ -72,7 +72,7 @@ class IntegerProducts(FunctionPass):
 
 
 class _How(Enum):
-    """What is multiplied.
+    """The factors of the rewritten product.
 
     INTEGERS: the bytes as they are; sums of columns by the left operand's zero point
         are subtracted.
@@ -114,12 +114,14 @@ class _Product:
 
     @property
     def column_axes(self) -> tuple[int, ...]:
-        """The axes of the result that are these."""
+        """Return the columns' axes in the result."""
         rank = Tensor.of(self.op.results[0]).rank
         return tuple(range(rank - len(self.columns), rank))
 
     def is_along_columns(self, value: Value | None) -> bool:
-        """Return whether what is read with the right operand varies along no others."""
+        """Return whether a value read with the right operand varies along its
+        columns alone.
+        """
         return self.right.varying_axes(value) <= {*self.columns}
 
 
@@ -183,7 +185,7 @@ def _takes_differences(product: _Product, *, is_weight: bool) -> bool:
 
 
 def _is_simple(op: DotGeneral | ConvGeneral, left: Dequantized) -> bool:
-    """Return whether there are sums, of products of matrices or of one group."""
+    """Return whether an op sums products of matrices, or of groups with kernels."""
     if isinstance(op, DotGeneral):
         return bool(op.rhs_contract)
     has_kernel = op.groups == 1 or _is_depthwise(op) or _has_wide_groups(op)
@@ -279,7 +281,7 @@ def _sum(b: Builder, product: _Product) -> Value:
 
 
 def _weight(b: Builder, product: _Product) -> tuple[Value, Value | None]:
-    """Return the bytes of the right operand, and the zero point of each column of them.
+    """Return the bytes of the right operand, and the zero point of each column.
 
     Those of u8 that have zero points become i8, by which instructions multiply u8.
     """
@@ -298,7 +300,7 @@ def _weight(b: Builder, product: _Product) -> tuple[Value, Value | None]:
 
 
 def _row_sums(b: Builder, product: _Product, left: Value) -> Value:
-    """Return what the bytes of each row make together, in i32.
+    """Return the sum of the bytes of each row, in i32.
 
     Below 2**24, sums of f32 are exact in any order.
     """

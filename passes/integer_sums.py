@@ -42,7 +42,7 @@ class IntegerSums(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         weights = weight_values(function)
         ops = [*function.entry_block.operations]
         return any([_change(op) for op in ops if not {*op.results} & weights])

@@ -63,7 +63,7 @@ class JoinProducts(Pass):
     requires = (REGIONS_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any to join."""
+        """Run the pass; return whether any products were joined."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             return False
@@ -111,7 +111,7 @@ class _Family:
 
     @property
     def signature(self) -> Hashable:
-        """What is joined alike in two entries, if their families have it in common."""
+        """A key that families in two entries share if they are joined alike."""
         slices = (column_slices(product) for product in self.products)
         columns = (tuple((x.start, x.sizes) for x in each) for each in slices)
         return (*self.weights, *columns, *map(_packing_of, self.products))
@@ -120,7 +120,7 @@ class _Family:
 def _families(
     module: Module, functions: _Functions, capabilities: Capabilities
 ) -> list[_Family]:
-    """All that may be joined.
+    """Return all families of products that may be joined.
 
     Where several entries read a weight, each of them joins it alike, or none does.
     """
@@ -145,7 +145,7 @@ def _families(
 
 
 def _read(entry: Entry, functions: _Functions) -> Iterator[str]:
-    """The weights that an entry reads."""
+    """Yield the names of the weights that an entry reads."""
     for value, port in weight_ports(functions[entry.name], entry):
         if any(True for _ in value.uses):
             yield port.name
@@ -158,7 +158,7 @@ def _families_in(
     functions: _Functions,
     capabilities: Capabilities,
 ) -> Iterator[_Family]:
-    """Those of an entry, or of the body of a loop that it runs.
+    """Yield the families of an entry, or of the body of a loop that it runs.
 
     Args:
         entry: that runs it.
@@ -220,7 +220,9 @@ def _is_constant(value: Value) -> bool:
 
 
 def _is_stored_once(value: Value) -> bool:
-    """Whether what readers make of a value, and store, takes no more room than it."""
+    """Return whether the stored results of a value's readers take no more room than
+    it.
+    """
     readers = users_of([value])
     if len(readers) == 1:
         return True
@@ -236,14 +238,16 @@ def _size(weight: Value) -> int:
 
 
 def _packing_of(product: Product) -> Hashable:
-    """What of a product's tile decides how its weight is packed when it is joined."""
+    """Return the part of a product's tile that decides the packing of a joined
+    weight.
+    """
     tile = product.tile
     return tile.columns if tile.group else tile
 
 
 @dataclass(frozen=True)
 class _Joining:
-    """Writes joined regions.
+    """A writer of joined regions.
 
     Args:
         functions: of the module, as a table that knows new ones.
@@ -256,7 +260,7 @@ class _Joining:
     outlining: Outlining
 
     def join(self, family: _Family) -> None:
-        """Join what can be joined of a family."""
+        """Join the products of a family as far as they can be."""
         whole = []
         with known_contracts(contracts_of(family.function)):
             for product in family.products:

@@ -54,7 +54,7 @@ class JoinSteps(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         with index_functions(unit.module) as functions:
             entries = [each for each in functions.values() if not is_private(each)]
             return any([_join_all(each, functions) for each in entries])
@@ -123,11 +123,11 @@ class _Loop:
         return self.call.operands[self.arguments.index(argument)]
 
     def can_stack(self, values: Sequence[Value]) -> bool:
-        """Return whether values are small beside what the loop goes through."""
+        """Return whether values are small beside the scanned arrays."""
         return _elements(values) <= _GROWTH * _elements(self.scanned)
 
     def replace(self, results: Sequence[Value], call: Operation) -> None:
-        """Put other values in the place of the results."""
+        """Replace the results of the loop."""
         for old, new in zip(self.call.results, results, strict=True):
             old.replace_all_uses_with(new)
         self.call.operation.erase()
@@ -187,7 +187,7 @@ def _products_of_scanned(loop: _Loop) -> Iterator[Value]:
 
 
 def _sum_with_scanned(product: DotGeneral, scanned: Sequence[Value]) -> Value | None:
-    """Return the sum of a product and what the loop goes through, if nothing else is.
+    """Return the sum of a product and a scanned value, if the product has no other use.
 
     The sum then takes the place of that in memory.
     """
@@ -208,7 +208,7 @@ def _other(total: Add, value: Value) -> Value:
 
 
 def _of_all_steps(b: Builder, loop: _Loop, value: Value) -> Value:
-    """Write a product, or its sum with what the loop goes through, for all steps."""
+    """Write a product, or its sum with scanned values, for all steps."""
     op = defining_op(value)
     if isinstance(op, Add):
         first, second = (

@@ -70,7 +70,9 @@ class KeepQuantized(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any, in entries and the loops that they run."""
+        """Run the pass; return whether any operand was kept, in entries or their
+        loops.
+        """
         functions = functions_of(unit.module)
         scopes: dict[str, set[Value]] = {}
         for entry in entries_of(unit.module):
@@ -80,7 +82,9 @@ class KeepQuantized(Pass):
 
 
 def _keep_in(function: Function, weights: set[Value]) -> bool:
-    """Work on a function, given what weights alone decide; whether anything changed."""
+    """Rewrite a function, given values of weights alone; return whether anything
+    changed.
+    """
     changed = False
     for op in [*function.entry_block.operations]:
         if isinstance(op, DotGeneral):
@@ -148,13 +152,13 @@ def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
 
 
 def _is_turned(op: DotGeneral) -> bool:
-    """Whether a product reads a transposed weight that is dequantised."""
+    """Return whether a product reads a transposed weight that is dequantised."""
     turned = made_by(op.rhs, Transpose)
     return turned is not None and made_by(turned.x, Dequantize) is not None
 
 
 def _keep(reader: Operation, value: Value, axis: int) -> bool:
-    """Put an op in the place of those that dequantise a weight; whether they do.
+    """Replace the ops that dequantise a weight by one op; return whether there are any.
 
     Args:
         reader: of the weight, or of its transpose.
@@ -183,7 +187,7 @@ def _keep(reader: Operation, value: Value, axis: int) -> bool:
 
 
 def _dequantize_rows(op: Gather) -> bool:
-    """Read rows of a table before they are dequantised; whether there is one."""
+    """Gather rows of a table before they are dequantised; return whether it has any."""
     table = made_by(op.x, Dequantize)
     at = IndexMap.of(op)
     if table is None or table.axis in at.axes or at.shared_axes:
@@ -249,7 +253,7 @@ class _Form:
     def write(
         self, b: Builder, axis: int, block: int, run: int, *, is_scale: bool = False
     ) -> Value:
-        """Write the op, and what makes its operands.
+        """Write the op and its operands.
 
         Args:
             b: the builder.
@@ -333,7 +337,7 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
 
 
 def _are_bytes(low: int, high: int) -> bool:
-    """Whether integers of these bounds are those of one of the dtypes of bytes."""
+    """Return whether a range of integers fits one of the dtypes of bytes."""
     known = map(integer_bounds, BYTES)
     return any(least <= low and high <= greatest for least, greatest in known)
 
@@ -357,7 +361,7 @@ def _shifted(b: Builder, integers: Value, number: int) -> Value:
 
 
 def is_dequantized(value: Value) -> bool:
-    """Whether a value, or what it is a transpose of, is made of integers."""
+    """Return whether a value, perhaps transposed, is dequantised from integers."""
     while (turned := made_by(value, Transpose)) is not None:
         value = turned.x
     return made_by(value, Dequantize) is not None or _form_of(value) is not None
@@ -394,7 +398,7 @@ def _product_of(value: Value) -> _Form | None:
 
 
 def _steps_of(value: Value) -> tuple[Value, Value | None] | None:
-    """Return the integers that floats are, and what is subtracted from them."""
+    """Return the integers behind floats, and the subtrahend."""
     zero = None
     difference = made_by(value, Subtract)
     if difference is not None:

@@ -157,7 +157,7 @@ def _unused_name(program: Program, name: str) -> str:
 
 
 def _scale_call(call: func.CallOp, scale: Value) -> list[Value]:
-    """Scale what one derivative begins with; return whether its results are finite."""
+    """Scale the seed of one derivative; return whether its results are finite."""
     b, known = Builder(), functions_of(call.operation.parent.parent.opview)
     made = derived_of(known[callee_of(call)])
     assert isinstance(made, Vjp)
@@ -208,7 +208,7 @@ def _kept_states(
     arguments: Sequence[Value],
     is_finite: Value,
 ) -> Iterator[Value]:
-    """Yield what an entry returns, states as they were where a step is left out."""
+    """Yield an entry's results, with states unchanged where a step is left out."""
     old = {
         port.name: value
         for port, value in zip(entry.arguments, arguments, strict=False)

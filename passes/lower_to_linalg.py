@@ -58,7 +58,9 @@ _Call: TypeAlias = Callable[[Function, Sequence[Value]], list[Value]]
 
 
 class LowerToLinalg(Pass):
-    """Replace every function by its lowered form; what control flow runs goes in."""
+    """Replace every function by its lowered form, with control flow's functions
+    inlined.
+    """
 
     name = "lower-to-linalg"
     level = 0
@@ -70,7 +72,7 @@ class LowerToLinalg(Pass):
     ensures = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         if (op := lowered_op(unit.module)) is not None:
             raise lowered_error(self, op)
         functions = functions_of(unit.module)
@@ -152,12 +154,14 @@ class _Inlined:
         return walk(block, arguments, self._lower)
 
     def with_lowering(self, lowering: Lowering) -> "_Inlined":
-        """The same by another lowering."""
+        """Return the inliner for another lowering."""
         return replace(self, lowering=lowering)
 
     @cached_property
     def _call_kernel(self) -> _Call:
-        """What calls the kernels of regions; without a target, those of processors."""
+        """The function that calls the kernels of regions; without a target, those of
+        CPUs.
+        """
         target = target_of(next(iter(self.functions.values())))
         backend = "llvm-cpu" if target is None else Target.parse(target).backend
         return _KERNEL_CALLS[backend](self.lowering)

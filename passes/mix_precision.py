@@ -1,4 +1,4 @@
-"""Compute what entries differentiate, and entries without derivatives, more cheaply.
+"""Compute differentiated functions, and entries without derivatives, more cheaply.
 
     func @step(%w, %x) {
       %l, %dw = call @loss.vjp(%w, %x, %one)
@@ -69,7 +69,7 @@ class MixPrecision(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         if self.compute not in CHEAPER:
             raise InputError(
                 "bad-pass-option",
@@ -126,7 +126,9 @@ def _written(known: Functions, name: str) -> str | None:
 
 
 def _multiplies(known: Functions, name: str) -> bool:
-    """Whether a function has products of f32 that are not made cheaper already."""
+    """Return whether a function has products of f32 that are not made cheaper
+    already.
+    """
     rest, seen = [name], {name}
     while rest:
         function = known[rest.pop()]

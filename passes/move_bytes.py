@@ -1,4 +1,4 @@
-"""Quantise the parts of what is moved, and move bytes.
+"""Quantise the operands of movement first, and move bytes.
 
     %1 = graph.concatenate(%a, %b)       →   %1 = graph.divide(%a, %s)
     %2 = graph.divide(%1, %s)                %2 = graph.cast(graph.round_even(%1))
@@ -51,7 +51,7 @@ _Moving = Concatenate | Pad | Broadcast | Gather
 
 
 class MoveBytes(Pass):
-    """Quantise what is concatenated, padded or repeated before, not after."""
+    """Quantise before a concatenation, padding or repetition, not after."""
 
     name = "move-bytes"
     level = 2
@@ -59,7 +59,7 @@ class MoveBytes(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         numbers = numbers_of_weights(unit.program)
         functions = functions_of(unit.module).values()
         return any([_change(x, numbers) for x in functions if has_unfused_body(x)])
@@ -83,7 +83,7 @@ def _change(function: Function, numbers: Numbers) -> bool:
 
 @dataclass(frozen=True)
 class _Quantized:
-    """What is moved, and then quantised.
+    """Movement of a value that is then quantised.
 
     Args:
         moving: the op that moves it.
@@ -98,7 +98,9 @@ class _Quantized:
 
     @staticmethod
     def by(op: GraphOp, numbers: Numbers) -> _Quantized | None:
-        """Return what the last op of a quantisation quantises, if that is moved."""
+        """Return the moved value that an op ends the quantisation of; None if it is
+        not moved.
+        """
         path: list[tuple[GraphOp, Value]] = []
         while True:
             read = operand_read(op, numbers)
@@ -137,7 +139,7 @@ class _Quantized:
         return operands if isinstance(self.moving, Concatenate) else operands[:1]
 
     def _moved(self, parts: Sequence[Value]) -> Value:
-        """Move what was quantised as its floats were."""
+        """Move the quantised value as its floats were moved."""
         operands = [*parts, *[*self.moving.operands][len(parts) :]]
         is_padded = isinstance(self.moving, Pad)
         changes = {"value": self._quantized_number()} if is_padded else {}
@@ -159,7 +161,7 @@ class _Quantized:
         return value
 
     def _quantized_number(self) -> float:
-        """Return what they make of the number that is padded with."""
+        """Return the padding's number after quantisation."""
         assert isinstance(self.moving, Pad)
         kind = dtypes.to_numpy(Tensor.of(self.moving.y).dtype)
         found = np.full(1, self.moving.value, kind)
@@ -173,7 +175,7 @@ class _Quantized:
 
 
 def _is_apt(op: _Moving) -> bool:
-    """Return whether what an op moves is no more than what it makes."""
+    """Return whether an op's operand is no larger than its result."""
     if isinstance(op, Concatenate | Pad):
         return (
             not isinstance(op, Pad) or min((*_static(op.low), *_static(op.high))) >= 0

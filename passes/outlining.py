@@ -30,11 +30,11 @@ class Outlining:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """Return whether there are no outlined functions."""
         return not self._by_text
 
     def outline(self, region: Region, fused: Fused) -> None:
-        """Put a call of a region in the place of its ops.
+        """Replace the ops of a region by a call.
 
         Args:
             region: the ops.
@@ -70,7 +70,7 @@ class Outlining:
     def readers_between(
         self, first: Operation, last: Operation, own: Sequence[Operation]
     ) -> list[Operation]:
-        """Return what others compute from some ops between two of these, in order.
+        """Return other ops between two of these that depend on some ops, in order.
 
         What has an effect and comes after one of these is among them: effects keep
         their order.
@@ -122,7 +122,7 @@ def _place_of_call(region: Region) -> Operation:
 
 
 def _is_before(op: Operation, other: Operation) -> bool:
-    """Whether an op stands before another in their block."""
+    """Return whether an op stands before another in their block."""
     return bool(op.operation.is_before_in_block(other.operation))
 
 
@@ -165,7 +165,7 @@ def replace_by_call(
 
 @dataclass(frozen=True)
 class _Blocks:
-    """What there is for each block of a second operand that is dequantised.
+    """The values for each block of a dequantised second operand.
 
     Args:
         region: that reads it.
@@ -182,12 +182,12 @@ class _Blocks:
             yield operands.index(value), value, self.packing
 
     def pack(self, given: list[Value]) -> None:
-        """Pack it, among what a region is called with."""
+        """Pack the values of blocks among the operands of a region's call."""
         for place, value, packing in self._rows():
             given[place] = packing.pack(Builder(), self.region.anchor, value)
 
     def unpacked(self, arguments: Sequence[Value]) -> dict[Value, Value]:
-        """Return what the function of the region has in its place."""
+        """Return the unpacked values in the function of the region."""
         b, anchor = Builder(), self.region.anchor
         return {
             value: packing.unpack(b, anchor, arguments[place], Tensor.of(value))
@@ -196,7 +196,7 @@ class _Blocks:
 
 
 def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
-    """The function of a region, and what to call it with at the insertion point.
+    """Define the function of a region; return its name and the operands of its call.
 
     Args:
         region: its ops.

@@ -25,7 +25,7 @@ from aotc.passes.properties import CALLS_INLINED, SIZES_PADDED, SIZES_SPECIALIZE
 
 
 class PadEntries(Pass):
-    """Put padded entries beside those whose sizes have the policy to pad."""
+    """Add padded entries beside those whose sizes have the policy to pad."""
 
     name = "pad-entries"
     level = 0
@@ -37,7 +37,7 @@ class PadEntries(Pass):
     ensures = (SIZES_PADDED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         asking = [each for each in unit.program.entries if each.specializations]
         with index_functions(unit.module):
             for entry in asking:

@@ -35,7 +35,7 @@ def require_parsable(made: type[Pass]) -> None:
 
 
 def parse_options(made: type[Pass], text: str) -> dict[str, Any]:
-    """The options that a text gives to a pass; what has a default may be left out.
+    """Parse the options of a pass; those with a default may be left out.
 
     Raises:
         InputError: `bad-pass-option`.

@@ -1,4 +1,4 @@
-"""What passes require of a unit and ensure, as predicates.
+"""Properties of units that passes require and ensure, as predicates.
 
 The order of the stages has its reasons here: a pass names what it requires, and one
 before it ensures that. A test runs the stages on models, and asks before each pass what

@@ -1,4 +1,4 @@
-"""Drop what control flow computes and nobody uses, and takes and nobody reads.
+"""Drop unused results and unread operands of control flow.
 
     %h, %ys = call @rnn.scan(%h0, %xs, %w)
     return %h
@@ -24,7 +24,7 @@ from aotc.passes.base import Pass, Unit
 
 
 class InputReads:
-    """Which inputs of a function some of its outputs, and its effects, depend on.
+    """The inputs of a function that some of its outputs, and its effects, depend on.
 
     That is worked out once for each function: loops within loops would be gone through
     once for each level. Simplification makes it less, never more.
@@ -38,7 +38,9 @@ class InputReads:
         self._known: dict[str, dict[frozenset[int], set[int]]] = {}
 
     def forget(self, name: str) -> None:
-        """Work it out anew for a function, which has changed."""
+        """Recompute the reads of a function, which has changed, when they are asked
+        for.
+        """
         self._known.pop(name, None)
 
     def __call__(self, name: str, outputs: set[int]) -> set[int]:
@@ -80,7 +82,7 @@ class Prune(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed = False
         with index_functions(unit.module) as functions:
             reads = InputReads(functions)
@@ -114,7 +116,7 @@ def prune(op: Operation, functions: Functions, reads: InputReads) -> bool:
 
 
 def is_removable(op: Operation, functions: Functions) -> bool:
-    """Whether an op does nothing but compute its results."""
+    """Return whether an op does nothing but compute its results."""
     if isinstance(op, func.CallOp):
         control = control_of(functions[callee_of(op)])
         names = control.functions if control else (callee_of(op),)
@@ -128,7 +130,7 @@ def is_removable(op: Operation, functions: Functions) -> bool:
 
 
 def _define_restricted(name: str, inputs: Sequence[int], outputs: Sequence[int]) -> str:
-    """A copy of a function with these inputs and outputs; it reads no other input."""
+    """Define a copy of a function with these inputs and outputs alone."""
     function = find(name)
     kinds, _ = signature(function)
 

@@ -31,7 +31,7 @@ class RecordDevices(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether an entry has several."""
+        """Run the pass; return whether an entry has several devices."""
         known: OverDevices | None = None
         changed = False
         functions = functions_of(unit.module)
@@ -48,7 +48,7 @@ class RecordDevices(Pass):
 
 
 def ops_over_devices(functions: dict[str, Function], entry: str) -> list[OverDevices]:
-    """Return the ops over several devices of an entry and of what it runs."""
+    """Return the ops over several devices of an entry and of functions that it runs."""
     found: list[OverDevices] = []
 
     def visit(op: Operation) -> ir.WalkResult:

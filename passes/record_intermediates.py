@@ -37,7 +37,7 @@ class RecordIntermediates(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether an entry has any."""
+        """Run the pass; return whether an entry has any large intermediates."""
         changed = False
         functions = functions_of(unit.module)
         for entry in entries_of(unit.module):
@@ -78,14 +78,16 @@ def _is_spelled(tensor: Tensor) -> bool:
 
 
 def _is_small(tensor: Tensor) -> bool:
-    """Whether the contracts of the symbols keep it within bounds."""
+    """Return whether the contracts of the symbols keep a tensor within bounds."""
     largest = [bounds(size)[1] for size in tensor.shape]
     known = [size for size in largest if isinstance(size, int)]
     return len(known) == len(largest) and _bytes(tensor, math.prod(known)) < ADDRESSABLE
 
 
 def _covers(others: Iterable[Tensor], tensor: Tensor, room: int) -> bool:
-    """Whether one of `others` is at least as large, up to a factor, for all sizes."""
+    """Return whether one of `others` is at least as large, up to a factor, for all
+    sizes.
+    """
     count, symbolic = factors(tensor.shape)
     for other in others:
         other_count, other_symbolic = factors(other.shape)

@@ -55,7 +55,7 @@ from aotc.program import Program
 
 @lru_cache(maxsize=2**8)
 def _rows_by_root(names: frozenset[str]) -> dict[str, list[Row]]:
-    """The rows that a graph of ops of these names may have, by what they begin at."""
+    """Return the rows that may match in a graph of ops of these names, by root op."""
     found: dict[str, list[Row]] = {}
     for row in ROWS:
         if may_match(row.term, names):
@@ -76,7 +76,7 @@ class RecoverOps(Pass):
     )
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         weights = _arrays_of_weights(unit.program)
         changed = False
         for name, function in functions_of(unit.module).items():
@@ -88,7 +88,7 @@ class RecoverOps(Pass):
 
 
 def _arrays_of_weights(program: Program) -> dict[str, dict[Value, StoredArray]]:
-    """For each entry, the arrays of its weights, where they are at hand."""
+    """Return the arrays of weights by entry, where they are available."""
     if not program.has_arrays:
         return {}
     functions = functions_of(program.module)
@@ -115,7 +115,7 @@ def _is_number(array: StoredArray) -> bool:
 
 
 def _recover(function: Function, known: Known) -> bool:
-    """Go through the ops in order: those that follow read what is recovered."""
+    """Recover ops in order, so that later ones read the recovered ones."""
     changed = False
     ops = list(function.entry_block.operations)
     rows = _rows_by_root(frozenset(map(_name_of, ops)))  # none has what one writes
@@ -165,14 +165,14 @@ def _replace(op: Operation, row: Row, numbers: Numbers) -> bool:
 
 
 class Recovered(NamedTuple):
-    """What takes the place of an op, and the values that are not needed any more."""
+    """The replacement of an op, and the values that are not needed any more."""
 
     value: Value
     inside: frozenset[Value]
 
 
 def replacement(row: Row, op: Operation, numbers: Numbers) -> Recovered | None:
-    """Write, before an op, what takes its place by a row of the table."""
+    """Write the replacement of an op by a row of the table."""
     root = op.results[0]
     if not dtypes.is_float(Tensor.of(root).dtype):
         return None

@@ -1,4 +1,4 @@
-"""What one kernel computes: an anchor and the elementwise ops around it."""
+"""Regions: an anchor and the elementwise ops around it, which one kernel computes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from aotc.mlir import Operation, Value
 
 @dataclass
 class Region:
-    """An anchor, what is computed from its result, and what its operand is made by.
+    """A region: an anchor, ops on its result, and the ops that make its operand.
 
     Args:
         anchor: the product, or whatever the kernel is for.
@@ -83,17 +83,17 @@ class Region:
 
     @property
     def family(self) -> Family[Any, Any]:
-        """What its kernel takes."""
+        """The family of the kernel."""
         return self.capabilities.family_of(self.fused)
 
     @property
     def packing(self) -> Packing | None:
-        """How its kernel gets the second operand; None if it reads it as it lies."""
+        """The packing of the second operand; None if the kernel reads it in place."""
         return self.family.packing_of(self.fused)
 
     @property
     def packed(self) -> Value | None:
-        """What the kernel gets packed; None if there is nothing."""
+        """The packed operand; None if there is none."""
         return self.second if self.packing else None
 
     @cached_property
@@ -103,11 +103,11 @@ class Region:
 
     @property
     def ops(self) -> list[GraphOp]:
-        """All of them, in order."""
+        """The ops of the region, in order."""
         return [*self.before, self.anchor, *self.members]
 
     def operands(self) -> list[Value]:
-        """What all of them take from elsewhere, those of the anchor first.
+        """Return the operands of all ops from outside, those of the anchor first.
 
         An operand that the anchor takes twice is there twice: one may be packed. What
         a kernel knows without memory is not there.
@@ -122,7 +122,7 @@ class Region:
         return [value for value in (*first, *others) if value not in self.values]
 
     def key(self) -> str:
-        """What a tuning file calls it; see `aotc.kernels.schedules`."""
+        """Return the region's key in tuning files; see `aotc.kernels.schedules`."""
         others = [op for op in self.ops if op is not self.anchor]
         return key_of(self.fused, self.family, self.anchor, others, self.views.values())
 
@@ -132,7 +132,7 @@ class Region:
         return self.members[-1] if self.members else self.anchor
 
     def results(self) -> list[Value]:
-        """The values that others read; of one that is read by none, the last."""
+        """Return the values that others read; if none is read, the last one."""
         found = [
             value
             for value in self.values
@@ -141,29 +141,35 @@ class Region:
         return found or [self.last.results[0]]
 
     def computes(self, op: Operation) -> bool:
-        """Whether an op is a member."""
+        """Return whether an op is a member."""
         return any(value in self.values for value in op.results)
 
     def is_for_anchor(self, value: Value) -> bool:
-        """Whether the kernel has a value in a form that only the anchor can read."""
+        """Return whether the kernel has a value in a form that only the anchor can
+        read.
+        """
         is_packed = self.packed is not None and value == self.packed
         return is_packed or value in self.views
 
     def holds(self, reads: Collection[Value]) -> bool:
-        """Whether its kernel can have as many tensors, if it reads these, too."""
+        """Return whether the kernel supports the number of tensors, with these reads
+        too.
+        """
         read = {*self.reads, *reads} - self.values.keys()
         tensors = len(read) + len(self.results())
         return tensors <= self.capabilities.emitted.most_tensors
 
     def source(self, value: Value) -> Value | None:
-        """Return what the kernel reads in place of a view; None for other values."""
+        """Return the value that the kernel reads in place of a view; None for other
+        values.
+        """
         source = self.family.source
         if source is None:
             return None
         return source(self.anchor, self.family.schedule_of(self.fused), value)
 
     def depends(self, value: Value) -> bool:
-        """Whether a value from elsewhere is computed from one of the region."""
+        """Return whether a value from elsewhere is computed from one of the region."""
         anchor = self.anchor.operation
         behind = backward_slice([value], lambda x: anchor.is_before_in_block(x.owner))
         return any(each in self.values for each in behind)
@@ -194,7 +200,8 @@ def region_at(
 
 
 def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
-    """Add ops after an anchor, and what they read; whether the kernel can compute all.
+    """Add ops after an anchor, with their reads; return whether the kernel can compute
+    all.
 
     Args:
         region: of the anchor.
@@ -236,7 +243,7 @@ def _widening(op: GraphOp, region: Region) -> list[GraphOp]:
 
 
 def _drop_widened(region: Region) -> None:
-    """Drop ops that only widen bytes, be they written by the kernel or by others.
+    """Drop ops from a region that only widen bytes.
 
     Whoever reads the bytes can do that: fewer of them go through memory.
     """
@@ -269,7 +276,7 @@ def _prologue_of(region: Region, value: Value) -> Elementwise:
 
 
 def _add_before(region: Region) -> None:
-    """Add the ops that a kernel computes before its anchor, and what they read."""
+    """Add the ops that a kernel computes before its anchor, with their reads."""
     for op in region.family.ops_before(region.anchor):
         region.before.append(op)
         region.values[op.results[0]] = None
@@ -285,7 +292,7 @@ def _add_before(region: Region) -> None:
 
 
 def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) -> None:
-    """Add the ops that make parts of the anchor, and what these are made by."""
+    """Add the ops that make parts of the anchor, with their prologues."""
     for value in op.operands:
         inner = defining_op(value)
         if isinstance(inner, GraphOp) and is_part(inner):
@@ -298,7 +305,9 @@ def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) 
 
 
 def _views(region: Region) -> dict[Value, Value]:
-    """Return the values that are views which the kernel reads through, and of what."""
+    """Return the values that are views which the kernel reads through, with the
+    sources.
+    """
     found = {}
     for value in (value for op in region.ops for value in op.operands):
         if value not in region.values and not is_repeated(value):
@@ -325,7 +334,7 @@ def _add_prologues(region: Region) -> None:
 def _add_behind(
     region: Region, view: GraphOp, value: Value, kept: Collection[Value]
 ) -> None:
-    """Add the ops that make what a view is of, and that as well, if there are any."""
+    """Add the ops that make the source of a view, and the view, if there are any."""
     region.before.insert(0, view)
     region.values[view.results[0]] = None
     _add_prologue(region, value, _prologue_of(region, value), kept)
@@ -400,14 +409,14 @@ def _add_second(region: Region) -> None:
 
 
 def _add_dequantized(region: Region) -> None:
-    """Add the op that dequantises the second operand, which is read by nothing else."""
+    """Add the op that dequantises the second operand, for the kernel alone."""
     anchor = region.anchor
     table = made_by(anchor.operands[1], Dequantize)
     assert table is not None
     b, known = Builder(), region.capabilities.machine.dtypes
 
     def own_value(x: Value) -> Value:
-        """Return what only this kernel packs, in a dtype that it reads."""
+        """Return a value that only this kernel packs, in a dtype that it reads."""
         dtype = Tensor.of(x).dtype
         if dtype in known and x not in region.reads:
             return x
@@ -415,7 +424,7 @@ def _add_dequantized(region: Region) -> None:
         return found
 
     def own_part(x: Value) -> Value:
-        """Return a scale or an offset, dequantised by the kernel itself if it is so."""
+        """Copy a scale or offset for the kernel, dequantised inside if nested."""
         nested = made_by(x, Dequantize)
         return own_value(x) if nested is None else own_table(nested)
 
@@ -441,7 +450,7 @@ def _add_dequantized(region: Region) -> None:
 
 
 def _erase_unread_tables(table: Dequantize) -> None:
-    """Erase what dequantises a weight that nothing reads, and its scales."""
+    """Erase an op that dequantises a weight without readers, and its scales."""
     if any(True for _ in table.y.uses):
         return
     parts = dict.fromkeys((table.scale, table.offset))
@@ -452,7 +461,7 @@ def _erase_unread_tables(table: Dequantize) -> None:
 
 
 def _reads(op: GraphOp, region: Region) -> list[Value] | None:
-    """Return what an op would read from outside a region; None if it cannot join it."""
+    """Return an op's reads from outside a region; None if it cannot join it."""
     shape = Tensor.of(region.anchor.results[0]).shape
     if not region.epilogue.takes(op):
         return None

@@ -25,7 +25,7 @@ class RelaxOrder(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         late: set[Value] = set()  # what waits, but for arguments
         arguments = []
         for op in function.entry_block.operations:

@@ -49,7 +49,7 @@ _FREE = ("tensor.empty", "arith.constant", "linalg.fill", *_VIEWS)
 
 @dataclass(frozen=True)
 class Rematerialize(Pass):
-    """Rewrite an entry so that what it computes takes about so many bytes.
+    """Rewrite an entry so that its memory is about so many bytes.
 
     Args:
         entry: its name.
@@ -69,7 +69,7 @@ class Rematerialize(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether any value is computed again."""
+        """Run the pass; return whether any value is computed again."""
         return rematerialize(self._function(unit), self.bytes) > 0
 
     def _function(self, unit: Unit) -> Function:
@@ -89,7 +89,7 @@ class Rematerialize(Pass):
 
 
 def rematerialize(function: Function, budget: int) -> int:
-    """Rewrite a function so that what it computes takes about `budget` bytes.
+    """Rewrite a function so that its memory is about `budget` bytes.
 
     A choice that looks cheap when it is made can be dear in the end: values that came
     back several times are kept one by one, as long as that makes all cheaper.
@@ -125,20 +125,21 @@ def rematerialize(function: Function, budget: int) -> int:
 
 
 def modeled_bytes(function: Function) -> int:
-    """What a function takes as it is, in the model of this pass."""
+    """Return the memory of a function as it is, in the model of this pass."""
     values = _Values(function)
     return _Walk(values, 0, frozenset(values.uses)).run().excess
 
 
 class OutOfBudget(InputError):
-    """No order of the ops was found that takes as little memory."""
+    """An error: no order of the ops was found that takes as little memory."""
 
 
 # ---- what is known of the function as it was ----------------------------------------
 
 
 class _Values:
-    """Every value is stored, or virtual: computed where it is read, from stored ones.
+    """The values of a function, stored or virtual: computed by each reader from stored
+    ones.
 
     Ops are known by their places: the hashes of their Python objects do not last.
     """
@@ -192,13 +193,13 @@ class _Values:
             self.origins[value] = known if _may_repeat(op) else frozenset([value])
 
     def is_computed(self, value: Value) -> bool:
-        """Whether a value comes of others, and is no argument or constant."""
+        """Return whether a value is computed, and no argument or constant."""
         place = self.place.get(value)
         return place is not None and bool(self.operands[place])
 
 
 def is_virtual(op: Operation) -> bool:
-    """Whether the results of an op are never stored, as far as one can tell."""
+    """Return whether the results of an op are surely never stored."""
     if not op.results or not _may_repeat(op):
         return False
     if op.operation.name in _FREE or all(_bytes(value) <= 64 for value in op.results):
@@ -214,12 +215,12 @@ def is_virtual(op: Operation) -> bool:
 
 
 def _is_spread(op: Operation) -> bool:
-    """Whether a loop reads numbers only."""
+    """Return whether a loop reads numbers only."""
     return all(_bytes(x) <= 64 or _is_free(x.owner) for x in op.operands)
 
 
 def _is_broadcast(op: Operation) -> bool:
-    """Whether a loop only reads elements of one smaller tensor."""
+    """Return whether a loop only reads elements of one smaller tensor."""
     first, last = op.operands[0], op.results[0]
     body = op.regions[0].blocks[0]
     return len(body.operations) == 1 and _bytes(first) < _bytes(last)
@@ -230,7 +231,7 @@ def _is_free(op: Operation | Block) -> bool:
 
 
 def _may_repeat(op: Operation) -> bool:
-    """Whether an op can be computed once more, somewhere else."""
+    """Return whether an op can be computed once more, somewhere else."""
     dialect, _, _ = op.operation.name.partition(".")
     is_pure = dialect in ("linalg", "tensor", "arith", "math")
     return is_pure or called_kernel(op) is not None
@@ -241,7 +242,7 @@ def _is_linalg(op: Operation) -> bool:
 
 
 def _is_product(op: Operation) -> bool:
-    """Whether an op adds up products of two tensors, which are then surely stored.
+    """Return whether an op sums products of two tensors, which are then surely stored.
 
     So is what a kernel reads, whatever it computes.
     """
@@ -261,7 +262,7 @@ def _bytes(value: Value) -> int:
 
 
 def _work(op: Operation, flops: Mapping[str, int]) -> float:
-    """Seconds for an op, roughly; a loop of a product goes over two of its tensors.
+    """Estimate the seconds for an op; a loop of a product goes over two of its tensors.
 
     Args:
         op: of the function.
@@ -281,7 +282,7 @@ def _work(op: Operation, flops: Mapping[str, int]) -> float:
 
 
 class _Walk:
-    """The function on its way: which value is where, and what is alive.
+    """A walk through the function: the current copy of each value, and the live ones.
 
     Args:
         values: of the function.
@@ -311,7 +312,7 @@ class _Walk:
         self.recomputed, self.extra_seconds, self.excess = 0, 0.0, 0
 
     def run(self) -> "_Walk":
-        """Go through all ops."""
+        """Walk through all ops; rematerialize what does not fit."""
         known, most = self._values, 2 * MOST_WORK * sum(self._values.work)
         for self._place, op in enumerate(known.ops):
             if not known.is_virtual[self._place]:
@@ -327,12 +328,12 @@ class _Walk:
         return self
 
     def costliest(self, tried: set[Value]) -> Value | None:
-        """The value that took the most work to come back; None if none came back."""
+        """Return the value whose repetition took the most work; None if none did."""
         costs = {x: cost for x, cost in self._costs.items() if x not in tried}
         return max(costs, key=lambda x: costs[x], default=None)
 
     def _look_through(self, op: Operation) -> None:
-        """A virtual value stays where it is, if all that it reads is there."""
+        """Keep a virtual op in its place, if all that it reads is there."""
         known = self._values
         read = [x for x in known.operands[self._place] if known.is_computed(x)]
         if all(x in self._now for x in read):
@@ -357,13 +358,15 @@ class _Walk:
             _replace(op, values)
 
     def _note_event(self, op: Operation) -> None:
-        """What comes back from here on waits for what a product reads: it is stored."""
+        """Make later recomputations wait for the latest operand of a product, which
+        is stored.
+        """
         known = [x for x in self._values.operands[self._place] if self._alive.get(x)]
         if known and self._values.is_product[self._place]:
             self._event = self._now[max(known, key=lambda x: self._values.place[x])]
 
     def _store(self, olds: Sequence[Value], news: Sequence[Value]) -> None:
-        """Let values be alive; others go if that is too much."""
+        """Record values as alive; evict others if they exceed the budget."""
         for old, new in zip(olds, news, strict=True):
             if old not in self._now:
                 self._now[old] = new
@@ -385,7 +388,7 @@ class _Walk:
         return min(possible, key=lambda pair: pair[0], default=(None, None))[1]
 
     def _score(self, value: Value) -> float | None:
-        """Seconds per byte; None where it must be kept."""
+        """Return the seconds per byte of repeating a value; None where it is kept."""
         use = self._next_use(value)
         is_held = self._pinned[value] or not self._alive[value] or value in self._kept
         if is_held or use is None or not _may_repeat(value.owner):
@@ -395,14 +398,16 @@ class _Walk:
         return self._cost(value) / self._alive[value]
 
     def _cost(self, value: Value) -> float:
-        """Seconds to compute a value from what is alive, and what is gone from it."""
+        """Return the seconds to recompute a value from live ones, with its lost
+        readers.
+        """
         known, alive = self._values, self._alive.keys()
         before = self._lost_seconds(value, lambda x: known.read[known.place[x]] - alive)
         behind = self._lost_seconds(value, lambda x: known.made_from[x] & self._evicted)
         return before + behind
 
     def _lost_seconds(self, value: Value, more: Callable[[Value], Set[Value]]) -> float:
-        """Seconds for a value and all that are reached from it.
+        """Return the seconds for a value and all that are reached from it.
 
         Summed exactly: sets of values have another order in each process, which must
         not decide between two that cost the same.
@@ -439,7 +444,7 @@ class _Walk:
     # ---- what comes back ------------------------------------------------------------
 
     def _fetch(self, value: Value) -> Value:
-        """What holds a value now; it is computed again if nothing does."""
+        """Return the current copy of a value, recomputing it if there is none."""
         if value in self._now or not self._values.is_computed(value):
             return self._now.get(value, value)
         place, before = self._values.place[value], self.extra_seconds
@@ -473,7 +478,7 @@ class _Walk:
         return list(clone.results)
 
     def _order(self, operands: dict[Value, Value]) -> None:
-        """Let the smallest operand wait, unless one comes back as well."""
+        """Delay the smallest operand until the event, unless one is fresh."""
         if self._event is None or not self._fresh.isdisjoint(operands.values()):
             return
         known = [x for x in operands if _bytes(x) and not _is_free(x.owner)]
@@ -484,7 +489,7 @@ class _Walk:
 
 
 def _replace(op: Operation, values: dict[Value, Value]) -> None:
-    """Let an op, and what is in its regions, read other values."""
+    """Make an op, and the ops in its regions, read other values."""
     for number, value in enumerate(op.operands):
         if values.get(value, value) != value:
             op.operands[number] = values[value]

@@ -57,7 +57,7 @@ class RotatePairs(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed = False
         for function in functions_of(unit.module).values():
             if has_unfused_body(function):
@@ -97,7 +97,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Factor:
-    """What a part is multiplied by.
+    """The factor of a part.
 
     Args:
         table: of the size of a half along the axis, or of both, or of size 1.
@@ -112,7 +112,7 @@ class _Factor:
 
 @dataclass(frozen=True)
 class _Rotation:
-    """Both halves of a result, as sums of the halves of a value times tables.
+    """A rotation: both halves of a result are sums of a value's halves times tables.
 
     Args:
         kind: of the result.
@@ -129,7 +129,7 @@ class _Rotation:
     inside: Sequence[Value]
 
     def is_worth_it(self, weights: Container[Value]) -> bool:
-        """Whether the tables cost less than what is saved."""
+        """Return whether the tables cost less than the rotation saves."""
         tables = [each.table for row in self.factors for each in row]
         if all(table in weights for table in tables):
             return True
@@ -157,7 +157,7 @@ class _Rotation:
         return b.reshape(b.add(*products), shape=shape)
 
     def _table(self, b: Builder, factors: Sequence[_Factor]) -> Value:
-        """What a half of the value is multiplied by, for both halves of the result."""
+        """Return the factors of a half of the value, for both halves of the result."""
         parts = [self._narrow_table(b, each) for each in factors]
         shapes = [Tensor.of(part).shape for part in parts]
         common = tuple(n if m == 1 else m for n, m in zip(*shapes, strict=True))
@@ -192,7 +192,7 @@ def _half(kind: Tensor, axis: int) -> int:
 
 
 def _is_repeated(table: Value, axis: int) -> bool:
-    """Whether a table is the same all along an axis."""
+    """Return whether a table is the same all along an axis."""
     op = made_by(table, Broadcast)
     return op is not None and axis not in varying_axes(op)
 
@@ -203,7 +203,9 @@ _Term = tuple[_Part, _Factor]
 
 
 def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
-    """The rotation that an op ends, if nothing else reads what is between."""
+    """Return the rotation that an op ends, if its inner values have no other
+    readers.
+    """
     axis = _axis_of(op)
     if axis is None:
         return None
@@ -228,7 +230,7 @@ def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
 
 
 def _axis_of(op: Operation) -> int | None:
-    """The axis along which an op may give two halves of a rotation."""
+    """Return the axis along which an op may join two halves of a rotation."""
     if isinstance(op.opview, Concatenate):
         return op.opview.axis
     if not isinstance(op.opview, Add | Subtract):
@@ -241,7 +243,7 @@ def _axis_of(op: Operation) -> int | None:
 
 
 def _whole(terms: Sequence[_Term], half: int) -> _Part | None:
-    """The part that two halves make; None if they are no neighbours."""
+    """Return the part that two halves make; None if they are no neighbours."""
     parts = [part for part, _ in terms]
     for first in parts:
         if replace(first, start=first.start + half) in parts:
@@ -266,7 +268,7 @@ class _Reader:
         self.inside: dict[Value, None] = {}
 
     def terms(self, half: _Part) -> list[_Term]:
-        """The terms of a half; none where it is no sum of so few."""
+        """Split a half into its terms; return none if they are too many."""
         rest, found = [(half, 1)], list[_Term]()
         while rest:
             part, sign = rest.pop()
@@ -299,7 +301,7 @@ class _Reader:
         return None
 
     def _origin(self, part: _Part) -> tuple[_Part, int]:
-        """Where a part comes from, and the sign that it has."""
+        """Return the origin of a part, and its sign."""
         negated = made_by(part.source, Negate)
         inner = replace(part, source=negated.x) if negated else self._joined(part)
         if inner is not None:
@@ -315,7 +317,7 @@ class _Reader:
         return _Part(op.x, op.start[self._axis] + part.start), 1
 
     def _joined(self, part: _Part) -> _Part | None:
-        """The one of two halves that were joined which a part is."""
+        """Return the one of two joined halves that a part is."""
         op = made_by(part.source, Concatenate)
         if op is None or op.axis != self._axis:
             return None
@@ -324,7 +326,7 @@ class _Reader:
         return _Part(op.rhs if part.start else op.lhs, 0)
 
     def is_closed(self, root: Value) -> bool:
-        """Whether what was looked through is read for the result alone.
+        """Return whether the values looked through are read for the result alone.
 
         Takes the result from what lies inside.
         """

@@ -40,7 +40,9 @@ class RoundRows(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any, at the numerics of the program."""
+        """Run the pass; return whether any rows are rounded, at the program's
+        numerics.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels) or capabilities.emitted.on_gpus:
             return False
@@ -53,7 +55,7 @@ class RoundRows(Pass):
 
 
 def _round_in(function: Function, machine: Machine) -> bool:
-    """Work on a function; whether anything changed."""
+    """Round rows in a function; return whether anything changed."""
     rounded: dict[Value, Value] = {}
     with known_contracts(contracts_of(function)):
         for op in [*function.entry_block.operations]:
@@ -68,7 +70,7 @@ def _round_in(function: Function, machine: Machine) -> bool:
 
 
 def round_rows(b: Builder, x: Value) -> Value:
-    """Return rows as bytes and scales make them; their last axis is in whole blocks.
+    """Round rows to bytes and scales; their last axis is in whole blocks.
 
     Of a block of zeros the quotient is NaN, and its bytes are zeros, as its scale is.
     """

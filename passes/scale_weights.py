@@ -1,4 +1,4 @@
-"""Scale the weight of a product by what would scale its larger operand.
+"""Scale the weight of a product in place of its larger operand.
 
     %1 = graph.broadcast(%gate)               %1 = graph.broadcast(%gate)
     %2 = graph.multiply(%x, %1)          →    %2 = graph.multiply(%w, %1)
@@ -53,7 +53,7 @@ class ScaleWeights(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         weights = weight_values(function)
         changed = False
         for op in [*function.entry_block.operations]:
@@ -67,7 +67,7 @@ class ScaleWeights(FunctionPass):
 
 
 class _WeightScaled(NamedTuple):
-    """A product of what was scaled by a weight that is scaled in its place.
+    """A product whose operand's scale moves to the weight.
 
     Args:
         x: what was scaled.
@@ -88,7 +88,7 @@ class _WeightScaled(NamedTuple):
 
 
 class _WeightOfEach(NamedTuple):
-    """The same where each image has a scale, and so a weight and a product of its own.
+    """A product with a scale for each image, and so a weight and a product for each.
 
     Args:
         x: what was scaled.
@@ -136,7 +136,9 @@ class _Product(NamedTuple):
 def _scaling_of(
     op: GraphOp, weights: set[Value]
 ) -> _WeightScaled | _WeightOfEach | None:
-    """How a product of a scaled operand is better made; None if it is not."""
+    """Return the better form of a product of a scaled operand; None if there is
+    none.
+    """
     summed = type(op).summed_axes(op)
     if not summed:
         return None
@@ -187,7 +189,7 @@ def _is_smaller(value: Value, other: Value) -> bool:
 
 
 def _is_worth(product: _Product, image: Shape) -> bool:
-    """Whether it pays to scale the weight for each image."""
+    """Return whether scaling the weight for each image pays."""
     weight, elements = element_count(product.shape), element_count(image)
     summed = element_count(tuple(product.shape[axis] for axis in product.right))
     if not isinstance(weight, int) or not isinstance(elements, int):
@@ -198,7 +200,7 @@ def _is_worth(product: _Product, image: Shape) -> bool:
 
 
 def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
-    """Write a product in another form."""
+    """Replace a product by another form."""
     multiply: Operation = op.operands[0].owner
     with before(op):
         result = found.build(op)
@@ -208,7 +210,7 @@ def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
 
 
 def _scale(weight: Value, scale: Broadcast, axes: dict[int, int]) -> Value:
-    """A weight times a scale, given the axis of the weight for each of the scale's."""
+    """Multiply a weight by a scale, given the weight's axis for each of the scale's."""
     build = Builder()
     narrow = build.reshape(scale.x, shape=squeezed(Tensor.of(scale.x).shape))
     kept = [axes[axis] for axis in varying_axes(scale)]

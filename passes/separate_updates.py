@@ -30,7 +30,7 @@ _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 
 
 class SeparateUpdates(Pass):
-    """Put what is written over, and read elsewhere, behind barriers."""
+    """Put values that are written over, and read elsewhere, behind barriers."""
 
     name = "separate-updates"
     level = 0
@@ -38,7 +38,7 @@ class SeparateUpdates(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         shared = [
             found
             for function in functions_of(unit.module).values()
@@ -55,7 +55,7 @@ class SeparateUpdates(Pass):
 
 
 def _blocks_of(function: Function) -> Iterator[Block]:
-    """The blocks of a function and of what runs in it: loops and branches."""
+    """Yield the blocks of a function and of the loops and branches in it."""
     rest = [block for region in control_regions(function) for block in region]
     while rest:
         block = rest.pop()
@@ -65,7 +65,7 @@ def _blocks_of(function: Function) -> Iterator[Block]:
 
 
 def _shared_updates(block: Block) -> Iterator[tuple[Operation, int]]:
-    """Ops, with the number of the operand that is written over and read elsewhere."""
+    """Yield ops, with the number of the operand that is written over and read."""
     begun = set[tuple[object, ...]]()
     for op in block.operations:
         if op.operation.name == "tensor.concat":

@@ -60,7 +60,7 @@ class SetIoLayout(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         if self.layout not in IMAGE_LAYOUTS:
             raise InputError(
                 "bad-pass-option",
@@ -80,7 +80,7 @@ class SetIoLayout(Pass):
     def _set(
         self, unit: Unit, entry: Entry, inputs: _Layouts, outputs: _Layouts
     ) -> bool:
-        """Set the layout of the images of one entry; whether any had another."""
+        """Set the layout of an entry's images; return whether any changed."""
         function = functions_of(unit.module)[entry.name]
         arguments = self._ports(entry.arguments, inputs)
         results = self._ports(entry.results, outputs)
@@ -147,7 +147,7 @@ class SetIoLayout(Pass):
 
 
 def _images(unit: Unit) -> list[tuple[Entry, _Layouts, _Layouts]]:
-    """The entries that take or return images, and the layouts of these."""
+    """Return the entries that take or return images, and the images' layouts."""
     flat = copy_module(unit.module)
     for each in (Autodiff(), Inline()):
         each.run(Unit(Program(flat)))

@@ -28,5 +28,5 @@ class ShareKernels(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any to share."""
+        """Run the pass; return whether any kernels were shared."""
         return share_kernels(unit.module)

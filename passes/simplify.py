@@ -1,4 +1,4 @@
-"""Replace ops by equal, cheaper ones, evaluate constants, and drop what is unused.
+"""Replace ops by equal, cheaper ones, evaluate constants, and drop unused ops.
 
     %1 = graph.multiply(%x, %ones)    →    %x
     %2 = graph.add(%two, %three)      →    graph.constant 5
@@ -42,7 +42,7 @@ class Simplify(Pass):
     ensures = (TRANSPOSES_MOVE,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         with index_functions(unit.module) as functions:
             changed = _simplify(functions)
             return drop_uncalled(unit.module) or changed
@@ -66,7 +66,7 @@ def _simplify(functions: Functions) -> bool:
 
 
 def _sweep(block: Block, functions: Functions, reads: InputReads) -> bool:
-    """One pass over the ops, and one backwards that removes what is unused."""
+    """Simplify the ops in order, then remove unused ones in reverse."""
     changed, ops = False, list(block.operations)
     for op in ops:
         if isinstance(op, GraphOp):
@@ -99,7 +99,9 @@ def _replace(op: GraphOp) -> bool:
 
 
 def _is_foldable(op: GraphOp) -> bool:
-    """Whether `op` is small, has no effect, and all its operands are constants."""
+    """Return whether `op` is small, has no effect, and all its operands are
+    constants.
+    """
     operands = op.operands
     if not operands or not all(map(_is_constant, operands)) or has_effect(op):
         return False
@@ -108,7 +110,7 @@ def _is_foldable(op: GraphOp) -> bool:
 
 
 def _fold(op: GraphOp) -> Sequence[Value]:
-    """Constants equal to `op`, whose operands are constants, written before it."""
+    """Write constants equal to `op`, whose operands are constants, before it."""
     arrays = [value.owner.opview.value for value in op.operands]
     with np.errstate(all="ignore"):  # an overflow is what it is when the model runs
         results = evaluate(op, arrays, [])

@@ -39,7 +39,7 @@ class SinkReshapes(FunctionPass):
     )
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         weights = weight_values(function)
         changed = False
         for op in [*function.entry_block.operations]:
@@ -75,7 +75,7 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
 
 
 def _source(value: Value) -> Value | None:
-    """What a value is, but for axes of size 1; None if it is no such reshape."""
+    """Return the source of a value reshaped by axes of size 1 only; None for others."""
     source = None
     while (op := made_by(value, Reshape)) is not None and Reshape.is_merged(op):
         source = value = op.x
@@ -89,6 +89,6 @@ def _number(value: Value) -> Value | None:
 
 
 def _reshaped(build: Builder, value: Value, shape: Shape) -> Value:
-    """An operand of an op that is computed in another shape."""
+    """Return an operand in the other shape in which its op is computed."""
     source = _source(value)
     return source or build.broadcast(_number(value), shape=shape, axes=())

@@ -50,7 +50,7 @@ class SinkTransposes(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Rewrite the function; return whether anything changed."""
         if not any(isinstance(op, Transpose) for op in function.entry_block.operations):
             return False
         sweeps = takewhile(bool, (_sweep(function) for _ in range(SWEEPS)))
@@ -58,7 +58,9 @@ class SinkTransposes(FunctionPass):
 
 
 def _sweep(function: Function) -> bool:
-    """Rewrite every group that gains by it; whether any did."""
+    """Rewrite groups with fewer transposes in a better order; return whether any
+    are.
+    """
     weights = weight_values(function)
     changed = False
     for ops in _groups(function.entry_block, weights):
@@ -74,7 +76,7 @@ def _sweep(function: Function) -> bool:
 
 
 def _groups(block: Block, weights: set[Value]) -> list[list[GraphOp]]:
-    """The ops that must agree on an order of axes, in the order of the block."""
+    """Group ops that must agree on an order of axes, in the block's order."""
     sets = DisjointSets[Value]()
     members: list[tuple[GraphOp, Value]] = []
     for op in block.operations:
@@ -90,7 +92,9 @@ def _groups(block: Block, weights: set[Value]) -> list[list[GraphOp]]:
 
 
 def _tied_values(op: Operation, weights: set[Value]) -> list[Value]:
-    """What has one order of axes for the sake of `op`; none if it does not matter."""
+    """Return the values that `op` ties to one order of axes; none if it does not
+    matter.
+    """
     if not isinstance(op, GraphOp) or not hasattr(op, "reorder") or has_effect(op):
         return []
     rank = Tensor.of(op.operands[0]).rank
@@ -102,21 +106,23 @@ def _tied_values(op: Operation, weights: set[Value]) -> list[Value]:
 
 
 def _is_flexible(value: Value, weights: set[Value]) -> bool:
-    """Whether each reader may have `value` in the order of axes that it likes."""
+    """Return whether each reader may have `value` in the order of axes that it
+    likes.
+    """
     inner = made_by(value, Transpose)
     source = value if inner is None else inner.x
     return source in weights or made_by(source, Broadcast) is not None
 
 
 class _Cost(NamedTuple):
-    """How many transposes there are at the edges of a group, and before it."""
+    """The number of transposes at the edges of a group, and before it."""
 
     total: int
     before: int
 
 
 class _Group:
-    """Some ops of a block, and what flows in and out.
+    """A group of ops of a block, with the values that flow in and out.
 
     An order is that of the values that will stand in the place of the group's own. A
     transpose counts for the group that reads it and for nobody else.
@@ -166,7 +172,7 @@ class _Group:
         return _Cost(given + after, given)
 
     def _results(self, order: Order | None) -> Iterator[tuple[Value, Order | None]]:
-        """What the group makes, each with the order of axes that it gets."""
+        """Yield the group's results, each with its new order of axes."""
         for op in self.ops:
             orders: Sequence[Order | None] = [None] * len(op.results)
             if order is not None:
@@ -195,7 +201,7 @@ class _Group:
         return sum(self._count_of(value, order, each) for each in wanted)
 
     def _count_of(self, value: Value, order: Order, permutation: Order) -> int:
-        """As `_count`, for the value that will be there in the place of `value`."""
+        """Count transposes as `_count`, for the value in the place of `value`."""
         given = permute(Tensor.of(value).shape, inverse(order))
         return 0 if moves_nothing(given, permutation) else 1
 
@@ -221,7 +227,7 @@ class _Group:
         return [each for each in readers if isinstance(each, Transpose)]
 
     def _wanted_after(self, value: Value) -> set[Order]:
-        """How readers outside the group transpose a result of it."""
+        """Return the orders to which readers outside the group transpose a result."""
         transposes = self._transposes_of(value)
         return {each.permutation for each in transposes if each.y not in self.read}
 

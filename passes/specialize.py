@@ -22,7 +22,7 @@ from aotc.passes.properties import SIZES_SPECIALIZED
 
 
 class Specialize(Pass):
-    """Put specializations beside the entries that ask for them."""
+    """Add specializations beside the entries that ask for them."""
 
     name = "specialize"
     level = 0
@@ -30,7 +30,7 @@ class Specialize(Pass):
     ensures = (SIZES_SPECIALIZED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed = False
         with index_functions(unit.module):
             for entry in unit.program.entries:

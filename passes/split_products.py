@@ -46,7 +46,7 @@ class SplitProducts(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels) or not capabilities.joins_products:
             return False
@@ -99,7 +99,9 @@ class _Columns:
         return True
 
     def _has_kernel(self, capabilities: Capabilities) -> bool:
-        """Whether there is one for products of as many columns as slices have."""
+        """Return whether there is a kernel for products of as many columns as slices
+        have.
+        """
         with before(self.product):
             product = self._write_product(Builder(), self.slices[0])
         found = capabilities.choose(product, by_weight=True)
@@ -117,7 +119,7 @@ class _Columns:
         return product
 
     def _write(self, b: Builder, columns: Slice) -> Value:
-        """What the ops after the product make of some columns of it."""
+        """Write the ops after the product on some of its columns."""
         whole = self.product.results[0]
         value = self._write_product(b, columns).results[0]
         for op in self.after:
@@ -131,7 +133,7 @@ class _Columns:
 
 
 def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
-    """The columns of another value, along an axis of it."""
+    """Cut the columns of another value, along an axis of it."""
     first, count = columns.start[-1], columns.sizes[-1]
     repeated = made_by(value, Broadcast)
     if repeated is None:
@@ -147,7 +149,7 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
 def _columns_of(
     op: DotGeneral, weights: Container[Value], unsliced: set[Operation]
 ) -> _Columns | None:
-    """Return what is read of a product, if that is slices alone.
+    """Return the slices of a product, if it has no other readers.
 
     Args:
         op: the product.
@@ -180,7 +182,7 @@ def _columns_of(
 
 
 def _ops_after(op: GraphOp) -> Iterator[GraphOp]:
-    """The elementwise ops after one, as long as one reads the other alone."""
+    """Yield the elementwise ops after an op, while each is the only reader."""
     kind = Tensor.of(op.results[0])
     while True:
         readers = in_order(users_of(op.results))
@@ -197,7 +199,7 @@ def _ops_after(op: GraphOp) -> Iterator[GraphOp]:
 
 
 def _are_apart(slices: Sequence[Slice]) -> bool:
-    """Whether slices are of as many columns each, and no two of the same."""
+    """Return whether slices are of as many columns each, and do not overlap."""
     columns = set[int]()
     for each in slices:
         first, count = each.start[-1], each.sizes[-1]
@@ -214,7 +216,7 @@ def _are_apart(slices: Sequence[Slice]) -> bool:
 
 
 def _is_read_beside_a_product(columns: Slice) -> bool:
-    """Whether what reads columns goes on from another product, of one sum with them.
+    """Return whether readers of columns use another product too, of one sum with them.
 
     Then the kernel of that product reads them where they are.
     """
@@ -231,7 +233,7 @@ def _is_read_beside_a_product(columns: Slice) -> bool:
 
 
 def _meet(slices: Sequence[Slice]) -> bool:
-    """Whether elementwise ops make something of all of the slices together."""
+    """Return whether elementwise ops combine all of the slices."""
     kind = Tensor.of(slices[0].y)
     sources: dict[Value, frozenset[int]] = {
         each.y: frozenset([number]) for number, each in enumerate(slices)

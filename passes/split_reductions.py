@@ -47,7 +47,7 @@ class SplitReductions(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels) or not capabilities.emitted.on_gpus:
             return False
@@ -128,7 +128,7 @@ def _dequantize_alone(op: DotGeneral) -> bool:
 
 
 def _split(op: DotGeneral | Reduction, parts: int) -> bool:
-    """Put the sum of parts in the place of an op; whether that could be done."""
+    """Replace an op by the sum of parts; return whether that could be done."""
     with before(op):
         b = Builder()
         found = (
@@ -168,7 +168,7 @@ def _parts_of_product(b: Builder, op: DotGeneral, parts: int) -> Value | None:
 
 
 def _moved(axes: tuple[int, ...], split: int) -> tuple[int, ...]:
-    """Return axes behind one that has become two; of that, the second."""
+    """Return axes behind one that was split in two; of the two, the second."""
     return tuple(axis + (axis >= split) for axis in axes)
 
 
@@ -198,7 +198,7 @@ def _split_shape(value: Value, axis: int, parts: int) -> tuple[Size, ...]:
 
 
 def _parts_of_reduction(b: Builder, op: Reduction, parts: int) -> Value | None:
-    """Return what parts combine to, f32 where the result is narrower.
+    """Return the combination of parts, f32 where the result is narrower.
 
     The axis that counts parts comes first, as all axes before it are reduced.
     """

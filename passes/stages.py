@@ -1,4 +1,4 @@
-"""The stages of a build that are passes, in order: the one list of what runs when.
+"""The stages of a build that are passes, in order, in one list.
 
 Whoever lowers a program, wholly or in part, takes the passes from here. They, and the
 kernels, are imported on use: a build that the cache knows runs none.
@@ -18,7 +18,7 @@ from aotc.program import LEVELS
 
 @dataclass(frozen=True)
 class PassStage:
-    """Some passes that lead to a stage.
+    """A sequence of passes that leads to a stage.
 
     Args:
         name: of the stage, after which its IR can be looked at and gone on with.
@@ -35,7 +35,7 @@ class PassStage:
     def passes(
         self, level: int = LEVELS[-1], without: Collection[str] = ()
     ) -> tuple[Pass, ...]:
-        """Those of a level of optimisation, by default all, but for what is left out.
+        """Return the passes of a level of optimisation, by default all, without some.
 
         Args:
             level: of optimisation.
@@ -124,7 +124,9 @@ _TARGETLESS = {stage.name: stage for stage in PASS_STAGES if not stage.needs_tar
 
 
 def optional_parts() -> list[str]:
-    """What a build can leave out: passes that optimise, and families of kernels."""
+    """Return the names that a build can leave out: optimising passes, kernel
+    families.
+    """
     from aotc.kernels.capabilities import family_names
 
     passes = (each for each in all_passes() if each.level > 0)
@@ -154,7 +156,7 @@ def parse_without(text: str) -> tuple[str, ...]:
 
 
 def _why_kept(name: str) -> str:
-    """Why `--without` does not take a name."""
+    """Return the reason why `--without` does not take a name."""
     if name in {each.name for each in all_passes()}:
         return "a pass that every level has: no code can be made of IR without it"
     if name in PASSES:
@@ -232,7 +234,7 @@ def parse_graph_passes(
 def all_passes(
     level: int = LEVELS[-1], without: tuple[str, ...] = ()
 ) -> tuple[Pass, ...]:
-    """The passes of a build, from the graph to what the compiler gets.
+    """Return the passes of a build, from the graph to the compiler's input.
 
     Args:
         level: of optimisation; by default all of them.
@@ -247,7 +249,8 @@ def passes_between(
     level: int = LEVELS[-1],
     without: Collection[str] = (),
 ) -> tuple[Pass, ...]:
-    """Those of a build between two passes, given by name: their first, in either case.
+    """Return the passes of a build between two, given by name: their first, in either
+    case.
 
     Args:
         after: the pass that has run; None at the start.

@@ -1,4 +1,4 @@
-"""Which windows of states may be written where they are.
+"""Windows of states that may be written in place.
 
     func @step(%cache, %new, %at)                // %cache is a state
       %y = graph.dynamic_update_slice(%cache, %new, %at)
@@ -30,7 +30,7 @@ from aotc.mlir import Function, Operation, Value
 def windows_in_place(
     entry: Entry, functions: Mapping[str, Function], states: int
 ) -> set[Value]:
-    """The results of updates of an entry that may write over what they update.
+    """Return the results of an entry's updates that may write over their operand.
 
     Args:
         entry: in graph IR.
@@ -65,7 +65,7 @@ def _may_fail(entry: Entry, functions: Mapping[str, Function]) -> bool:
 
 
 def _updates_of(old: Value, new: Value) -> set[Value]:
-    """The results of a chain of updates from an old value to the new one.
+    """Return the results of a chain of updates from the old value to the new.
 
     Empty if there is something else between them, or if any value before the last has
     another reader.
@@ -84,7 +84,7 @@ def _updates_of(old: Value, new: Value) -> set[Value]:
 
 
 def _waits_for(update: DynamicUpdateSlice, reader: Operation) -> bool:
-    """Whether an op that reads what is updated is the update, or feeds it alone.
+    """Return whether a reader of the updated value is the update, or feeds it alone.
 
     As a scatter of one update has it. Not for any op: IREE computes elementwise ops
     again wherever they are read, and slices not at all.
@@ -98,7 +98,7 @@ def _waits_for(update: DynamicUpdateSlice, reader: Operation) -> bool:
 
 
 def _is_writable(op: DynamicUpdateSlice) -> bool:
-    """Whether a dispatch may write the window: of static size, not of bits."""
+    """Return whether a dispatch may write the window: of static size, not of bits."""
     kinds = [Tensor.of(value) for value in (op.x, op.update)]
     return all(
         x.is_static and x.dtype != "bool" and x.rank > 0 and 0 not in x.shape

@@ -1,4 +1,4 @@
-"""Look up what functions of one byte give, in tables that the build computes.
+"""Look up functions of one byte in tables that the build computes.
 
     %1 = graph.multiply(graph.cast(%q), %s)
     %2 = graph.logistic(%1)                       →    %4 = graph.lookup(%q)
@@ -80,7 +80,7 @@ class TabulateBytes(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         numbers = numbers_of_weights(unit.program)
         functions = functions_of(unit.module).values()
         return any([_change(x, numbers) for x in functions if has_unfused_body(x)])
@@ -136,7 +136,7 @@ def _tabulate_parts(function: Function, numbers: Numbers) -> bool:
 
 @dataclass(frozen=True)
 class _Image:
-    """What elements of a tensor are, for each byte that they are computed of.
+    """A tensor's elements as functions of a byte each.
 
     Args:
         source: the tensor of bytes.
@@ -154,7 +154,8 @@ class _Image:
 
     @property
     def is_worth_a_table(self) -> bool:
-        """Whether targets differ otherwise, or the bytes are read from memory anyway.
+        """Return whether a table pays: targets differ, or bytes are read from memory
+        anyway.
 
         A table takes a third of a nanosecond for a byte, floats one to three on AVX2
         and 0.6 to 1.3 on AVX-512. Bytes that a kernel makes of floats it has in
@@ -166,7 +167,7 @@ class _Image:
 
     @property
     def number(self) -> float | None:
-        """The one number that all elements are; None if it depends on the bytes.
+        """The number that all elements are; None if it depends on the bytes.
 
         IREE finds that of a table, too, and then has the build call the kernel that
         reads it, which its compiler cannot ("no executable loader registered").
@@ -176,7 +177,7 @@ class _Image:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether each byte comes out as it goes in, and 0 as 0."""
+        """Return whether each byte is mapped to itself, and 0 to 0."""
         every = np.zeros(len(self.table), self.table.dtype)
         every[:_BYTES] = _every_byte(Tensor.of(self.source).dtype)
         dtype = dtypes.canonical(self.table.dtype)
@@ -184,7 +185,7 @@ class _Image:
         return is_same_kind and bool((self.table == every).all())
 
     def moved(self, op: GraphOp) -> _Image:
-        """Return the image of what an op that moves elements gives."""
+        """Return the image of the result of an op that moves elements."""
         zeros = [np.zeros(1, self.table.dtype)] if _may_read_nothing(op) else []
         table = np.concatenate([self.table, *zeros])
         return replace(self, table=table, moves=(*self.moves, op.results[0]))
@@ -198,7 +199,7 @@ class _Image:
         return found
 
     def move(self) -> Value:
-        """Write the ops that move elements, for the bytes; return what they give."""
+        """Write the ops that move elements, for the bytes; return the result."""
         value = self.source
         for each in self.moves:
             op = defining_op(each)
@@ -226,7 +227,7 @@ class _Images:
             self._found[value] = _Image(value, _every_byte(dtype))
 
     def add(self, op: Operation) -> None:
-        """Find what an op computes; bytes are a source for what comes after."""
+        """Add the image of an op's result; bytes are a source for later ops."""
         image = None
         if isinstance(op, GraphOp) and len(op.results) == 1:
             image = self._image(op)
@@ -237,7 +238,7 @@ class _Images:
                 known[value] = image
 
     def replacement(self, value: Value) -> Value | None:
-        """Write what takes the place of bytes at the insertion point, if anything does.
+        """Write the replacement of bytes at the insertion point, if there is one.
 
         Args:
             value: the bytes, which were added.
@@ -266,7 +267,9 @@ class _Images:
         return image if is_whole else None
 
     def shares(self, op: Softmax) -> Value | None:
-        """Write the softmax of bytes in the place of one of floats, if it is that."""
+        """Replace a softmax of floats by one of bytes, if it is a softmax of bytes'
+        images.
+        """
         image = self._found.get(op.x)
         if image is None or not is_rounded_coarsely(op.y, self.numbers):
             return None
@@ -335,7 +338,7 @@ def _may_read_nothing(op: GraphOp) -> bool:
 
 
 def _erase_unread(op: Operation) -> None:
-    """Erase an op that nothing reads, and what lies before it that only it read."""
+    """Erase an op without readers, and those before it that only it read."""
     rest: list[Operation] = [op]
     while rest:
         found = rest.pop()

@@ -54,7 +54,7 @@ class UpdateInPlace(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         changed = False
         functions = functions_of(unit.module).values()
         exchanges = {name_of(f) for f in functions if iree_text.calls_loader(f)}
@@ -72,7 +72,9 @@ class UpdateInPlace(Pass):
 
 
 def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
-    """Whether a call of a function can fail for what it computes, or what others do."""
+    """Return whether a call of a function can fail by its values, or by other
+    devices.
+    """
     found: list[Operation] = []
 
     def visit(op: Operation) -> ir.WalkResult:
@@ -86,7 +88,7 @@ def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
 
 
 def _tie(function: Function) -> bool:
-    """Write one loop for the states that change together; whether there are any."""
+    """Merge loops of states that change together; return whether there are any."""
     groups = _groups(function)
     order = Order(function, groups)
     for group in sorted(groups, key=order.place):
@@ -104,7 +106,7 @@ def _tie(function: Function) -> bool:
 
 
 def _independent_ties(ties: Ties, order: "Order") -> Ties:
-    """Those that can be written without waiting for anything."""
+    """Return the ties that can be written without waiting for anything."""
     return {
         n: old
         for n, old in ties.items()
@@ -117,7 +119,7 @@ def _reader_results(region: Region) -> list[Value]:
 
 
 class Order:
-    """Which values are surely computed after the ops that read old states.
+    """The values that are surely computed after the ops that read old states.
 
     Args:
         function: that updates states.
@@ -149,17 +151,19 @@ class Order:
             self._changed.update(op.results)
 
     def _bit(self, op: Operation) -> int:
-        """Of a reader: the hashes of ops do not last, so it has its first result's."""
+        """Return a reader's bit, by its first result, as the hashes of ops do not
+        last.
+        """
         return self._bits.get(op.results[0], 0) if op.results else 0
 
     def place(self, region: Region) -> int:
-        """Of the last value that a region reads."""
+        """Return the place of the last value that a region reads."""
         return max(
             (self._place.get(value, 0) for value in region.computed_inputs), default=0
         )
 
     def note_written(self, region: Region, results: Sequence[Value]) -> None:
-        """Later regions may wait for the new states of this one."""
+        """Let later regions wait for the new states of this one."""
         done = self._readers_before(region.computed_inputs) | self._readers_before(
             region.after
         )
@@ -167,7 +171,7 @@ class Order:
         self._written.insert(0, results[0])
 
     def values_to_await(self, region: Region) -> list[Value] | None:
-        """What a region must wait for beyond what it reads; None where that is unknown.
+        """Return the values to wait for beyond a region's reads; None where unknown.
 
         New states are preferred, which are kept in any case; then what other regions
         read, which is stored in any case.
@@ -191,7 +195,9 @@ class Order:
         return reduce(or_, (self._before.get(value, 0) for value in values), 0)
 
     def _can_wait_for(self, value: Value) -> bool:
-        """Whether a loop can read an element of a value, which is no new state's."""
+        """Return whether a loop can read an element of a value, which is no new
+        state's.
+        """
         kind = value.type
         return (
             value not in self._changed
@@ -219,7 +225,7 @@ class _Groups:
         self._near: dict[Mark, set[int]] = {}  # the regions that have each mark
 
     def add(self, region: Region) -> None:
-        """Add a region, joined with those that it can be one with."""
+        """Add a region, merged with the regions near it."""
         while found := self._join(region):  # which may be near more of them
             region = found
         self.numbered[self._count] = region
@@ -228,7 +234,7 @@ class _Groups:
         self._count += 1
 
     def _join(self, region: Region) -> Region | None:
-        """A region that holds another one as well, which it takes from here."""
+        """Join a region with one near it, which is removed; None if there is none."""
         near = {n for mark in region.marks for n in self._near.get(mark, ())}
         for number in sorted(near):
             other = self.numbered[number]
@@ -242,7 +248,9 @@ class _Groups:
 
 
 def _updates(function: Function) -> dict[Value, Value]:
-    """New values of states that loops compute, with the arguments of the old ones."""
+    """Return new values of states that loops compute, with the arguments of the old
+    ones.
+    """
     arguments, results = (_states(function, side) for side in _SIDES)
     *_, returned = function.entry_block.operations
     found: dict[Value, Value] = {}

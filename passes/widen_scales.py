@@ -37,7 +37,7 @@ class WidenScales(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         functions = functions_of(unit.module).values()
         bodies = [each for each in functions if has_unfused_body(each)]
         return any([_change(each, unit.target) for each in bodies])

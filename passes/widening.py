@@ -1,4 +1,4 @@
-"""Bring the ops that dequantise bytes to what reads their results.
+"""Bring the ops that dequantise bytes to the readers of their results.
 
     %1 = graph.multiply(graph.cast(%q), %s)       %1 = graph.cast(graph.reshape(%q))
     %2 = graph.reshape(%1)                    →   %2 = graph.multiply(%1, %s)
@@ -48,7 +48,7 @@ def bring_to_readers(function: Function, weights: Container[Value]) -> None:
 
 
 def _widened(op: Operation, widened: Container[Value]) -> Value | None:
-    """Return what an op makes a step of, from bytes to the numbers that they mean."""
+    """Return the value that an op converts a step from bytes to their numbers."""
     if not isinstance(op, (Cast, Multiply, Subtract)):
         return None
     if Tensor.of(op.results[0]).dtype in NARROW:
@@ -68,7 +68,7 @@ def _number(value: Value) -> Value | None:
 
 
 def _reshape_bytes(op: Reshape, widened: dict[Value, GraphOp]) -> None:
-    """Widen bytes that are reshaped, in the place of reshaping them when they are wide.
+    """Widen bytes before a reshape, in the place of reshaping the wide ones.
 
     Args:
         op: the reshape; it is erased.

@@ -1,4 +1,4 @@
-"""The one crossing to IREE: a linalg module in, a `.vmfb` and what it cost out.
+"""The crossing to IREE: a linalg module in, a `.vmfb` and its costs out.
 
 The linalg module crosses as MLIR bytecode of upstream dialects. What only IREE knows is
 written as text and added on its side, in a worker process (`aotc.worker`), one
@@ -76,14 +76,14 @@ _TOO_LARGE = "operations with large vector sizes", "exceeded stack allocation li
 
 
 class Running:
-    """The compilers at work; once they are stopped, what they say is of no use."""
+    """The running compilers; once they are stopped, their output is ignored."""
 
     def __init__(self) -> None:
         self.processes: set[subprocess.Popen[str]] = set()
         self.is_stopped = False
 
     def stop(self) -> None:
-        """End all of them."""
+        """Kill all running compilers."""
         self.is_stopped = True
         for process in tuple(self.processes):
             process.kill()
@@ -91,7 +91,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled variant.
+    """A compiled variant.
 
     Args:
         target: what it was compiled for.
@@ -181,7 +181,9 @@ def plan_memory(unit: Unit) -> dict[str, Memory]:
 
 @contextmanager
 def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, Running]]:
-    """Threads that wait for compilers; an interrupt, too, leaves no compiler behind."""
+    """Yield threads that wait for compilers; an interrupt, too, leaves no compiler
+    behind.
+    """
     running = Running()
     with ThreadPoolExecutor(max_workers=min(_most_processes(), count)) as pool:
         try:
@@ -213,13 +215,13 @@ def require_compiler() -> None:
 
 
 def target_flags(target: Target) -> tuple[str, ...]:
-    """All flags that the compiler gets for a target, in order."""
+    """Return all flags that the compiler gets for a target, in order."""
     return (*target.flags, *COMMON_FLAGS)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What a worker is to do.
+    """The input of a worker process that compiles a module.
 
     Args:
         target: what to compile for.
@@ -344,7 +346,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
 
 
 def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
-    """What the worker reports; and the module, if it is to compile one."""
+    """Run the worker; return its report, and the module if it compiles one."""
     with temporary_folder() as root:
         if job.device_kernels is not None:
             report = _run_with_kernels(job, job.device_kernels, root, running)
@@ -358,7 +360,7 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
 def _run_with_kernels(
     job: _Job, kernels: DeviceKernels, root: Path, running: Running
 ) -> dict[str, Any]:
-    """What the worker reports of a module with kernels for GPUs.
+    """Compile a module with kernels for GPUs, and return the worker's report.
 
     Kernels expect memory that begins at multiples of 16 bytes, as that of a tensor of
     its own does. Where IREE lets one read or write a part of a tensor in place, which
@@ -389,14 +391,14 @@ def _run_with_kernels(
 
 
 def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
-    """Write what a worker compiles."""
+    """Write the input of a worker."""
     with disk_errors(root):
         (root / "graph.mlirbc").write_bytes(bytecode)
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
 
 
 def _report(job: _Job, root: Path, running: Running) -> dict[str, Any]:
-    """What the worker reports of the files in a folder."""
+    """Run the worker on the files in a folder, and return its report."""
     for flags in with_fewer_vectors(job.settings["flags"]):
         code, log = _run_worker(root, {**job.settings, "flags": flags}, running)
         if not any(said in log for said in _TOO_LARGE):
@@ -415,7 +417,7 @@ def _report(job: _Job, root: Path, running: Running) -> dict[str, Any]:
 def _with_device_facts(
     kernels: dict[str, Any], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the list of kernels with what is to be told of their code on a GPU."""
+    """Return the list of kernels with facts on their code on a GPU."""
     if not facts:
         return kernels
     from aotc.kernels.listing import without_uncompiled
@@ -439,7 +441,9 @@ def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:
 
 
 def _environment() -> dict[str, str]:
-    """The environment without what IREE's compiler would obey, such as a linker."""
+    """Return the environment without variables that IREE's compiler reads, such as a
+    linker.
+    """
     inherited = options.child_environment()
     return {k: value for k, value in inherited.items() if not k.startswith("IREE_")}
 
@@ -447,7 +451,7 @@ def _environment() -> dict[str, str]:
 def _run_worker(
     folder: Path, settings: dict[str, Any], running: Running
 ) -> tuple[int, str]:
-    """Exit code and diagnostics of the compiler on the files in `folder`."""
+    """Run the compiler on the files in `folder`; return exit code and diagnostics."""
     with disk_errors(folder):
         (folder / "job.json").write_text(json.dumps(settings), encoding="utf-8")
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What crosses to IREE: the graph functions in upstream dialects, and a frame around.
+"""Crossing to IREE: the graph functions in upstream dialects, and a frame around them.
 
 Only upstream dialects cross, as bytecode. What only IREE knows is written as text:
 globals for weights and state, and the exported functions around the graph functions.
@@ -88,7 +88,7 @@ def inner_name(entry: str) -> str:
 
 
 def frame_text(program: Program) -> str:
-    """IREE's side of the module: globals, entries, and access to states.
+    """Write IREE's side of the module: globals, entries, and access to states.
 
     The functions behind the entries are declared here and defined by the bytecode; for
     the bodies that only IREE can read it is the other way round.
@@ -133,7 +133,7 @@ def frame_text(program: Program) -> str:
 
 
 def with_executables(frame_text: str, lines: Sequence[str]) -> str:
-    """Return IREE's side of a module with more of it, such as `device_executable`."""
+    """Add lines, such as `device_executable`, to IREE's side of a module."""
     head, *rest = frame_text.splitlines()
     return "\n".join([head, *(f"  {line}" for line in lines), *rest]) + "\n"
 

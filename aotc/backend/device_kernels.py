@@ -75,7 +75,7 @@ class DeviceKernels:
         jobs: int,
         cache: Cache | None,
     ) -> DeviceKernels | None:
-        """Return those of a lowered module; None if it has none."""
+        """Find the GPU kernels of a lowered module; None if it has none."""
         found = {each.name: each.launch for each in kernels_of(module) if each.launch}
         machine = gpu_of(target)
         if not found or machine is None:
@@ -83,7 +83,7 @@ class DeviceKernels:
         return cls(target, machine, numerics, found, jobs, cache)
 
     def parts(self) -> dict[str, str]:
-        """All that their code depends on, for a recipe of the cache."""
+        """The inputs of the kernels' code, for a recipe of the cache."""
         rows = {name: asdict(each) for name, each in self.launches.items()}
         return {"GPU kernels": digest(json.dumps(rows)), **self._tools()}
 
@@ -96,7 +96,7 @@ class DeviceKernels:
         }
 
     def uncompiled(self) -> dict[str, Compiled]:
-        """Return what stands in for the code of kernels where it is not needed."""
+        """Return placeholders of the kernels' code, where it is not needed."""
         return {
             name: Compiled(b"", self.machine.warp * launch.warps, 0, launch.stages)
             for name, launch in self.launches.items()
@@ -144,7 +144,7 @@ class DeviceKernels:
     def _compile_all(
         self, missing: Mapping[KernelSource, str], running: Running
     ) -> Iterator[tuple[KernelSource, Compiled | str]]:
-        """Yield what is made of kernels, or why there is no code of one."""
+        """Compile kernels; yield the code of each, or the reason why there is none."""
         sources = [*missing]
         count = max(1, min(self.jobs, len(sources)))
         shares = [sources[number::count] for number in range(count) if sources]
@@ -156,7 +156,8 @@ class DeviceKernels:
     def _compile_share(
         self, sources: Sequence[KernelSource], running: Running
     ) -> list[Compiled | str]:
-        """Return what a process makes of some kernels; another goes on after one.
+        """Compile some kernels in a process, and go on in another one after each that
+        kills it.
 
         Raises:
             CompileError: `kernel-not-compiled`: a process ended, and of no kernel.
@@ -206,7 +207,7 @@ class DeviceKernels:
             (folder / self._object_name(name)).write_bytes(made.code)
 
     def executables(self, codes: Mapping[str, Compiled]) -> list[str]:
-        """Return what dispatches the kernels that have code, as lines for IREE."""
+        """Return lines for IREE that dispatch the kernels that have code."""
         return [
             line
             for name, launch in self.launches.items()
@@ -233,7 +234,7 @@ class DeviceKernels:
         refused: Mapping[str, str],
         unaligned: Collection[str],
     ) -> dict[str, Any]:
-        """What a manifest tells of the code of kernels by name, and of the compiler.
+        """Return the manifest's facts on kernels' code, by name, and on their compiler.
 
         Args:
             codes: of the kernels that there is code of.

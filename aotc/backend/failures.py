@@ -1,4 +1,4 @@
-"""The output of a compiler that failed → the error that says what to do."""
+"""The output of a compiler that failed → an error with advice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
 
 
 def refusal_of(target: Target, code: int, log: str, folder: Path) -> SetupError | None:
-    """Return the error of what the machine lacks, if the compiler failed for that."""
+    """Return the error of a resource that the machine lacks, if the compiler failed
+    for it.
+    """
     if code == WORKER_IO_ERROR or is_disk_full(log):
         return _disk_error(folder, (log.strip().splitlines() or ["no output"])[-1])
     if code == -signal.SIGKILL or is_out_of_memory(log):

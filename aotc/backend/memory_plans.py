@@ -37,12 +37,14 @@ class Memory:
     bound: str = "exact"
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
+        """Return the plan as the manifest holds it."""
         return asdict(self)
 
 
 def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
-    """Shapes of calls that may need most, and bounds of all, by entry that has such."""
+    """Return, by entry with bounded sizes, the shapes of calls that may need most
+    memory, and the bounds.
+    """
     return {
         entry.name: {
             "shapes": [_input_sizes(entry, symbols) for symbols in _corners(entry)],
@@ -54,7 +56,9 @@ def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
 
 
 def _is_bounded(entry: Entry) -> bool:
-    """Whether sizes have limits; in certificates they have no contracts at all."""
+    """Return whether sizes have limits; in certificates they have no contracts at
+    all.
+    """
     sizes = [size for port in entry.ports("input") for size in port.type.shape]
     has_contracts = bool(entry.symbols) or all(isinstance(n, int) for n in sizes)
     return has_contracts and not _unlimited(entry)
@@ -88,7 +92,7 @@ def _range_of(contract: Contract) -> tuple[int, int]:
 
 
 def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
-    """Return whether inputs can have the sizes that these symbols give them."""
+    """Return whether symbols give all inputs sizes of 0 or more."""
     return all(n >= 0 for shape in _input_sizes(entry, symbols) for n in shape)
 
 

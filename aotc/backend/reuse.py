@@ -1,4 +1,4 @@
-"""Compiled modules in the cache: by what the compiler reads, and by the compiler.
+"""Compiled modules in the cache, by the compiler's input and version.
 
 The module counts as text without the places in the user's source, which leave no trace
 in native code: a comment more in a model compiles nothing again. Portable code (vmvx)
@@ -41,7 +41,7 @@ class KeptModule:
         crossed: tuple[bytes, str],
         settings: Mapping[str, Any],
     ) -> KeptModule:
-        """Where the module of a lowered program is kept.
+        """Make the cache entry for the module of a lowered program.
 
         Args:
             cache: what keeps it.
@@ -64,7 +64,9 @@ class KeptModule:
         return cls(cache, Recipe("module", f"{target}: {names}", parts))
 
     def find(self) -> tuple[dict[str, Any], bytes] | None:
-        """What the worker reported of the module, and the module."""
+        """Return the worker's report on the module, and the module; None if not
+        kept.
+        """
         value = self.cache.find(self.recipe)
         if value is None:
             return None
@@ -75,7 +77,7 @@ class KeptModule:
     def lock(
         self, is_stopped: Callable[[], bool]
     ) -> Iterator[tuple[dict[str, Any], bytes] | None]:
-        """Within this block no other process compiles the module.
+        """Keep other processes from compiling the module within this block.
 
         Args:
             is_stopped: says whether there is no need to wait for one any more.
@@ -87,11 +89,11 @@ class KeptModule:
             yield self.find() if is_there else None
 
     def why_missing(self) -> str:
-        """`miss`, and what is new since a module of this kind was made."""
+        """Return `miss`, and the changes since a module of this kind was made."""
         return f"miss ({self.cache.why_missing(self.recipe)})"
 
     def keep(self, report: Mapping[str, Any], vmfb: bytes) -> str:
-        """Keep a module; what to add to the reason of the miss if that fails."""
+        """Keep a module; return an addition to the reason of the miss if that fails."""
         known = {name: report[name] for name in _FACTS if name in report}
         facts = json.dumps(known, sort_keys=True)
         failure = self.cache.keep(self.recipe, facts.encode() + b"\n" + vmfb)
@@ -108,7 +110,7 @@ def _model_digest(unit: Unit, crossed: tuple[bytes, str], with_places: bool) -> 
 
 @cache
 def _toolchain() -> dict[str, str]:
-    """IREE's compiler, and the code of aotc around it."""
+    """Return digests of IREE's compiler and of the code of aotc around it."""
     return {
         "IREE": digest(stated_version("iree.compiler")),
         "aotc": digest(

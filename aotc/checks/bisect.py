@@ -1,4 +1,4 @@
-"""Where a compiled model begins to differ: the stage, and the op.
+"""Location of the first divergence of a compiled model: the stage, and the op.
 
 A build is a chain: the framework, the imported graph, the graph after each pass, and
 the compiled code. The outputs at each link are compared with those of the framework;
@@ -75,7 +75,7 @@ class Divergence:
     error: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As part of `aotc.parity/1`."""
+        """Return the divergence as part of an `aotc.parity/1` document."""
         return {
             "stage": self.stage,
             "op": self.op,
@@ -144,7 +144,7 @@ def first_divergence(
 def _same_call(
     program: Program, name: str, given: Mapping[tuple[str, str], Any]
 ) -> tuple[Any, Entry, Sequence[Any]]:
-    """The module, the entry, and its arguments for a call of what it was before passes.
+    """Return module, entry and arguments of the same call on the program before passes.
 
     Args:
         program: in which passes may have made other weights of those that were given.
@@ -180,7 +180,7 @@ def locate_divergence(
 
 
 def arguments(program: Program, entry: Entry, arrays: Sequence[Any]) -> list[Any]:
-    """All arguments of an entry: stored values, and `arrays` for the inputs."""
+    """Return all arguments of an entry: stored values, and `arrays` for the inputs."""
     inputs = iter(arrays)
     return [
         program.parameters[port.name] if port.kind != "input" else next(inputs)
@@ -229,7 +229,7 @@ def _in_import(network: Any, inputs: Any, rule: Rule) -> Divergence:
 
 
 def _arrays(results: Any) -> list[Any]:
-    """What of a node's results is arrays, as NumPy's."""
+    """Return the arrays among a node's results, as NumPy arrays."""
     if isinstance(results, (list, tuple)):
         return [array for each in results for array in _arrays(each)]
     data = getattr(results, "_data", results)
@@ -283,7 +283,7 @@ class _InCode:
         ]
 
     def _errors(self, places: Sequence[tuple[int, int]]) -> list[float | None] | None:
-        """For each result None if it is right, else its error; None if code dies."""
+        """Return the error of each result, None if right; None if the code dies."""
         values_at = partial(_values_at, self.module, self.entry, self.values, places)
         try:
             found = _compiled_values(
@@ -303,7 +303,7 @@ class _InCode:
 
 
 def _probe_points(low: int, high: int) -> list[int]:
-    """Some numbers from `low` on, the last one before `high` among them."""
+    """Return some numbers from `low` on, the last one before `high` among them."""
     step = max(1, (high - low) // _AT_ONCE)
     return sorted({*range(low, high, step), high - 1})
 
@@ -313,7 +313,7 @@ def _ops(module: Any, entry: Entry) -> list[Any]:
 
 
 def _title(op: Any) -> str:
-    """`graph.sin`, or `scan` and the like for what runs other functions."""
+    """Return `graph.sin`, or `scan` and the like for calls of control flow."""
     if isinstance(op, func.CallOp):
         return callee_of(op).rpartition(".")[2]
     return f"graph.{type(op)._op_name}"
@@ -326,7 +326,7 @@ def _values_at(
     places: Sequence[tuple[int, int]],
     with_op: Any,
 ) -> list[Any]:
-    """What ops of an entry give, by the reference evaluator."""
+    """Evaluate values inside an entry with the reference evaluator."""
     ops = _ops(module, entry)
     wanted = {ops[number].results[index]: None for number, index in places}
 
@@ -345,7 +345,7 @@ def _compiled_values(
     values: Sequence[Any],
     places: Sequence[tuple[int, int]],
 ) -> list[Any]:
-    """What ops of an entry give, compiled; by their number and that of the result."""
+    """Compile and run an entry that returns inner values, by op and result number."""
     module = copy_module(module)
     keep_only(module, [entry.name])
     function = functions_of(module)[entry.name]
@@ -368,7 +368,7 @@ def _compiled_values(
 
 
 def _return_only(function: Any, results: Sequence[Any]) -> None:
-    """Return these values instead of the results."""
+    """Replace the results of a function by these values."""
     block = function.entry_block
     block.operations[len(block.operations) - 1].operation.erase()
     with ir.InsertionPoint(block):

@@ -50,7 +50,7 @@ _LEAF = Structure("leaf")
 
 @dataclass
 class BlockFindings:
-    """What comparing the blocks of an entry has found.
+    """The findings from comparing the blocks of an entry.
 
     Args:
         count: how many were compared.
@@ -256,7 +256,9 @@ class _EachBlock:
         return [name for code in codes if code is not None for name in code.weights]
 
     def _is_repeated(self, number: int) -> bool:
-        """Whether a block has nothing of its own but stored weights of the bundle."""
+        """Return whether a block differs from a right one only in the bundle's stored
+        weights.
+        """
         is_known = self._kind_and_code(number) in self.right
         return is_known and self.weights.are_stored(self._weights_of([number]))
 
@@ -266,7 +268,7 @@ class _EachBlock:
         return self.blocks[number].operations / whole
 
     def _compare(self, number: int, found: BlockFindings, *, is_new: bool) -> None:
-        """Compare what a block gives, unless that takes too long."""
+        """Compare a block's results, unless that takes too long."""
         block, before = self.blocks[number], self.work.left
         try:
             verdicts = self._verdicts(block)

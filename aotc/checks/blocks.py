@@ -29,7 +29,7 @@ _MIDDLE = (
 
 @dataclass(frozen=True)
 class Block:
-    """Some ops of an entry that follow one another.
+    """A sequence of ops of an entry.
 
     Args:
         ops: themselves, in order.
@@ -100,7 +100,9 @@ def _cuts(ops: Sequence[Any]) -> list[int]:
     least = min((live[at] for at in middle), default=0)
 
     def begins(at: int, several: bool) -> bool:
-        """Whether the op before makes one of the few values, for several readers."""
+        """Return whether the op before has results with several readers, where few are
+        live.
+        """
         needed = [readers[value] for value in ops[at - 1].results]
         return live[at] <= least and any(len(x) > several for x in needed)
 
@@ -139,7 +141,7 @@ def _block(
     stored: Mapping[Any, None],
     counts: _Operations,
 ) -> Block:
-    """Return a block of an entry.
+    """Make the block of the ops in a span of an entry.
 
     Args:
         own: the ops of all blocks.
@@ -179,7 +181,7 @@ def _needed(
 
 
 def _kind(ops: Sequence[Any], taken: Sequence[Any]) -> Any:
-    """Return what is equal for blocks of the same ops."""
+    """Return a key that blocks of the same ops share."""
     names = {value: ("taken", number) for number, value in enumerate(taken)}
     made = [value for op in ops for value in op.results]
     names |= {value: ("made", number) for number, value in enumerate(made)}

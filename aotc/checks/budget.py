@@ -35,7 +35,7 @@ BISECTIONS = 4  # to say what is possible, where the budget is not
 
 @dataclass(frozen=True)
 class Fit:
-    """How an entry was made to take less memory.
+    """The reduction of an entry's peak memory by recomputation.
 
     Args:
         entry: its name.
@@ -58,7 +58,7 @@ class Fit:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As the build report holds it."""
+        """Return the fit as the build report holds it."""
         return asdict(self)
 
 
@@ -86,7 +86,7 @@ class FitMemory(Pass):
     keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
-        """Whether an entry took more."""
+        """Fit each entry into the limit; return whether any exceeded it."""
         entries = unit.program.entries
         plans = _plans(_copy(unit))
         before = [(entry, _peak(plans, entry)) for entry in entries]
@@ -104,7 +104,7 @@ def _copy(unit: Unit) -> Unit:
 
 
 def _plans(trial: Unit) -> dict[str, Memory]:
-    """What calls take after the passes that are to come, of entries with a plan."""
+    """Plan the memory of entries after the passes that are still to run."""
     given = trial.program
     late = passes_between("advance-updates", None, given.level, given.without)
     run_passes(trial, late, silently=True)
@@ -112,7 +112,7 @@ def _plans(trial: Unit) -> dict[str, Memory]:
 
 
 def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
-    """Bytes that a call of an entry takes."""
+    """Return the bytes that a call of an entry takes at its peak."""
     plan = plans.get(entry.name)
     if plan is not None:
         return plan.peak_bytes

@@ -1,4 +1,4 @@
-"""One call of a loaded entry beside the reference evaluator, with its own arguments.
+"""Check of one call of a loaded entry against the reference, with its own arguments.
 
 For code that is made when it is called: a build compares entries on inputs that it
 draws (`self_check`), these are compared on what they are called with. Judged alike.
@@ -53,13 +53,13 @@ class Failed(NothingToCompare):
 
 
 class Undecided(NothingToCompare):
-    """Rounding alone decides what is finite."""
+    """An item for which rounding alone decides which results are finite."""
 
     kind = "rounding"
 
 
 class CheckedCall(NamedTuple):
-    """What a call gave.
+    """The results of a checked call.
 
     Args:
         results: its leaves, compiled.
@@ -136,7 +136,8 @@ class CallCheck:
     def _expected(
         self, leaves: Sequence[Any], states: dict[str, Any]
     ) -> tuple[tuple[Arrays, Arrays], Calls]:
-        """Arguments and results by the reference evaluator, and the call itself.
+        """Return the arguments and results of a call by the reference evaluator, and
+        the call itself.
 
         Raises:
             NothingToCompare: it makes nothing of them.

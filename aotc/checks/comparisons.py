@@ -1,4 +1,4 @@
-"""What rounding makes of comparisons of floats.
+"""Comparisons of floats under rounding.
 
 Random errors seldom make two numbers equal that compiled code may well find equal, such
 as `sin(x)**2 + cos(x)**2` and 1. So several evaluations with errors are looked at
@@ -38,20 +38,20 @@ class _Past:
     most: Any
 
     def meets(self, gap: Any) -> Any:
-        """Which numbers rounding may carry past one another; takes note of a gap."""
+        """Widen the range of gaps; return where rounding may flip the comparison."""
         self.least, self.most = np.fmin(self.least, gap), np.fmax(self.most, gap)
         moved = self.most - self.least
         return np.isfinite(moved) & (moved > 0) & (np.abs(gap) <= _NEAR * moved)
 
 
 class Comparisons:
-    """Those of floats, over several evaluations of the same graph and inputs."""
+    """Float comparisons over several evaluations of the same graph and inputs."""
 
     def __init__(self) -> None:
         self._past: dict[tuple[Any, int], _Past] = {}
 
     def answer(self, op: Any, turn: int, operands: Sequence[Any], found: Any) -> Any:
-        """What an op says of its operands, the opposite where rounding decides it.
+        """Return the answer of a comparison, flipped where rounding decides it.
 
         Args:
             op: a comparison of floats, or a cast of them to bool: `x != 0`.
@@ -69,7 +69,7 @@ class Comparisons:
 
 
 def compares_floats(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> bool:
-    """Whether an op says of floats what is true and what is not."""
+    """Return whether an op turns floats into truth values."""
     return (
         isinstance(op, (Compare, Cast))
         and dtypes.is_float(dtypes.canonical(operands[0].dtype))
@@ -78,5 +78,5 @@ def compares_floats(op: Any, operands: Sequence[Any], results: Sequence[Any]) ->
 
 
 def _wide_floats(array: Any) -> Any:
-    """The same floats, in a dtype in which gaps of half floats are exact."""
+    """Convert floats to a dtype in which gaps of half floats are exact."""
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)

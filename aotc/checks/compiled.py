@@ -32,10 +32,10 @@ class Loadable(Protocol):
 
     @property
     def target(self) -> str:
-        """That the code is for."""
+        """The target of the code."""
 
     def load(self) -> Call:
-        """Load it.
+        """Load the code.
 
         Raises:
             AotcError: it does not run on this machine, or is no code.
@@ -55,7 +55,7 @@ class Bundle:
     target: str
 
     def load(self) -> Call:
-        """See `Loadable`."""
+        """Load the bundle; see `Loadable`."""
         model = load(
             self.path, allow_unsigned=True, target=self.target, weights="mapped"
         )
@@ -109,7 +109,7 @@ class Code:
     exports: tuple[Export, ...]
 
     def functions(self, threads: int | None = None) -> dict[str, Function]:
-        """Its functions, loaded, by name.
+        """Load the functions of the code, by name.
 
         Raises:
             CompileError: `not-loadable`.
@@ -135,7 +135,7 @@ class Code:
         }
 
     def load(self) -> Call:
-        """See `Loadable`."""
+        """Load the code; see `Loadable`."""
         functions = self.functions()
 
         def call(

@@ -1,4 +1,4 @@
-"""How far two arrays are apart."""
+"""Distances between two arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MANY = 1e6  # from where on nobody wants all digits
 
 @dataclass(frozen=True)
 class Distance:
-    """How far an array is from what it should be.
+    """The distance of an array from its expected value.
 
     Args:
         name: of the array.
@@ -80,7 +80,7 @@ class Distance:
 
 @dataclass(frozen=True)
 class Difference(Distance):
-    """The same, held to one tolerance for all elements.
+    """A distance held to one tolerance for all elements.
 
     Args:
         tolerance: what `error` may be.
@@ -92,7 +92,7 @@ class Difference(Distance):
 
     @property
     def passed(self) -> bool:
-        """Whether the error is within the tolerance, or explained by rounding."""
+        """Return whether the error is within the tolerance or due to rounding."""
         return self.error <= self.tolerance or self.by_rounding
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Difference(Distance):
 
 
 def mixed_tolerance(compute: str | None) -> float | None:
-    """Return what floats may be off by where a build was asked for a cheaper dtype.
+    """Return the tolerance of floats in a build with a cheaper dtype.
 
     Args:
         compute: that dtype; None where each dtype has its own tolerance.
@@ -126,7 +126,7 @@ def mixed_tolerance(compute: str | None) -> float | None:
 def compare(
     name: str, found: Any, expected: Any, tolerance: float | None = None
 ) -> Difference:
-    """How far `found` is from `expected`; infinitely if they are of other types.
+    """Return the difference of `found` and `expected`; infinite if their types differ.
 
     Args:
         name: what they are.

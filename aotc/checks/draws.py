@@ -19,7 +19,7 @@ from aotc.checks.uses import Use
 
 
 class Integers(Enum):
-    """How integers are drawn that no example shows; positions only if `ANY`."""
+    """Ranges of drawn integers that no example shows; positions only if `ANY`."""
 
     BITS = "0 and 1"
     SMALL = "from -8 to 7, or from 0 to 15"
@@ -27,7 +27,7 @@ class Integers(Enum):
 
 
 class Structure(Enum):
-    """How much of an array is other than random.
+    """The share of structured, not random, values in an array.
 
     Floats are rounded to a few numbers, rows repeat each other, masks are runs, and
     positions are the first or last ones. Where it is everything, there are exact zeros
@@ -46,7 +46,7 @@ _BLOCK = 32  # positions that kernels of attention see or skip as a whole
 
 @dataclass(frozen=True)
 class Draw:
-    """Draws arrays.
+    """A generator of random arrays.
 
     Args:
         rng: random numbers.
@@ -92,7 +92,7 @@ class Draw:
         return np.asarray(self.rng.standard_normal(shape))
 
     def _few(self, x: Any, *, whole: bool) -> Any:
-        """Round to a few numbers: 1/8 to 8/8, or halves; or to those in the middle.
+        """Round floats to few levels: eighths or halves, or the middles between.
 
         Those in the middle are no zeros or ones, at which functions have their poles.
         There is no zero with a sign.
@@ -110,7 +110,7 @@ class Draw:
         return self.structure is not Structure.NONE and bool(shape)
 
     def bits(self, shape: tuple[int, ...]) -> Any:
-        """Draw bools: random ones, or masks in turn, one for each row or matrix.
+        """Draw bools: at random, or structured masks in turn, for each row or matrix.
 
         What has two equal axes, or more than two, is taken for matrices, of which a row
         is what one query sees; else each row is a mask.
@@ -147,7 +147,7 @@ class Draw:
     # ---- integers -------------------------------------------------------------------
 
     def between(self, low: int, high: int, shape: tuple[int, ...], numpy: Any) -> Any:
-        """Draw integers of a range; the ends of it more often where that is asked for.
+        """Draw integers between two bounds; the bounds more often for structured draws.
 
         Those are every other number; of one number, the random, the greatest and the
         least come in turn.
@@ -168,13 +168,13 @@ class Draw:
         return x.astype(numpy)
 
     def around(self, size: int, shape: tuple[int, ...], numpy: Any) -> Any:
-        """Draw positions along an axis, before and beyond it, if the dtype has them."""
+        """Draw indices along an axis of `size`, some out of bounds on either side."""
         facts = np.iinfo(numpy)
         low, high = max(int(facts.min), -2 * size), min(int(facts.max), 2 * size)
         return self.rng.integers(low, high, shape, numpy, endpoint=True)
 
     def integers(self, shape: tuple[int, ...], numpy: Any) -> Any:
-        """Draw integers of which nothing is known."""
+        """Draw integers without known bounds, by the kind of the draw."""
         facts = np.iinfo(numpy)
         least, most = int(facts.min), int(facts.max)
         if self.kind is Integers.BITS:
@@ -198,7 +198,8 @@ def _random(rng: np.random.Generator, places: Any, rows: Any) -> Any:
 
 
 def _window(rng: np.random.Generator, places: Any, rows: Any) -> Any:
-    """Neighbours that begin in the second half of a block, later in later rows or not.
+    """Draw a mask of neighbours from the second half of a block on, later in later rows
+    or not.
 
     So the first vectors of the block are hidden and others are not.
     """
@@ -212,7 +213,7 @@ def _window(rng: np.random.Generator, places: Any, rows: Any) -> Any:
 
 
 def _prefix(rng: np.random.Generator, places: Any, rows: Any) -> Any:
-    """All up to a place, which is that of the row as often as not."""
+    """Draw a mask of positions up to one, which often is the row's own."""
     length = places.size
     if rows.size > 1 and rng.integers(0, 2):
         return places <= rows + length - rows.size

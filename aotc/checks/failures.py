@@ -1,4 +1,4 @@
-"""The errors with which a self-check ends a build: what is wrong, and where."""
+"""Errors with which a self-check ends a build: what is wrong, and where."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def wrong_results(
     arguments: Arrays,
     results: Arrays,
 ) -> CompileError:
-    """Return the error of a call with wrong results: what differs, where it begins.
+    """Return the error of a call with wrong results: the differences, and where they
+    begin.
 
     Args:
         subject: the entry.
@@ -84,7 +85,7 @@ def wrong_block(
 
 
 def load_error(target: Target, error: AotcError) -> AotcError:
-    """Return what the build fails with, because its code cannot be loaded."""
+    """Return the error of a build whose code cannot be loaded."""
     if isinstance(error, CompileError):
         return error
     return CompileError(

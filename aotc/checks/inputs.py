@@ -21,7 +21,7 @@ from aotc.reference import bind_symbols
 
 @dataclass(frozen=True)
 class Choice:
-    """How inputs are chosen.
+    """The options of choosing inputs.
 
     Args:
         seed: of the random numbers.
@@ -57,7 +57,7 @@ class Sample:
 def samples_of(
     module: Any, entry: Entry, choice: Choice, example: Mapping[str, Any] | None
 ) -> Iterator[Sample]:
-    """Inputs for calls of an entry.
+    """Yield inputs for calls of an entry.
 
     Floats are normally distributed. Integers that the entry takes as positions or
     lengths are within what they index, others as in the example; where there is none,
@@ -196,7 +196,7 @@ def _random_array(
 
 
 def has_free_integers(entry: Entry, example: Mapping[str, Any] | None) -> bool:
-    """Whether an entry takes integers of which no example says what they mean.
+    """Return whether an entry takes integers whose meaning no example shows.
 
     Args:
         entry: of a program.

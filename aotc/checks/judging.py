@@ -1,4 +1,4 @@
-"""Whether results are right, element by element, as far as rounding leaves that open.
+"""Verdicts on results, element by element, as far as rounding decides them.
 
 An element may be off by `_NOISE_FACTOR` times what random rounding errors do to it
 (`rounding`), and by a few units in its last place. Small elements beside large ones are
@@ -49,7 +49,7 @@ _DEVIATIONS = 3.0  # and so many standard deviations of a count that is expected
 
 @dataclass(frozen=True)
 class Unseen:
-    """How many elements may be as no run with noise showed.
+    """The number of elements that may vary in ways that no noisy run showed.
 
     Args:
         open: of which rounding may decide whether they are finite.
@@ -66,7 +66,7 @@ class Unseen:
 def error_ratios(
     found: Any, expected: Any, spread: Any, unseen: Unseen | None = None
 ) -> Any:
-    """How far each element is off, divided by how far it may be; wrong above 1.
+    """Return each element's error divided by its tolerance; wrong above 1.
 
     Elements of which rounding decides whether they are finite may be anything.
 
@@ -96,7 +96,7 @@ def error_ratios(
 
 
 def _without_jumps(ratios: Any, errors: Any, spread: Any, unseen: Unseen) -> Any:
-    """Return ratios that are 1 at the elements that may have moved by a step.
+    """Set ratios to 1 at elements that may have jumped by a rounding step.
 
     Args:
         ratios: above 1 where an element is wrong by its own noise.
@@ -130,7 +130,7 @@ def tolerances(expected: Any, spread: Any) -> Any:
 
 
 def _tolerance(y: Any, dtype: Any, spread: Any) -> Any:
-    """How far each element may be off."""
+    """Return the tolerance of each element."""
     facts = ml_dtypes.finfo(dtype)
     # Numbers below the normal ones may be zeros; half floats have no such numbers.
     flushed = 0.0 if dtype == np.float16 else float(facts.smallest_normal)
@@ -153,7 +153,7 @@ def units_of(y: Any, dtype: Any) -> Any:
 
 
 class Rounding:
-    """How far rounding moves each element, by as many noisy evaluations as are asked.
+    """The effect of rounding on each element, estimated by repeated noisy evaluations.
 
     Args:
         expected: results without noise.
@@ -172,7 +172,7 @@ class Rounding:
         self._moved = [np.zeros(np.shape(array), np.uint8) for array in expected]
 
     def run_again(self) -> None:
-        """Evaluate once more."""
+        """Evaluate once more with other noise."""
         results = self._evaluate(next(self._noises))
         self.runs += 1
         found = spreads(self._expected, [results])
@@ -186,7 +186,7 @@ class Rounding:
 
     @property
     def unseen(self) -> list[Unseen]:
-        """For each result, how many elements may be as no run showed."""
+        """The estimated number of elements of each result that vary unseen."""
         return [
             Unseen(*(unseen_elements(count, self.runs) for count in counts))
             for counts in zip(self._shown, self._moved, strict=True)
@@ -194,12 +194,14 @@ class Rounding:
 
     @property
     def estimate(self) -> float:
-        """How many elements may be open that no run showed, in the result with most."""
+        """The estimated number of open elements that no run showed, of the worst
+        result.
+        """
         return max((each.open for each in self.unseen), default=0.0)
 
     @property
     def is_all(self) -> bool:
-        """Whether rounding decides of every element whether it is finite."""
+        """Return whether rounding decides for every element whether it is finite."""
         elements = [each for each in self.spreads if each.size]
         return bool(elements) and all(np.isinf(each).all() for each in elements)
 
@@ -212,7 +214,7 @@ def _plain_tolerance(expected: Any) -> Any:
 
 
 def unseen_elements(shown: Any, runs: int) -> float:
-    """Return how many elements may be open, or moved, that no run showed.
+    """Estimate how many undecided elements no noisy run has shown.
 
     See Note [elements that no run showed].
 
@@ -235,7 +237,8 @@ class Rule(Protocol):
         expected: Sequence[Any],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """For each array its error, relative to the largest element; None if right.
+        """Return each array's error relative to its largest element; None if it is
+        right.
 
         Args:
             found: what was computed.
@@ -260,7 +263,7 @@ class ToleranceRule:
         expected: Sequence[Any],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """See `Rule`."""
+        """Compare within a tolerance; see `Rule`."""
         compared = (
             compare("", x, y, self.tolerance)
             for x, y in zip(found, expected, strict=True)
@@ -269,7 +272,7 @@ class ToleranceRule:
 
 
 class RoundingRule:
-    """Holds each element to what rounding does to it."""
+    """A rule that holds each element to the effect of rounding on it."""
 
     def errors(
         self,
@@ -277,7 +280,7 @@ class RoundingRule:
         expected: Sequence[Any],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """See `Rule`."""
+        """Compare within the effect of rounding; see `Rule`."""
         if noisy is None:
             return ToleranceRule().errors(found, expected, None)
         rounding = Rounding(expected, noisy)
@@ -287,7 +290,7 @@ class RoundingRule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a result is right.
+    """The verdict on a result.
 
     Args:
         distance: its figures, without the elements that rounding leaves open.
@@ -307,11 +310,13 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether all elements are right."""
+        """Return whether all elements are right."""
         return not self.wrong
 
     def to_json(self) -> dict[str, Any]:
-        """As the report of a build holds it; a figure that is not finite is null."""
+        """Return the verdict as a build report holds it; a figure that is not finite is
+        null.
+        """
         ulp = self.error_ulp if np.isfinite(self.error_ulp) else None
         return {
             **self.distance.to_json(),
@@ -324,7 +329,7 @@ class Verdict:
         return f"{self.distance}\n    {self.wrong or 'all elements right'}"
 
     def worse_of(self, other: Verdict) -> Verdict:
-        """The one with the larger error, with the figures of both."""
+        """Return the verdict with the larger error, with the figures of both."""
         worst = max(self, other, key=lambda each: each.error_ratio)
         far = max(self, other, key=lambda each: each.error_ulp)
         distance = self.distance.worst_of(other.distance)
@@ -392,7 +397,7 @@ def _verdict(name: str, found: Any, expected: Any, ratios: Any, spread: Any) -> 
 
 
 def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
-    """Return the largest error, and how far rounding moves at most, in units."""
+    """Return the largest error, and the greatest effect of rounding, in units."""
     if not is_float(expected) or not expected.size:
         return float(np.any(found != expected)), 0.0
     x, y = found.astype(np.float64), expected.astype(np.float64)
@@ -405,7 +410,7 @@ def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
 
 
 def _wrong_elements(found: Any, expected: Any, ratios: Any) -> str:
-    """How many elements are wrong, and the one that is the most."""
+    """Describe the number of wrong elements and the worst one."""
     place = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))
     at = f" at {list(place)}" if place else ""
     got, wanted = (str(x[place]) for x in (found, expected))

@@ -1,4 +1,4 @@
-"""How much of the kernels of an entry a self-check has evaluated."""
+"""Counts of evaluated kernel programs in a self-check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class KernelCount:
-    """How much of the kernels of an entry was evaluated, in some calls.
+    """Counts of an entry's kernel launches and evaluated programs, over some calls.
 
     Args:
         launches: of kernels in these calls.
@@ -26,7 +26,7 @@ class KernelCount:
         )
 
     def to_json(self) -> dict[str, int]:
-        """As the manifest holds it."""
+        """Return the counts as the manifest holds them."""
         return {
             "launches": self.launches,
             "programs": self.programs,

@@ -1,4 +1,4 @@
-"""Which of the passes after lowering makes an entry wrong.
+"""Bisection of the passes after lowering for the one that makes an entry wrong.
 
 The search for an op (`bisect`) compiles values of an entry by themselves, without the
 states that it updates. What a pass does to updates shows only where the whole entry
@@ -121,7 +121,7 @@ class _Trial:
     early: Sequence[Pass]
 
     def is_right_with(self, late: Sequence[Pass]) -> bool:
-        """Whether all results are right if these passes follow lowering."""
+        """Return whether all results are right if these passes follow lowering."""
         try:
             found = self._compiled_results(late)
         except (CompileError, InputError, DidNotEnd):  # it needs the pass, or dies

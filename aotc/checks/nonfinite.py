@@ -1,4 +1,4 @@
-"""Which op of an entry makes the first NaN or infinity, by the reference evaluator.
+"""Search for the op that makes the first NaN or infinity, by the reference evaluator.
 
 All of a training step is looked through, op by op: forward, backward and optimizer. An
 op is at fault that makes a NaN of operands without, or an infinity of finite ones; so
@@ -61,7 +61,7 @@ class Makers:
 
     @property
     def hint(self) -> str:
-        """What helps against the first."""
+        """Return a hint on avoiding the first NaN or infinity."""
         return _HINTS.get(self.found[0].op, _HINT)
 
 
@@ -171,7 +171,7 @@ class _Watch:
         self._ops_of_model = ops_of_model
 
     def __call__(self, op: Any, operands: Arrays, results: Arrays) -> None:
-        """Take note of an op that is the first to make what it makes."""
+        """Note an op that is the first to make a NaN or an infinity."""
         if isinstance(op, func.CallOp):  # what it runs was here before
             return
         for result in filter(_is_float, results):

@@ -1,4 +1,4 @@
-"""Parity: does the compiled model compute what the original framework does?
+"""Parity: comparison of the compiled model with the original framework.
 
 Both run on the same seeded inputs, for sizes that the contracts allow, and each output
 is compared. An entry that comes from no framework is compared with the reference
@@ -48,7 +48,7 @@ __all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be compared.
+    """The options of a comparison.
 
     Args:
         choice: of the inputs.
@@ -63,7 +63,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Parity:
-    """How an entry compares on one target.
+    """The result of comparing an entry with its framework on one target.
 
     Args:
         entry: its name.
@@ -85,11 +85,11 @@ class Parity:
 
     @property
     def passed(self) -> bool:
-        """Whether every output is within its tolerance."""
+        """Return whether every output is within its tolerance."""
         return all(output.passed for output in self.outputs)
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
+        """Return the comparison as the manifest holds it."""
         found = {
             "entry": self.entry,
             "target": self.target,
@@ -119,7 +119,9 @@ class Parity:
 
 
 class Mismatch(Finding):
-    """Some entries compute something else; `parities` has the figures of all."""
+    """An error for entries that compute something else; `parities` has the figures
+    of all.
+    """
 
     def __init__(self, parities: Sequence[Parity]) -> None:
         self.parities = tuple(parities)
@@ -206,7 +208,7 @@ class _Comparison:
     def differences(
         self, sample: Sample, found: Sequence[Any], expected: Sequence[Any]
     ) -> list[Difference]:
-        """One for each output."""
+        """Return the difference of each output."""
         names = [port.name for port in self.entry.ports("output")]
         rows = [
             compare(name, x, y, self.tolerance)
@@ -223,7 +225,7 @@ class _Comparison:
 
     @property
     def tolerance(self) -> float | None:
-        """What floats may be off by; None for what their dtypes allow.
+        """The tolerance of floats; None for that of their dtypes.
 
         The framework knows nothing of a cheaper dtype that a build was asked for.
         """
@@ -233,7 +235,7 @@ class _Comparison:
 
     @property
     def allows_rounding(self) -> bool:
-        """Whether what rounding does to results is known, and nobody set a bound."""
+        """Return whether rounding is estimated, because nobody set a bound."""
         return self.original is None and self.plan.tolerance is None
 
     def _reference_outputs(
@@ -254,7 +256,7 @@ class _Comparison:
     def divergence(
         self, variant: Compiled, sample: Sample, expected: Sequence[Any]
     ) -> Divergence:
-        """Where a call begins to differ."""
+        """Locate where a call begins to differ."""
         return first_divergence(
             self.program,
             self.graph,

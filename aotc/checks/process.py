@@ -1,4 +1,4 @@
-"""Compiled entries in a process of their own: code that dies takes nothing with it.
+"""Compiled entries in a process of their own, so that crashes do not spread.
 
 The two sides talk through pipes, one pickled request and one pickled answer at a time.
 Both are this package, so what they read is what they wrote.
@@ -209,7 +209,9 @@ def _arch_of(target: str) -> str | None:
 
 
 def _run_by(target: str) -> str:
-    """Name what runs code for a target here, as `aotc.artifacts.checked` names it."""
+    """Name the runner of code for a target here, as `aotc.artifacts.checked` names
+    it.
+    """
     arch = _arch_of(target)
     if arch is not None and arch != processor.arch():
         return "emulator"

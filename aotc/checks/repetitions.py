@@ -1,4 +1,4 @@
-"""Which blocks of an entry repeat the code of others, and whether weights are theirs.
+"""Blocks of an entry that repeat the code of others, and the identity of their weights.
 
 A block that is not evaluated is known to be right if one that was evaluated is compiled
 to the same ops and kernels, makes its stored weights by the same ops of its own, and if
@@ -53,7 +53,7 @@ class BlockCode:
 
 
 class Origins:
-    """What computes arrays, also those that are there already.
+    """The computations behind arrays, also those that exist already.
 
     Args:
         known: the origins of these.
@@ -63,14 +63,14 @@ class Origins:
         self._known = {id(each.array): each for each in known}
 
     def computed(self, array: StoredArray) -> ComputedArray | None:
-        """Return what computes an array; None for one of the sources."""
+        """Return the computation of an array; None for one of the sources."""
         if isinstance(array, ComputedArray):
             return array
         known = self._known.get(id(array))
         return None if known is None else known.computed
 
     def is_right(self, array: StoredArray) -> bool:
-        """Whether what is there already of an array is what its ops give."""
+        """Return whether an existing array equals the result of its ops."""
         made = self.computed(array)
         if made is None:
             return True
@@ -86,7 +86,7 @@ class Origins:
 
 @dataclass(frozen=True)
 class Lowered:
-    """An entry where the passes end, which returns what goes from block to block.
+    """An entry after all passes, which returns the values that pass between blocks.
 
     Args:
         unit: that has gone through them.
@@ -103,7 +103,7 @@ class Lowered:
 
     @property
     def ports(self) -> Sequence[Port]:
-        """What the arguments of the function are."""
+        """The arguments of the function."""
         return self.unit.program.entry(self.name).arguments
 
     @property
@@ -113,7 +113,7 @@ class Lowered:
 
     @cached_property
     def origins(self) -> Origins:
-        """How those arrays came to be that the passes have computed."""
+        """The origins of arrays that passes have computed."""
         return Origins([x for x in self.unit.notes if isinstance(x, Origin)])
 
 
@@ -182,7 +182,9 @@ class _Reader:
         return BlockCode((_form_in_graph(block, arguments, ports), code), weights)
 
     def _names_of_others(self, block: Block, given: Sequence[Value]) -> Names:
-        """Return names of what other blocks give: what a block takes by its number."""
+        """Return names of other blocks' results; those that a block takes are
+        numbered.
+        """
         others = {x for x in self._lowered_of.values() if x not in given}
         beside = {x: ("beside", self._place_of.get(x)) for x in others}
         taken = {self._lowered_of[x]: ("taken", n) for n, x in enumerate(block.taken)}
@@ -200,7 +202,7 @@ class _Reader:
         return found
 
     def _form_of_argument(self, port: Port, own: Sequence[str]) -> Hashable:
-        """Return what an argument is to a block whose own arguments are some."""
+        """Return an argument's form, relative to a block with the arguments `own`."""
         if port.kind == "weight":
             known = self._sources
             arrays = [(n, known[x]) for n, x in enumerate(own) if x in known]
@@ -231,7 +233,7 @@ def _arguments_read(block: Block) -> list[Value]:
 def _form_in_graph(
     block: Block, arguments: Sequence[Value], ports: Mapping[Value, Port]
 ) -> Hashable:
-    """Return what a block computes in the graph, of what it takes and its arguments.
+    """Return a block's computation in the graph as a form, of its inputs and arguments.
 
     Its kind does not say what it computes of weights alone.
     """
@@ -243,7 +245,7 @@ def _form_in_graph(
 
 
 def _form_of_op(op: Operation, names: Names) -> Hashable:
-    """Return what is equal for equal ops of equal values; its results get names."""
+    """Return a form that equal ops of equal values share, and name the results."""
     operands = tuple(names[value] for value in op.operands)
     regions = tuple(
         tuple(_form_of_block(block, names) for block in region) for region in op.regions
@@ -271,7 +273,7 @@ def _form_of_block(block: Any, names: Names) -> Hashable:
 
 @dataclass
 class StoredWeights:
-    """The weights of a bundle, beside what they are to be.
+    """The stored weights of a bundle, beside the expected ones.
 
     Args:
         packed: the weights of the bundle.
@@ -290,7 +292,7 @@ class StoredWeights:
         return float(sum(prod(arrays[name].shape) for name in left))
 
     def are_stored(self, names: Iterable[str]) -> bool:
-        """Whether the bundle states each of them as computed by the same ops."""
+        """Return whether the bundle stores each weight as made by the same ops."""
         return all(self._path_of(name) is not None for name in names)
 
     def first_wrong(self, names: Iterable[str], work: Work) -> str | None:

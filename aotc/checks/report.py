@@ -1,4 +1,4 @@
-"""What a self-check found of an entry, as the output, report and manifest say it."""
+"""Findings of a self-check on an entry, as output, report and manifest show them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
 
 @dataclass(frozen=True)
 class BlockCount:
-    """How many blocks of an entry were compared, where that is done block by block.
+    """Counts of an entry's compared blocks, where the check goes block by block.
 
     Args:
         blocks: how many there are.
@@ -60,7 +60,7 @@ class BlockCount:
 
     @property
     def is_of_all_kinds(self) -> bool:
-        """Whether a block of each kind was compared."""
+        """Return whether a block of each kind was compared."""
         return self.compared_kinds == self.kinds
 
     @property
@@ -89,7 +89,9 @@ class BlockCount:
         return f"{text}; {self.repeated} others, {share} %, by their code and weights"
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it; the shares in percent, rounded down."""
+        """Return the counts as the manifest holds them; shares in percent, rounded
+        down.
+        """
         return {
             **asdict(self),
             "operations": _percent(self.operations),
@@ -99,7 +101,7 @@ class BlockCount:
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """What was found of an entry on a target.
+    """The findings on an entry on a target.
 
     Args:
         entry: its name.
@@ -144,7 +146,7 @@ class SelfCheck:
     def skip(
         self, sizes: Mapping[str, int], why: str, *, is_lasting: bool = True
     ) -> SelfCheck:
-        """The same with sizes that were not compared."""
+        """Return the findings with sizes that were not compared."""
         return replace(
             self,
             unchecked=(*self.unchecked, (sizes, why)),
@@ -152,26 +154,31 @@ class SelfCheck:
         )
 
     def without_reasons(self, sizes: Mapping[str, int]) -> SelfCheck:
-        """The same without what was said of sizes that were not compared."""
+        """Return the findings without the reasons against sizes that were not
+        compared.
+        """
         left = tuple(each for each in self.unchecked if each[0] != sizes)
         return replace(self, unchecked=left)
 
     def extend(self, sizes: Mapping[str, int], results: Sequence[Verdict]) -> SelfCheck:
-        """The same with sizes that were compared, and the verdicts there."""
+        """Return the findings with sizes that were compared, and the verdicts there."""
         checked = self.checked if sizes in self.checked else (*self.checked, sizes)
         return replace(self._with_results(results), checked=checked)
 
     def extend_by_blocks(
         self, count: BlockCount, results: Sequence[Verdict]
     ) -> SelfCheck:
-        """The same with blocks that were compared, and the verdicts on what they give.
+        """Return the findings with blocks that were compared, and the verdicts on their
+        results.
 
         If blocks of all kinds were, `extend` says at which sizes.
         """
         return replace(self._with_results(results), blocks=count)
 
     def _with_results(self, results: Sequence[Verdict]) -> SelfCheck:
-        """The same with more verdicts: on the same results, or on some by name."""
+        """Return the findings with more verdicts: on the same results, or on some by
+        name.
+        """
         names = [each.distance.name for each in results]
         if names == [each.distance.name for each in self.results]:
             pairs = zip(self.results, results, strict=True)
@@ -183,7 +190,7 @@ class SelfCheck:
         return replace(self, results=tuple(found.values()))
 
     def to_json(self) -> dict[str, Any]:
-        """As the report holds it, with all figures."""
+        """Return the findings as the report holds them, with all figures."""
         return {
             **self.to_manifest(),
             "operations": self.operations,
@@ -191,7 +198,7 @@ class SelfCheck:
         }
 
     def to_manifest(self) -> dict[str, Any]:
-        """As the manifest holds it.
+        """Return the findings as the manifest holds them.
 
         Errors are the next power of ten: their digits depend on the machine, and the
         same source is to give the same bytes.
@@ -250,7 +257,7 @@ def _next_power_of_ten(number: float) -> float:
 
 
 def _units_text(worst: Verdict | None) -> str:
-    """Return the largest error in units in the last place, and what allows it."""
+    """Return the largest error in units in the last place, and its bound, as text."""
     if worst is None or not worst.error_ulp:
         return ""
     found = f", {_count_text(worst.error_ulp)} ulp"

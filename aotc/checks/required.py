@@ -48,7 +48,7 @@ def require_run(manifest: Mapping[str, Any], targets: Sequence[Target]) -> None:
 
 
 def _reason_against(target: Target) -> str | None:
-    """Why nothing here runs code for a target; None if something may."""
+    """Return the reason why this machine runs no code for a target; None if it may."""
     from aotc.runtime import engine
 
     arch = target.arch

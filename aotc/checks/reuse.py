@@ -1,4 +1,4 @@
-"""Self-checks in the cache: what was found of the same code, on a machine like this.
+"""Cached self-checks: findings on the same code, on a machine like this.
 
 What is found depends on the compiled code, on the graph and the reference evaluator
 that say what it should compute, and on the arrays that it is called with. So a check
@@ -61,7 +61,7 @@ def recipe_of(
     *,
     full: bool,
 ) -> Recipe:
-    """Return all that a self-check depends on.
+    """Return the cache recipe of a self-check: all that the check depends on.
 
     Args:
         program: what was compiled.
@@ -101,7 +101,8 @@ def code_digest() -> str:
 def found_or_made(
     cache: Cache, recipe: Recipe, check: Callable[[], list[SelfCheck]]
 ) -> tuple[list[SelfCheck], str]:
-    """What a self-check finds, and whether the cache had it: `hit`, or `miss` and why.
+    """Return the findings of a self-check and the cache's answer: `hit`, or `miss` and
+    why.
 
     Args:
         cache: where such findings are kept.
@@ -129,7 +130,7 @@ def _check_and_keep(
 
 
 def _row(stored: Mapping[str, Any]) -> SelfCheck:
-    """What was found of an entry, as it was before it was kept."""
+    """Read the findings on an entry from the cache."""
     results = (
         Verdict(**{**each, "distance": Distance(**each["distance"])})
         for each in stored["results"]
@@ -156,7 +157,7 @@ def _code(variants: Sequence[Compiled]) -> Iterator[str | bytes]:
 
 
 def _text(graph: Module) -> str:
-    """The graph without source, title, and the places in the user's source."""
+    """Print the graph without source, title, and places in the user's source."""
     with graph.context:
         return "\n".join(
             str(op.operation.get_asm(enable_debug_info=False))
@@ -184,7 +185,7 @@ def _folder(package: Any) -> Path:
 
 
 def _machine(variants: Sequence[Compiled]) -> str:
-    """What decides which of the targets run here, and how."""
+    """Describe the machine as far as it decides which targets run, and how."""
     facts: dict[str, Any] = {
         "arch": processor.arch(),
         "features": processor.cpu_features(),

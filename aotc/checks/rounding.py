@@ -1,4 +1,4 @@
-"""How far rounding alone can carry the results of a graph apart.
+"""Bounds on the differences that rounding alone can make in the results of a graph.
 
 Compiled code adds up in another order, fuses multiplications and approximates functions
 otherwise than the reference evaluator. What that may do to a result is measured by
@@ -46,7 +46,7 @@ _FIRST = 4  # numbers that are looked for before all are, which takes long
 
 
 class SeenOps:
-    """What several evaluations of the same graph have found of its ops."""
+    """Facts about ops from several evaluations of the same graph."""
 
     def __init__(self) -> None:
         self.comparisons = Comparisons()
@@ -160,7 +160,7 @@ class Noise:
         return [self._disturb_beside(beside, y) for y in found]
 
     def _disturb_operands(self, op: Any, operands: Sequence[Any]) -> list[Any]:
-        """Operands with random errors, which move what an op computes of them.
+        """Disturb operands by random errors as rounding makes them in the op's results.
 
         Of two that are multiplied and differ much in size, as activations and weights
         do, the smaller one has the errors of both: each product moves as far.
@@ -191,7 +191,7 @@ class Noise:
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
     def _with_rounded_rows(self, op: DotGeneral, x: Any) -> Any:
-        """Rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
+        """Return rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
         from aotc.kernels.planning.dequantized import ROUNDED
         from aotc.passes.round_rows import MOST
 
@@ -209,7 +209,7 @@ class Noise:
         return (y + (self._disturb(terms) - terms)).astype(y.dtype)
 
     def _answer(self, op: Any, operands: Sequence[Any], found: Any) -> Any:
-        """What a comparison may say."""
+        """Return the answer of a comparison, which rounding may flip."""
         turn = self._turns[op]
         self._turns[op] += 1
         return self._seen.comparisons.answer(op, turn, operands, found)
@@ -262,8 +262,8 @@ class Noise:
         return moved.astype(array.dtype, copy=False)
 
     def _walk(self, shape: tuple[int, ...], terms: float) -> Any:
-        """Errors of operands, in units, as sums in series have: those of neighbours
-        are alike, because what is added later rounds all that came before.
+        """Draw errors of operands, in units, as sums in series have: those of
+        neighbours are alike, because what is added later rounds all that came before.
 
         Backward error of recursive summation: Higham, "Accuracy and Stability of
         Numerical Algorithms", 2002, section 4.2.
@@ -275,7 +275,9 @@ class Noise:
 
 
 def _is_argument(value: Any) -> bool:
-    """Whether a value is an argument of an entry, if with its elements moved."""
+    """Return whether a value is an argument of an entry, perhaps with its elements
+    moved.
+    """
     while not isinstance(value.owner, ir.Block):
         made = value.owner.opview
         if not isinstance(made, GraphOp) or not type(made).rearranges:
@@ -285,13 +287,13 @@ def _is_argument(value: Any) -> bool:
 
 
 def noises() -> Iterator[Noise]:
-    """For as many evaluations of the same graph and inputs as are asked for."""
+    """Yield noise for repeated evaluations of the same graph and inputs."""
     seen = SeenOps()
     return (Noise(seed, seen) for seed in count())
 
 
 def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
-    """About how many terms each element of the results adds up."""
+    """Estimate the number of terms in each element of the results."""
     sizes = [float(x.size) for x in operands if is_float(x)]
     made = float(max((x.size for x in results), default=1) or 1)
     if type(op).precision == LOW and len(sizes) > 1:  # products, as of matrices
@@ -300,7 +302,7 @@ def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
 
 
 def _may_overflow(operands: Sequence[Any]) -> bool:
-    """Whether sums of products of all numbers of some floats might; few do."""
+    """Return whether sums of products of all elements of some floats might overflow."""
     if not all(map(is_float, operands)):
         return False
     dtype = np.float64 if operands[0].dtype == np.float64 else np.float32
@@ -322,7 +324,9 @@ def _largest_finite(x: Any) -> float:
 
 
 def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
-    """Whether numbers make an infinity by their size, not at a pole, as of 1 / 0."""
+    """Return whether an infinity comes from large numbers, not from a pole like 1 /
+    0.
+    """
     made = [np.isinf(x) for x in results if is_float(x)]
     if not any(each.any() for each in made):
         return False
@@ -339,7 +343,7 @@ def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
 
 
 def _may_be_winograd(op: Any) -> bool:
-    """Whether a kernel may round as Winograd's algorithm does, on some target."""
+    """Return whether a kernel on some target may round as Winograd's algorithm does."""
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
     from aotc.kernels.planning import winograd  # with all kernels
@@ -348,7 +352,7 @@ def _may_be_winograd(op: Any) -> bool:
 
 
 def _may_round_rows(op: Any) -> bool:
-    """Whether rows that an op multiplies may be rounded to bytes, on some target."""
+    """Return whether an op on some target may round rows that it multiplies."""
     if not isinstance(op, DotGeneral) or numerics_of(op) != RELAXED:
         return False
     from aotc.passes.keep_quantized import is_dequantized  # with all kernels
@@ -357,7 +361,7 @@ def _may_round_rows(op: Any) -> bool:
 
 
 def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
-    """Whether most numbers equal the one before: all their sums are rounded one way.
+    """Return whether most elements equal their predecessor, so that sums round one way.
 
     Zeros, as a mask leaves them, do not count: adding them rounds nothing.
 
@@ -372,7 +376,7 @@ def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
 
 
 def _flush(array: Any) -> Any:
-    """The same, with zeros for numbers below the normal ones; half floats have none.
+    """Replace subnormal numbers by zeros; half floats have none.
 
     They are computed in f32, in which all of them are normal.
     """
@@ -392,7 +396,8 @@ def _is_exact(
     most: float = np.inf,
     briefly: bool = False,
 ) -> bool:
-    """Whether all numbers of a result are whole, or an operand's, but for the sign.
+    """Return whether each element of a result is an integer or, up to sign, an
+    operand's.
 
     Args:
         result: of an op.
@@ -417,7 +422,7 @@ def _is_exact(
 
 
 def _is_whole(array: Any) -> bool:
-    """Whether an array has no fractions."""
+    """Return whether all elements of an array are integers."""
     if not is_float(array):
         return True
     some = array.ravel(order="K")[:_SOME]  # as a rule this decides
@@ -425,19 +430,19 @@ def _is_whole(array: Any) -> bool:
 
 
 def _are_among(x: Any, given: Sequence[Any]) -> bool:
-    """Whether each of a few numbers is among those given, but for the sign."""
+    """Return whether each of a few numbers is, up to sign, among given ones."""
     return all(
         any(((y == number) | (y == -number)).any() for y in given) for number in x
     )
 
 
 def is_float(array: Any) -> bool:
-    """Whether the elements of an array are floats."""
+    """Return whether the elements of an array are floats."""
     return dtypes.is_float(dtypes.canonical(array.dtype))
 
 
 def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[Any]:
-    """For each result, how far its elements move between runs with noise.
+    """Return, for each result, the largest deviation of elements between noisy runs.
 
     Infinitely, where an element is a number in one run and none, or another infinity,
     in another: rounding leaves it open.

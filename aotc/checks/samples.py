@@ -1,4 +1,4 @@
-"""What a self-check calls an entry with: sizes at which code goes wrong, and inputs.
+"""Calls of a self-check: sizes at which code tends to go wrong, and inputs.
 
 Symbols take their least sizes, then 1, then small primes that differ from one another,
 then primes beyond the width of vectors and tiles, as far as contracts and guards allow.
@@ -44,7 +44,7 @@ _FEW_STRUCTURED, _STRUCTURED = 2, 5  # items: for floats alone, for masks and po
 
 
 class Share(IntEnum):
-    """What part of the work an item may take; the first kinds come first."""
+    """The share of the work that an item may take; the first kinds come first."""
 
     USUAL = 0  # its part of all
     SPARE = 1  # what is left over; without it nothing is missing
@@ -53,7 +53,7 @@ class Share(IntEnum):
 
 @dataclass(frozen=True)
 class Item:
-    """One of the calls of an entry that are compared, or two in turn.
+    """A call of an entry to compare, or two in turn.
 
     Args:
         number: of the item; the first ones are the cheapest.
@@ -74,11 +74,11 @@ class Item:
 
     @property
     def structure(self) -> Structure:
-        """How much of the inputs is other than random."""
+        """The share of inputs that are structured, not random."""
         return Structure.ALL if self.share is Share.SPARE else Structure.SOME
 
     def with_first_shown(self) -> Item:
-        """The same with masks that hide no first position, be they integers."""
+        """Return the item with masks that hide no first position, be they integers."""
         is_small = self.integers is Integers.SMALL
         integers = Integers.BITS if is_small else self.integers
         return replace(self, shows_first=True, integers=integers)
@@ -90,13 +90,13 @@ class Item:
         return " (rounded numbers, masks and first or last positions)" * is_all
 
     def __str__(self) -> str:
-        """What to say of it besides the sizes, before a reason."""
+        """Return a remark on the item besides its sizes, before a reason."""
         return "with integers of any size: " if self.integers is Integers.ANY else ""
 
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls that follow one another.
+    """A sequence of calls.
 
     Args:
         sizes: of the symbols.
@@ -110,7 +110,7 @@ class Calls:
 
 
 def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
-    """What an entry is called with in turn.
+    """Return the items that an entry is called with, in turn.
 
     Args:
         program: that is checked.
@@ -169,7 +169,7 @@ def _structured(graph: Any, entry: Entry) -> int:
 
 
 def input_elements(entry: Entry, sizes: Mapping[str, int]) -> int:
-    """How many elements the inputs of a call have."""
+    """Count the elements of a call's inputs."""
     parts = parts_of(entry, sizes)
     shapes = [port.type.shape for port in entry.ports("input")]
     return sum(prod(evaluate_size(n, parts) for n in shape) for shape in shapes)
@@ -223,7 +223,7 @@ def _example(program: Program, entry: Entry) -> Mapping[str, Any] | None:
 
 
 def _vary(stored: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The same arrays, with floats that are all alike moved up by random numbers."""
+    """Return the arrays, with floats that are all alike moved up by random numbers."""
     rng = np.random.default_rng(seed)
     found = dict(stored)
     for name, array in stored.items():
@@ -260,7 +260,7 @@ def _size_per_symbol(sizes: Parts, entry: Entry) -> list[int]:
 
 
 def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
-    """For each symbol that is added up over, `few` with a long size of it."""
+    """Yield, for each symbol that is summed over, `few` with a long size of it."""
     for position in sorted(_summed_symbols(graph, entry.name)):
         wanted = list(few)
         wanted[position] = -(-_LONG // entry.symbols[position].multiple_of)
@@ -270,7 +270,7 @@ def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
 def _sizes_for_each_code(
     entry: Entry, codes: Sequence[Code], few: Parts
 ) -> Iterator[Parts]:
-    """For each code, if there are several, sizes of a call that has it.
+    """Yield, for each of several codes, sizes of calls that use it.
 
     For code that calls are padded for, they are its own, and the next smaller ones.
 
@@ -300,7 +300,7 @@ def _sizes_for_each_code(
 
 
 def _codes(program: Program, entry: Entry) -> Iterator[Code]:
-    """What computes the calls of an entry, or is to do so."""
+    """Yield the codes that compute the calls of an entry, or are going to."""
     if entry.has_general_code:
         yield Code(entry.name)
     padded = entry.padded_symbols
@@ -322,7 +322,7 @@ def _nearest_allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:
 
 
 def _is_allowed(entry: Entry, parts: Sequence[int]) -> bool:
-    """Whether contracts and guards allow sizes."""
+    """Return whether contracts and guards allow the sizes."""
     nearest = map(_nearest_in_contract, entry.symbols, parts)
     return tuple(nearest) == tuple(parts) and entry.allows(parts)
 

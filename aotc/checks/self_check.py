@@ -1,4 +1,4 @@
-"""The self-check of a build: does the compiled code compute what the graph says?
+"""The self-check of a build: comparison of the compiled code with its graph.
 
 IREE has compiled wrong results without a word. So before a bundle is signed, each entry
 is called as compiled, for every target that runs on this machine, and what it returns
@@ -153,7 +153,7 @@ def check_entries(
 def skipped_checks(
     program: Program, targets: Sequence[Target], why: str
 ) -> list[SelfCheck]:
-    """What is said of entries that nothing can be compared with."""
+    """Report entries as skipped, for which there is no reference to compare with."""
     return [
         SelfCheck(entry.name, str(target)).skip({}, why)
         for target in targets
@@ -173,7 +173,7 @@ def _check(
     work: Work,
     begin: Callable[[str], None],
 ) -> list[SelfCheck]:
-    """What is found of each entry, for each target.
+    """Check the items of each entry on each target.
 
     The first items of all entries come first, and what is beyond the usual comes last;
     before that, entries are compared by blocks of which no call could be as a whole.
@@ -218,7 +218,9 @@ def _check(
 def _check_item(
     rows: _Rows, subject: Subject, item: Item, running: _Running, work: Work
 ) -> NothingToCompare | None:
-    """Note what an item finds; return why there was nothing to compare, if so."""
+    """Check an item and note the findings; return why there was nothing to compare,
+    if so.
+    """
     name = subject.entry.name
     try:
         trial = trial_of(subject, item, work)
@@ -278,7 +280,7 @@ def _start(
 def _extend(
     row: SelfCheck, trial: Trial, variant: Compiled, process: CompiledProcess
 ) -> SelfCheck:
-    """What was found of an entry, with one more item."""
+    """Extend the findings on an entry by one item."""
     sizes = trial.item.sizes
     try:
         results = _verdicts(trial, variant, process)
@@ -292,7 +294,9 @@ def _extend(
 def _skip(
     row: SelfCheck, item: Item, reason: DidNotEnd | NothingToCompare
 ) -> SelfCheck:
-    """The same with an item that was not compared, if anything is missing then."""
+    """Return the findings with an item that was not compared, if anything is missing
+    then.
+    """
     if item.share is Share.SPARE and isinstance(reason, NothingToCompare):
         return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
@@ -341,7 +345,9 @@ def _by_blocks(
 
 
 def _with_blocks(row: SelfCheck, item: Item, found: BlockFindings) -> SelfCheck:
-    """The same with blocks that were compared, and what of them was not."""
+    """Return the findings with blocks that were compared, and the reasons against
+    others.
+    """
     row = row.extend_by_blocks(found.count, found.verdicts)
     if found.apart:
         why = f"with what goes between blocks, it returns something else: {found.apart}"

@@ -31,7 +31,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _answer(answers: BinaryIO, compute: Callable[[], Any]) -> Any:
-    """Send what is computed, or the error; returns it, or None."""
+    """Compute and send the result, or the error; return the result, or None."""
     try:
         with system_errors():  # also of receiving and sending
             found = compute()

@@ -1,4 +1,4 @@
-"""Items of a self-check made of what work is left: those of structure alone."""
+"""Items of a self-check made of the work left over: those of structure alone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ class Spare:
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
 
     def note(self, subject: Subject, item: Item, work: float) -> None:
-        """Take note of what an item took."""
+        """Note the work that an item took."""
         self._known[subject.entry.name, tuple(item.sizes.items())] = work
         if item.share is Share.SPARE:
             self._left -= work
 
     def covers(self, subject: Subject, item: Item) -> bool:
-        """Return whether what an item takes, as others of these sizes, is left."""
+        """Return whether the remaining work is enough for an item, by others of its
+        sizes.
+        """
         key = subject.entry.name, tuple(item.sizes.items())
         work = self._known.get(key, inf)
         if not self._is_limited:

@@ -18,7 +18,7 @@ Arrays = list[Any]
 
 
 class Process(Protocol):
-    """What computes calls of entries, such as `aotc.checks.process.CompiledProcess`."""
+    """A process that computes calls, such as `aotc.checks.process.CompiledProcess`."""
 
     def call(
         self,
@@ -48,7 +48,7 @@ class Subject:
 
     @property
     def names(self) -> list[str]:
-        """Of all results: the outputs, then the leaves of the states it updates."""
+        """Names of all results: the outputs, then the leaves of updated states."""
         outputs = [port.name for port in self.entry.ports("output")]
         return [*outputs, *self._updated_leaves]
 
@@ -70,14 +70,14 @@ class Subject:
 
     @property
     def may_be_endless(self) -> bool:
-        """Whether there is a loop in it of which values alone decide when it ends."""
+        """Return whether the graph has a loop whose end depends on values alone."""
         known = functions_of(self.graph)
         names = reachable_functions(known, self.entry.name)
         found = [control_of(known[name]) for name in names]
         return any(isinstance(x, While) and x.max_steps is None for x in found)
 
     def arguments(self, inputs: Sequence[Any], stored: Mapping[str, Any]) -> Arrays:
-        """All arguments of a call."""
+        """Return all arguments of a call."""
         rest = iter(inputs)
         return [
             next(rest) if port.kind == "input" else stored[port.name]

@@ -31,7 +31,7 @@ class Trial:
 
 
 def trial_of(subject: Subject, item: Item, work: Work) -> Trial:
-    """The calls of an item, with what the reference evaluator makes of them.
+    """Evaluate the calls of an item with the reference evaluator.
 
     Where no result is finite, masks show the first position and are tried again: a row
     of a causal mask beside them may have seen nothing, and all that attends to it.
@@ -70,7 +70,7 @@ def _compute(subject: Subject, item: Item, work: Work) -> Trial:
 
 
 def all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
-    """The results of one call after those of another."""
+    """Join the results of all calls in one list."""
     return [array for _, results in calls for array in results]
 
 
@@ -81,7 +81,7 @@ def _says_nothing(results: Sequence[Any]) -> bool:
 
 
 def judged(trial: Trial, found: Sequence[Arrays]) -> list[list[Verdict]]:
-    """The verdicts on the results of each call.
+    """Judge the results of each call; return the verdicts call by call.
 
     Raises:
         NothingToCompare: rounding decides everything, or a check of the model.

@@ -1,4 +1,4 @@
-"""What the inputs of an entry are used for, read from the ops that they reach.
+"""Uses of an entry's inputs, inferred from the ops that they reach.
 
 Nothing in the type of an integer says whether it is a position, a length or a number;
 nothing in that of a float, whether it is a mask. What is computed of them does: an axis
@@ -36,7 +36,7 @@ from aotc.mlir import func, ir
 
 @dataclass
 class Use:
-    """What is known of an input.
+    """The known uses of an input.
 
     Args:
         limits: of an integer that is a position or length: what it is below. Of several
@@ -56,7 +56,8 @@ class Use:
     is_factor: bool = False
 
     def limit(self, sizes: Sequence[int]) -> int | None:
-        """Return what the integers are below, at least 1; None if nothing says so.
+        """Return the exclusive upper bound of the integers, at least 1; None if
+        unknown.
 
         Args:
             sizes: of the symbols, in parts.
@@ -65,16 +66,16 @@ class Use:
         return max(min(found), 1) if found else None
 
     def least(self, sizes: Sequence[int]) -> int:
-        """Return what the integers are at least, as `limit` what they are below."""
+        """Return the lower bound of the integers."""
         return max((evaluate_size(n, sizes) for n in self.leasts), default=0)
 
     @property
     def is_mask(self) -> bool:
-        """Whether an integer is 0 or 1, for what is hidden and what is seen."""
+        """Return whether an integer is a mask: 0 for hidden, 1 for seen."""
         return (self.is_bias or self.is_factor) and not self.is_position
 
     def extend(self, other: Use) -> None:
-        """Add what else is known."""
+        """Add the facts of another use."""
         self.limits += other.limits
         self.leasts += other.leasts
         self.is_position |= other.is_position
@@ -83,7 +84,7 @@ class Use:
 
 
 def uses_of_inputs(module: Any, entry: Entry) -> dict[str, Use]:
-    """Return what is known of the inputs of an entry, by name.
+    """Return the known uses of an entry's inputs, by name.
 
     Args:
         module: graph IR.
@@ -111,7 +112,7 @@ class _Integer(NamedTuple):
     ends: tuple[Size, Size] | None = (0, 0)
 
     def plus(self, low: Size, high: Size) -> _Integer:
-        """Return it after numbers have been added."""
+        """Return the integers after numbers have been added."""
         if self.ends is None:
             return self
         return _Integer(self.name, (self.ends[0] + low, self.ends[1] + high))
@@ -167,7 +168,7 @@ class _Search:
         self.uses: dict[str, Use] = {}
 
     def visit(self, name: str, arguments: Sequence[_Origin]) -> list[_Origin]:
-        """Return what each result of a function comes from.
+        """Return the origin of each result of a function.
 
         Args:
             name: of the function.
@@ -212,7 +213,7 @@ class _Search:
 
 
 def _result_origin(op: Any, operands: Sequence[_Origin]) -> _Origin:
-    """Return what the results of an op come from, whether they are floats or not."""
+    """Return the origin of an op's results, whether they are floats or not."""
     if not operands:
         return _Origin()
     whole = _union(operands)
@@ -250,7 +251,7 @@ def _integers_of(op: Any, operands: Sequence[_Origin]) -> frozenset[_Integer]:
 
 
 def _computed(integers: Iterable[_Integer]) -> frozenset[_Integer]:
-    """Return the same integers, as what has been computed with."""
+    """Return the integers, marked as operands of a computation."""
     return frozenset(_Integer(each.name, None) for each in integers)
 
 
@@ -266,7 +267,7 @@ def _ends_of(value: Any) -> tuple[Size, Size] | None:
 def _in_range(
     integers: Iterable[_Integer], below: Sequence[Size], least: Size = 0
 ) -> Iterator[tuple[str, Use]]:
-    """Yield that a value is within a range, for each of the integers it is made of.
+    """Yield the range of each integer input that an index is made of.
 
     Of several ways from an integer to the value, as those of negative positions that
     are counted from the end, the one that leaves most is meant.
@@ -296,7 +297,7 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 def _uses_in(
     op: Any, operands: Sequence[_Origin], known: Mapping[Any, _Origin]
 ) -> Iterator[tuple[str, Use]]:
-    """Yield the names of the inputs that an op reads, and what it says of them."""
+    """Yield the names of the inputs that an op reads, and their uses by it."""
     sources = dict(zip(op.operands, operands, strict=True))
     if isinstance(op, (Gather, Scatter)):
         shape = Tensor.of(op.x).shape
@@ -338,7 +339,7 @@ def _counted(value: Any) -> Size | None:
 
 
 def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Use]]:
-    """Yield that floats are masks."""
+    """Yield the uses of floats as masks."""
     for name, by_arithmetic in floats:
         yield name, Use(is_bias=not by_arithmetic, is_factor=by_arithmetic)
 
@@ -346,7 +347,7 @@ def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Use]]:
 def _starts_in(
     op: DynamicSlice | DynamicUpdateSlice, known: Mapping[Any, _Origin]
 ) -> Iterator[tuple[str, Use]]:
-    """Yield the places that slices of a size may start at, for what says where."""
+    """Yield the inputs that say where slices start, and the bounds of these starts."""
     sizes = op.sizes if isinstance(op, DynamicSlice) else Tensor.of(op.update).shape
     pairs = zip(Tensor.of(op.x).shape, sizes, strict=True)
     places = [have - size + 1 for have, size in pairs]

@@ -1,4 +1,4 @@
-"""Counts the work of the reference evaluator, and ends what would be too much."""
+"""Work of the reference evaluator: counts it, and ends what would be too much."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _PRODUCTS = 32  # that BLAS computes in the time of one element
 
 
 class NothingToCompare(Exception):
-    """There are no results to compare for an item; the text says why."""
+    """An item without results to compare; the text says why."""
 
     is_lasting = True  # whether another run on this machine would find the same
     kind = "nothing"  # as counters call it
 
 
 class OverBudget(NothingToCompare):
-    """The same, because the reference evaluator may not work as much."""
+    """An item that is not compared because of the reference evaluator's budget."""
 
     kind = "budget"
 
 
 class TooLarge(OverBudget):
-    """The same, because one array would be too large."""
+    """An item that is not compared because one array would be too large."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -42,7 +42,9 @@ class TooLarge(OverBudget):
 
 
 class NoMemoryToCompare(NothingToCompare):
-    """The same, because the reference evaluator ran out of memory."""
+    """An item that is not compared because the reference evaluator ran out of
+    memory.
+    """
 
     is_lasting = False
     kind = "memory"
@@ -53,7 +55,7 @@ class NoMemoryToCompare(NothingToCompare):
 
 @dataclass
 class Work:
-    """Counts what the reference evaluator does, in elements: the same everywhere.
+    """The work of the reference evaluator in elements, the same on every machine.
 
     Args:
         left: how many elements may still be computed.
@@ -69,7 +71,7 @@ class Work:
 
     @classmethod
     def usual(cls) -> Work:
-        """Return what the reference may do in a whole build."""
+        """Return the budget of the reference in a whole build."""
         return cls(_USUAL, _ELEMENTS)
 
     def __call__(
@@ -105,11 +107,11 @@ class Work:
             raise OverBudget(TOO_LONG)
 
     def part(self, limit: float) -> Work:
-        """A part of what is left that is no more than a limit."""
+        """Return a part of the remaining budget that is no more than a limit."""
         return Work(min(self.left, limit), self.most, self)
 
     def hold(self, elements: float) -> None:
-        """To be called before an array of so many elements is made.
+        """Reserve work for an array of so many elements, before making it.
 
         Raises:
             NothingToCompare: they are too many.
@@ -125,7 +127,7 @@ class Work:
             self.whole.count(elements)
 
     def take(self, elements: float) -> None:
-        """To be called before so many elements are computed.
+        """Take work for so many elements from the budget, before computing them.
 
         Raises:
             NothingToCompare: they are too many.
@@ -140,13 +142,13 @@ def _shape_of(value: Any, symbols: Sequence[int]) -> tuple[int, ...]:
 
 
 def _work_of(op: Any, shapes: Sequence[tuple[int, ...]]) -> float:
-    """What an op takes besides making its results, given the shapes of its operands."""
+    """Return the work of an op besides making its results, by its operands' shapes."""
     products = _products(shapes) / _PRODUCTS if type(op).precision == LOW else 0.0
     return _WORK_OF_AN_OP + sum(map(prod, shapes)) + products
 
 
 def _products(shapes: Sequence[tuple[int, ...]]) -> float:
-    """About how many products a contraction takes.
+    """Estimate the number of products in a contraction.
 
     With the size of its result it is exact for a matrix product, whose three sizes
     multiply to the square of m·k·n. The larger operand stands in for the result.

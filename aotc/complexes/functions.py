@@ -277,7 +277,7 @@ def sign(z: Complex) -> Complex:
 
 
 def equal(z: Complex, w: Complex) -> Array:
-    """Whether both parts are equal; complex numbers have no other order."""
+    """Return whether both parts are equal; complex numbers have no other order."""
     return np.logical_and(z.real == w.real, z.imag == w.imag)
 
 
@@ -286,5 +286,5 @@ def _is_zero(z: Complex) -> Array:
 
 
 def not_equal(z: Complex, w: Complex) -> Array:
-    """Whether one of the parts differs."""
+    """Return whether one of the parts differs."""
     return np.logical_not(equal(z, w))

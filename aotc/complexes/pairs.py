@@ -108,11 +108,11 @@ class Complex(NamedTuple):
         return self.map(lambda x: x[key])
 
     def reshape(self, *shape: Any) -> Complex:
-        """In another shape."""
+        """Return the array in another shape."""
         return self.map(lambda x: x.reshape(*shape))
 
     def transpose(self, *axes: Any) -> Complex:
-        """With the axes in another order; nothing is conjugated."""
+        """Return the array with its axes in another order; nothing is conjugated."""
         return self.map(lambda x: x.transpose(*axes))
 
     def sum(self, axis: Any = None, *, keepdims: bool = False) -> Complex:
@@ -124,7 +124,7 @@ class Complex(NamedTuple):
         return self.map(lambda x: x.mean(axis, keepdims=keepdims))
 
     def map(self, function: Callable[[Array], Array]) -> Complex:
-        """`function` of each part; for what treats both alike."""
+        """Return `function` of each part; for functions that treat both alike."""
         return Complex(function(self.real), function(self.imag))
 
 

@@ -295,7 +295,9 @@ def _python_scan(
     count: int,
     reverse: bool,
 ) -> tuple[Any, Any]:
-    """`scan` on arrays that have values; forms and leaves of what it begins with."""
+    """Compute `scan` on arrays that have values, from the forms and leaves of its
+    inputs.
+    """
     (tree, arrays), (xs_tree, stacks) = initial, xs
     carried, rows = tree.unflatten(arrays), Rows(function)
     for number in reversed(range(count)) if reverse else range(count):
@@ -316,7 +318,7 @@ def _python_scan(
 
 
 def _arrays_of(function: Callable[..., Any], result: Any) -> Any:
-    """What a function returned, with arrays as leaves."""
+    """Return a function's result with arrays as leaves."""
     leaves, tree = flatten(result)
     return tree.unflatten(returned_arrays(function, leaves, tree))
 
@@ -382,7 +384,7 @@ def _checked_condition(condition: Callable[..., Any], result: Any) -> Array:
 def _check_carried(
     function: Callable[..., Any], tree: Structure, arrays: Sequence[Array], new: Any
 ) -> Any:
-    """What a body returns as the next carried value, which keeps form and types."""
+    """Check that a body's next carried value keeps form and types, and return it."""
     leaves, found = flatten(new)
     if found != tree:
         fail(

@@ -81,7 +81,7 @@ def _join(parts: Sequence[Leaves], axis: int) -> Leaves:
 def associative_scan(
     function: Function, elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:
-    """All elements up to each along `axis`, combined (JAX's).
+    """Combine all elements up to each along `axis` (JAX's).
 
     Args:
         function: of two pytrees like `elems`, the earlier elements first; it must be
@@ -102,7 +102,7 @@ def associative_scan(
 
 
 def _scan(combine: _Combine, xs: Leaves, axis: int, size: int) -> Leaves:
-    """By halves: pairs first, then the places between them (Blelloch 1990)."""
+    """Scan by halves: pairs first, then the positions between them (Blelloch 1990)."""
     if size < 2:
         return xs
     half = size // 2
@@ -131,7 +131,7 @@ def _interleave(even: Leaves, odd: Leaves, axis: int, half: int) -> Leaves:
 
 
 def reduce(function: Function, elems: Any, axis: int = 0, initial: Any = None) -> Any:
-    """All elements along `axis` combined into one, in their order.
+    """Combine all elements along `axis` into one, in their order.
 
     Args:
         function: as for `associative_scan`.

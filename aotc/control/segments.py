@@ -24,7 +24,7 @@ def in_segments(
     reverse: bool,
     size: int,
 ) -> tuple[Any, Any]:
-    """A scan of scans: reverse mode saves what is carried once for each of the inner.
+    """Scan in segments: reverse mode saves the carried values once for each segment.
 
     With segments of √n of n steps it holds 2 √n carried values and not n, for one more
     forward computation. (Griewank, "Achieving logarithmic growth of temporal and
@@ -67,6 +67,6 @@ def in_segments(
 
 
 def _segments_of(x: Any, first: int, whole: int, size: int) -> Any:
-    """Segments of `size` elements along the leading axis, from `first` on."""
+    """Split the leading axis from `first` on into segments of `size` elements."""
     some = getitem(x, slice(first, first + whole * size))
     return reshape(some, (whole, size, *some.shape[1:]))

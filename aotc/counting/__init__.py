@@ -1,4 +1,4 @@
-"""What a process has done, in figures: one registry for all of aotc.
+"""Counters of a process: one registry for all of aotc.
 
     aotc.counters.value("calls", entry="predict")     # → 3
     aotc.counters.to_json()                           # a document, aotc.counters/1

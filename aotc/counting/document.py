@@ -23,7 +23,7 @@ from aotc.counting.samples import Distribution, Metric, Sample
 
 
 def of_metrics(metrics: Iterable[Metric]) -> dict[str, Any]:
-    """The document."""
+    """Return the metrics as a document."""
     return {"schema": "aotc.counters/1", "metrics": list(_metrics(metrics))}
 
 

@@ -21,7 +21,7 @@ _ENTRY = ("model", "version", "target", "entry")
 
 
 class Family(NamedTuple):
-    """One kind of figure, of which there is a series for each set of labels.
+    """A family of figures, with a series for each set of labels.
 
     Args:
         name: without prefix and suffix.

@@ -9,7 +9,7 @@ from aotc.counting.samples import Sample
 
 
 def memory() -> dict[str, int | None]:
-    """Bytes of memory that this process has now, and at most had (on Linux).
+    """Return the bytes of memory that this process has now, and at most had (on Linux).
 
     Read from /proc and not from getrusage, whose peak is at least that of the process
     that started this one.
@@ -26,7 +26,7 @@ def memory() -> dict[str, int | None]:
 
 
 def peak_memory() -> Iterator[Sample]:
-    """The peak as a sample, where the system tells it."""
+    """Yield a sample of the peak memory, where the system tells it."""
     peak = memory()["peak"]
     if peak is not None:
         yield Sample("process_peak_memory_bytes", {}, peak)

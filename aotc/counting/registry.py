@@ -36,7 +36,7 @@ class Counter:
         self.value: float = 0
 
     def add(self, amount: float = 1) -> None:
-        """Add to it.
+        """Add an amount to the counter.
 
         Raises:
             ValueError: the amount is negative.
@@ -48,7 +48,7 @@ class Counter:
 
 
 class Histogram:
-    """How many values fell into each of a row of buckets. Any thread may add one."""
+    """Counts of values by bucket. Any thread may add one. Any thread may add one."""
 
     def __init__(self, family: Family) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Histogram:
 
     @property
     def value(self) -> Distribution:
-        """What it holds now."""
+        """The current distribution."""
         with self._lock:
             return Distribution(tuple(self._counts), self._total)
 
@@ -70,7 +70,7 @@ class Histogram:
 
 
 class Registry:
-    """All figures of a process, by the names of `aotc.counting.families`."""
+    """The figures of a process, by the names of `aotc.counting.families`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -115,11 +115,11 @@ class Registry:
             self._sources.append(source)
 
     def detach(self, source: Source) -> None:
-        """Keep what `source` has told for ever, but ask it no more."""
+        """Keep the figures of `source` for ever, but ask it no more."""
         self._ended.append(source)
 
     def metrics(self) -> list[Metric]:
-        """All that was counted, in the order of the table; what was not is left out."""
+        """Return all counted metrics, in the order of the table."""
         found = Totals()
         with self._lock:
             self._fold_ended()
@@ -149,11 +149,11 @@ class Registry:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All figures as a document of the schema `aotc.counters/1`."""
+        """Return all figures as a document of the schema `aotc.counters/1`."""
         return document.of_metrics(self.metrics())
 
     def to_openmetrics(self) -> str:
-        """All figures as text in the format OpenMetrics 1.0."""
+        """Return all figures as text in the format OpenMetrics 1.0."""
         return openmetrics.of_metrics(self.metrics())
 
     def _cell(

@@ -11,7 +11,7 @@ Labels = Mapping[str, str]
 
 
 class Distribution(NamedTuple):
-    """What a histogram holds.
+    """The contents of a histogram.
 
     Args:
         counts: how many values fell into each bucket, and above the last one.
@@ -28,7 +28,7 @@ class Distribution(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One figure: of which family, with which labels, and how much."""
+    """A figure: its family, labels and value."""
 
     family: str
     labels: Labels
@@ -66,14 +66,14 @@ class Totals:
             self._values[key] = value if before is None else _sum(before, value)
 
     def samples(self) -> list[Sample]:
-        """All of them."""
+        """Return all samples."""
         return [
             Sample(name, dict(zip(FAMILIES[name].labels, labels, strict=True)), value)
             for (name, labels), value in self._values.items()
         ]
 
     def metrics(self) -> list[Metric]:
-        """All of them by family, in the order of the table."""
+        """Return all samples by family, in the order of the table."""
         by_family: dict[str, list[Sample]] = {}
         for sample in self.samples():
             by_family.setdefault(sample.family, []).append(sample)

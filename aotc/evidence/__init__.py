@@ -1,4 +1,4 @@
-"""One model under several execution models, side by side, on the same recorded traffic.
+"""Comparison of a model under several execution models, on the same recorded traffic.
 
     requests    traffic → the calls of a replay, in a seeded random order
     contract    which of them a model takes

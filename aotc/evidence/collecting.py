@@ -1,4 +1,4 @@
-"""No garbage collection while calls are timed."""
+"""Pause of garbage collection while calls are timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: something that makes the calls, and what its build cost."""
+"""The contenders of a comparison: a player of the calls, and the cost of its build."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aotc.timing.messages import Subject
 
 @dataclass(frozen=True)
 class Build:
-    """What a build made and what it cost.
+    """The size and cost of a build.
 
     Args:
         seconds: without the self-check, and with nothing taken from the cache.
@@ -31,7 +31,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to execute the entry.
+    """A way to execute the entry.
 
     Args:
         name: of the execution model or the peer, or the path of the bundle.
@@ -49,5 +49,5 @@ class Contender:
 
     @property
     def is_peer(self) -> bool:
-        """Whether somebody else's runtime makes the calls."""
+        """Return whether another project's runtime makes the calls."""
         return self.player in PEERS

@@ -11,7 +11,7 @@ from aotc.dialects.symbols import known_contracts
 
 
 def entry_point_of(entry: Entry) -> EntryPoint:
-    """What calls of an entry are given and give."""
+    """Return the inputs and outputs of an entry as an `EntryPoint`."""
     with known_contracts(entry.symbols):
         inputs = tuple(map(_leaf, entry.ports("input")))
         outputs = tuple(map(_leaf, entry.ports("output")))

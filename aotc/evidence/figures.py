@@ -1,4 +1,4 @@
-"""What the replays of a contender say, as figures."""
+"""Figures computed from the replays of a contender."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Latency:
 
     @classmethod
     def of(cls, times: Times) -> Latency:
-        """Of at least one call."""
+        """Compute the percentiles of at least one call."""
         p50, p90, p99 = (float(each) for each in np.percentile(times, [50, 90, 99]))
         return cls(p50, p90, p99, float(times.mean()))
 
@@ -37,7 +37,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Figures:
-    """What is known of a contender.
+    """The figures of a contender.
 
     Args:
         measured: its replays.
@@ -62,7 +62,7 @@ class Figures:
 
     @property
     def name(self) -> str:
-        """That of the contender."""
+        """The name of the contender."""
         return self.measured.contender.name
 
     @property
@@ -88,7 +88,7 @@ class Figures:
         return self.measured.rounds[-1].peak_memory
 
     def p99_at(self, rate: float) -> float:
-        """Milliseconds in which 99 % of the calls end at a rate, if any are served."""
+        """Return the milliseconds in which 99 % of the calls end at some rate."""
         assert self.queue is not None
         return float(np.percentile(self.queue.latencies(rate), 99))
 
@@ -129,7 +129,7 @@ class Figures:
 
 
 def latency_bound(measured: Sequence[Measurement]) -> float:
-    """By default: twice the greatest warm p99, in milliseconds.
+    """Return the default latency bound: twice the greatest warm p99, in milliseconds.
 
     Twice a median would be less than the longest calls of skewed traffic take by
     themselves, and no rate would do.
@@ -176,7 +176,7 @@ def _hit_rate(calls: Sequence[Way]) -> float:
 
 
 def _padding(calls: Sequence[Way]) -> float:
-    """Elements that are added to those of the calls that are served."""
+    """Return the elements that padding adds, per element of the served calls."""
     served = [call for call in calls if call.code]
     given = sum(call.elements for call in served)
     return sum(call.added for call in served) / given if given else 0.0

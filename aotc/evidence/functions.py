@@ -71,19 +71,19 @@ class _FunctionPlayer:
         )
 
     def prepare(self, threads: int | None) -> None:
-        """Make what `call` calls."""
+        """Make the function that `call` calls."""
 
     def call(self, inputs: Mapping[str, Any]) -> Any:
-        """One call."""
+        """Call the function."""
         raise NotImplementedError
 
     def last_code(self) -> tuple[str, str]:
-        """Path and code of the last call."""
+        """Return path and code of the last call."""
         raise NotImplementedError
 
     @property
     def compiles(self) -> int:
-        """How many calls have waited for a compiler so far."""
+        """The number of calls that have waited for a compiler so far."""
         return 0
 
     def play(self) -> Replayed:
@@ -110,7 +110,7 @@ class _FunctionPlayer:
 
 
 class JitPlayer(_FunctionPlayer):
-    """Calls by `aotc.jit`, with its own choice of what is a symbol."""
+    """Calls by `aotc.jit`, with its own choice of symbols."""
 
     title = "jit"
     partitions = 1
@@ -127,17 +127,17 @@ class JitPlayer(_FunctionPlayer):
         )
 
     def call(self, inputs: Mapping[str, Any]) -> Any:
-        """One call."""
+        """Call the compiled function."""
         return self._function(**inputs)
 
     @property
     def compiles(self) -> int:
-        """How many calls have waited for a compiler so far, or for the cache."""
+        """The number of calls that have waited for a compiler or the cache so far."""
         report = self._function.report()
         return int(report["compiles"] + report["from_cache"])
 
     def last_code(self) -> tuple[str, str]:
-        """By the variant that was called last."""
+        """Return the kind and sizes of the variant that was called last."""
         last = self._function.variants[-1]
         return (ANY if last.is_dynamic else OWN), str(last.to_json()["sizes"])
 
@@ -148,16 +148,16 @@ class EagerPlayer(_FunctionPlayer):
     title = "eager"
 
     def call(self, inputs: Mapping[str, Any]) -> Any:
-        """One call."""
+        """Call the function itself."""
         return self._declared(**inputs)
 
     def last_code(self) -> tuple[str, str]:
-        """There is none but the function itself."""
+        """Return the code of the last call, which is always the function itself."""
         return EAGER, "eager"
 
 
 def _entry(subject: Any) -> tuple[EntryFunction, Entry]:
-    """The entry of a model.py as it is declared, and as it is traced."""
+    """Return the entry of a model.py as declared, and as traced."""
     path = Path(subject.bundle)
     program = python.load(path, (subject.entry,))
     module = python.run_file(path)

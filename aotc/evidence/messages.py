@@ -1,4 +1,4 @@
-"""What `replay` and `serve` tell each other."""
+"""Messages between `replay` and `serve`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aotc.timing.messages import Subject
 
 @dataclass(frozen=True)
 class Order:
-    """What to load, and the calls of a replay.
+    """A player to load, and the calls of a replay.
 
     Args:
         player: what makes the calls, out of `aotc.evidence.serve.PLAYERS`.
@@ -48,7 +48,7 @@ Outputs = tuple[tuple[str, np.ndarray[Any, np.dtype[Any]]], ...]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What was loaded, and what that cost; memory in bytes.
+    """The loaded model and the cost of loading; memory in bytes.
 
     Args:
         title: name, version and identity.
@@ -88,7 +88,7 @@ FALLBACKS = (ROUTED, EAGER)  # not by compiled code of the entry
 
 @dataclass(frozen=True)
 class Way:
-    """How calls of certain sizes are computed.
+    """The computation path of calls of certain sizes.
 
     Args:
         path: by code for just these sizes, padded to those of other code, by code for
@@ -106,7 +106,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Replayed:
-    """One replay of all requests.
+    """A replay of all requests.
 
     Args:
         times: nanoseconds of each call, in their order; None if it was refused.

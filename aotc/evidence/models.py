@@ -32,7 +32,7 @@ _IMPOSSIBLE = ("too-many-specializations", "padding-forbidden", "no-function")
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be built in several ways.
+    """A model to build in several ways.
 
     Args:
         source: the model.
@@ -58,15 +58,15 @@ class Case:
 
     @property
     def contracts(self) -> tuple[Bounds, ...]:
-        """Of the sizes, in the order of the traffic."""
+        """The bounds of the sizes, in the order of the traffic."""
         return tuple(self.signature.symbols[name] for name in self.traffic.symbols)
 
     def policies(self, policy: str) -> dict[str, str]:
-        """One policy for all sizes of the traffic."""
+        """Map every symbol of the traffic to `policy`."""
         return dict.fromkeys(self.traffic.symbols, policy)
 
     def by_name(self, values: Iterable[T]) -> dict[str, T]:
-        """What is in the order of the traffic's sizes, by their names."""
+        """Map the names of the traffic's sizes to values in the same order."""
         return dict(zip(self.traffic.symbols, values, strict=True))
 
 
@@ -78,7 +78,9 @@ def _dynamic(case: Case) -> Options:
 
 
 def _static(case: Case) -> Options:
-    """One code, of the max that the contract has, else of the traffic's largest."""
+    """Return options for one code, of the contract's max or else the traffic's
+    largest.
+    """
     largest = case.by_name(map(max, zip(*case.traffic.counts, strict=True)))
     bounds = case.by_name(case.contracts)
     free = {name: size for name, size in largest.items() if bounds[name].max is None}
@@ -95,7 +97,7 @@ def _buckets(case: Case) -> Options:
 
 
 def _powers(case: Case) -> Options:
-    """The powers of two that calls are rounded up to."""
+    """Return options of a build with buckets at powers of two."""
     rows = {
         tuple(map(power_above, sizes, case.contracts)) for sizes in case.traffic.counts
     }

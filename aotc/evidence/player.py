@@ -125,7 +125,7 @@ def way_of(
     sizes: Mapping[str, int],
     elements: int,
 ) -> Way:
-    """How an entry of a bundle computes calls of some sizes.
+    """Return how an entry of a bundle computes calls of some sizes.
 
     Args:
         point: the entry.

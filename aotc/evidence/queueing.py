@@ -25,7 +25,7 @@ _MS = 1000.0  # of a second
 
 
 def waiting_times(service: Times, gaps: Times) -> Times:
-    """How long each call waits for those before it, the first one not at all.
+    """Return how long each call waits for those before it; zero for the first.
 
     The recursion in closed form: w[i] is the sum of s - a up to i, less the least such
     sum before it.
@@ -67,7 +67,7 @@ class Queue:
         return _MS / float(self.service.mean())
 
     def latencies(self, rate: float) -> Times:
-        """From the arrival of each call to its end, at a rate above zero."""
+        """Return the times from arrival to end of each call, at a rate above zero."""
         return waiting_times(self.service, self.gaps * (_MS / rate)) + self.service
 
     def goodput(self, bound: float) -> float:

@@ -58,13 +58,13 @@ class Measurement:
 
     @property
     def minima(self) -> Times:
-        """The same by its quickest round."""
+        """The time of each call in its quickest round."""
         found: Times = self._times.min(axis=0, initial=np.inf)
         return found
 
     @property
     def _times(self) -> Times:
-        """By round and call."""
+        """The times in milliseconds by round and call."""
         rows = [
             [time / 1e6 for time in each.times if time is not None]
             for each in self.rounds
@@ -160,7 +160,7 @@ def _start(
 
 @contextmanager
 def _told_of(contender: Contender) -> Iterator[None]:
-    """Tell that a peer has died as an error of the peer, and not of compiled code."""
+    """Report a peer's death as an error of the peer, not of compiled code."""
     try:
         yield
     except AotcError as error:
@@ -175,7 +175,7 @@ def _told_of(contender: Contender) -> Iterator[None]:
 
 
 def _compared(started: Sequence[_Started], requests: Requests) -> list[_Started]:
-    """The same, with the agreement of peers with the first contender of aotc.
+    """Add the agreement of each peer with the first contender of aotc.
 
     Their outputs are those of the first call that this one serves.
     """
@@ -212,7 +212,7 @@ def _compared(started: Sequence[_Started], requests: Requests) -> list[_Started]
 def _take_turns(
     started: Sequence[_Started], seconds: float, begin: Callable[[str], None]
 ) -> list[list[Replayed]]:
-    """The rounds of each."""
+    """Replay on all players in turns; return the rounds of each player."""
     begin("first round")
     found: list[list[Replayed]] = [[each.ask(_PLAY)] for each in started]
     turn = list(range(len(started)))
@@ -226,7 +226,7 @@ def _take_turns(
 
 
 def _round_count(played: Sequence[Replayed], seconds: float) -> int:
-    """How many replays of the slowest contender fit into a time."""
+    """Return the number of replays of the slowest contender that fit into a time."""
     slowest = max(sum(time or 0 for time in each.times) for each in played)
     fitting = int(seconds * 1e9 / max(slowest, 1))
     return min(max(fitting, _LEAST_ROUNDS), _MOST_ROUNDS)

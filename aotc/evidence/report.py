@@ -1,4 +1,4 @@
-"""The evidence: all figures of all contenders, and what they were measured on."""
+"""The evidence: all figures of all contenders, and the conditions of measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UTILISATIONS = (0.02, *(n / 20 for n in range(1, 19)), 0.93, 0.95, 0.97)
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was replayed, where, and what came of it.
+    """The replayed traffic, the machine, and the figures.
 
     Args:
         source: the model, or the first bundle.
@@ -50,7 +50,9 @@ class Evidence:
 
     @property
     def baseline(self) -> Figures:
-        """What ratios are to: the execution model `dynamic`, else the first."""
+        """The contender that ratios refer to: the execution model `dynamic`, else the
+        first.
+        """
         named = (each for each in self.figures if each.name == "dynamic")
         return next(named, self.figures[0])
 
@@ -61,7 +63,7 @@ class Evidence:
         return figures.latency.p50 / self.baseline.latency.p50
 
     def latency_over_rate(self, figures: Figures) -> list[dict[str, float]]:
-        """Latencies of a contender at some rates of arrivals."""
+        """Return the latencies of a contender at some rates of arrivals."""
         if figures.queue is None:
             return []
         rates = [share * figures.queue.capacity for share in _UTILISATIONS]
@@ -69,12 +71,12 @@ class Evidence:
 
     @property
     def warnings(self) -> list[str]:
-        """Those of loading, each once."""
+        """The warnings of loading, without duplicates."""
         said = (text for x in self.figures for text in x.measured.loaded.warnings)
         return list(dict.fromkeys(said))
 
     def notes(self) -> Iterator[str]:
-        """What has to be known to read the figures."""
+        """Yield notes on reading the figures."""
         whose = "as asked for" if self.is_bound_given else "twice the slowest warm p99"
         yield (
             f"goodput: calls a second of which {SHARE:.0%} end within {self.bound:.4g} "
@@ -97,7 +99,7 @@ class Evidence:
             )
 
     def _notes_of_peers(self) -> Iterator[str]:
-        """What was compared, and where the threads are not the same."""
+        """Yield notes on the comparison with peers, and on differing thread counts."""
         found = [
             (each.name, each.measured.agreement)
             for each in self.figures
@@ -148,7 +150,7 @@ class Evidence:
 
 
 def _notes_of(figures: Figures) -> Iterator[str]:
-    """What has to be known of one contender."""
+    """Yield notes on one contender."""
     name, refused = figures.name, figures.shares["refused"]
     if refused:
         yield (

@@ -27,7 +27,7 @@ class Requests:
 def draw_requests(
     traffic: Traffic, count: int, seed: int, fixed: Mapping[str, int]
 ) -> Requests:
-    """Calls of some traffic in a random order.
+    """Draw calls of some traffic in a random order.
 
     Each size comes as often as its share says, rounded down or up: systematic sampling
     (Madow and Madow, "On the theory of systematic sampling", 1944) takes calls at equal

@@ -25,7 +25,7 @@ PLAYERS = {
 
 
 class Player(Protocol):
-    """Something that is loaded, and makes the calls of a replay."""
+    """A loaded contender that makes the calls of a replay."""
 
     loaded: Loaded
 
@@ -37,7 +37,7 @@ class Player(Protocol):
 
 
 def load_player(order: Order) -> Player:
-    """What makes the calls of an order.
+    """Load the player of an order.
 
     Raises:
         AotcError: as it is raised where that is loaded.
@@ -48,7 +48,7 @@ def load_player(order: Order) -> Player:
 
 
 def answer(player: Player, question: Any) -> Outputs | Replayed:
-    """What a player is asked for."""
+    """Answer a question to a player."""
     if isinstance(question, OutputsOf):
         return player.outputs(question.place)
     return player.play()

@@ -26,7 +26,7 @@ class Bounds(Protocol):
 
     @property
     def multiple_of(self) -> int:
-        """What sizes are multiples of."""
+        """The number that sizes are multiples of."""
 
     @property
     def optimum(self) -> int | None:
@@ -53,14 +53,14 @@ class Signature:
 
     @classmethod
     def of(cls, manifest: Manifest, point: EntryPoint) -> Signature:
-        """That of an entry of a bundle."""
+        """Make the signature of a bundle's entry."""
         known = manifest.symbols
         symbols = {name: known[name] for name in symbols_of(point.inputs)}
         conditions = [each.condition for each in point.guards]
         return cls(point.name, symbols, conditions, point.inputs, point.updates)
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
-        """Whether calls may have these values of all symbols."""
+        """Return whether calls may have these values of all symbols."""
         conditions = map(Condition.parse, self.guards)
         return all(
             _is_within(size, self.symbols[name]) for name, size in sizes.items()
@@ -69,7 +69,8 @@ class Signature:
     def fixed_sizes(
         self, traffic: Traffic, wanted: Mapping[str, int]
     ) -> dict[str, int]:
-        """Values of the symbols that traffic does not name: as wanted, or else usual.
+        """Return sizes of the symbols that traffic does not name: as wanted, or else
+        usual.
 
         Raises:
             InputError: `unknown-size`: one that is wanted is no symbol of the entry, or

@@ -128,7 +128,7 @@ def _split_frames(x: Array, size: int, hop: int) -> Array:
 
 
 def _overlap_add(frames: Array, hop: int) -> Array:
-    """The sum of …, frames, size, each moved by `hop` from the one before it.
+    """Add up frames [..., count, size], each moved by `hop` from the one before it.
 
     Frames are cut into pieces of `hop` elements: piece i of frame t is added to piece
     t + i of the result.
@@ -150,7 +150,9 @@ def _overlap_add(frames: Array, hop: int) -> Array:
 
 
 def _cut_ends(x: Array, side: int, length: Size | None) -> Array:
-    """Without `side` elements at the start, and as many at the end or to a length."""
+    """Cut `side` elements from the start, and as many from the end or down to a
+    length.
+    """
     if length is None:
         return x[..., side : x.shape[-1] - side]
     rest = x[..., side:]

@@ -53,7 +53,7 @@ def ifft(
 def rfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Complex:
-    """Of real numbers: the n // 2 + 1 elements that say all."""
+    """Transform real numbers to the n // 2 + 1 elements that determine the spectrum."""
     _require_real(a)
     z, axis, size = _prepare(a, n, axis)
     if size % 2:
@@ -80,7 +80,7 @@ def irfft(
 def hfft(
     a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Array:
-    """Of half a signal that equals its mirrored conjugate: a real spectrum."""
+    """Transform half of a Hermitian-symmetric signal to its real spectrum."""
     return irfft(conj(_floating(a)), n, axis, _other(norm))
 
 
@@ -124,7 +124,7 @@ def _transform_reals(x: Array, axis: int) -> Complex:
 
 
 def _full_spectrum(half: Complex, axis: int, count: int) -> Complex:
-    """All elements of a spectrum of reals from the first count // 2 + 1."""
+    """Extend the first count // 2 + 1 elements of a spectrum of reals to all."""
     inner = (count - 1) // 2
     before = (slice(None),) * axis
     rest = conj(half.map(lambda x: x[(*before, slice(1, 1 + inner))]))
@@ -177,7 +177,7 @@ def _size(x: Array, axis: int) -> int:
 
 
 def _resize(z: Complex, axis: int, n: int) -> Complex:
-    """Cut at the end, or filled with zeros."""
+    """Cut an axis at the end, or fill it with zeros, to `n` elements."""
     if n < 1:
         fail("bad-shape", f"expected n of 1 or more; got {n}")
     size = _size(z.real, axis)
@@ -308,7 +308,7 @@ def _spacing(n: int, d: float) -> tuple[int, float]:
 
 
 def fftshift(x: ComplexLike, axes: Any = None) -> Any:
-    """With frequency zero in the middle of each of the axes."""
+    """Move frequency zero to the middle of each of the axes."""
     return _roll(x, axes, lambda size: size // 2)
 
 
@@ -361,7 +361,9 @@ def _by_cosines(x: ArrayLike, type: int, axis: int, norm: Norm) -> Array:  # noq
 
 
 def _cosines(n: int, type: int, ortho: bool) -> Any:  # noqa: A002
-    """[from, to]; type 3 is type 2 transposed, but for the weight of element 0."""
+    """Return the cosine matrix [from, to]; type 3 is type 2 transposed but for
+    element 0.
+    """
     j = numpy.arange(n)
     if type == 4:
         matrix = 2 * numpy.cos(numpy.pi / n * numpy.outer(j + 0.5, j + 0.5))

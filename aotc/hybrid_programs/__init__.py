@@ -1,4 +1,4 @@
-"""Functions of which what can be compiled is compiled: `aotc.hybrid`.
+"""Hybrid functions, compiled as far as they can be: `aotc.hybrid`.
 
 names        which names statements read and store
 statements   which statements may be compiled, and the operations in one

@@ -1,4 +1,4 @@
-"""Where Python stands between regions of compiled code, and what that costs."""
+"""Boundaries where Python computes between compiled regions, and their costs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Boundary:
 
     @contextmanager
     def crossing(self, given: Iterable[Any]) -> Iterator[list[Any]]:
-        """Within this block it is computed once, or fails.
+        """Count and time one crossing within this block, or a failed one.
 
         Args:
             given: trees that it is given.

@@ -1,4 +1,4 @@
-"""What ends a region that is traced, and what is known of one while it is."""
+"""Breaks that end a region being traced, and the state of its trace."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Break(BaseException):
 
 @dataclass(frozen=True)
 class Reading:
-    """Something outside that a traced function has read; code is made for its value.
+    """A value outside that a traced function has read; code is made for its value.
 
     Args:
         look: gives the value of now.
@@ -55,7 +55,7 @@ class Reading:
     key: Any
 
     def has_changed(self) -> bool:
-        """Whether code for the value is no code for that of now."""
+        """Return whether the value differs from the one that code was made for."""
         try:
             return bool(content_key(self.look()) != self.key)
         except Exception:  # whoever reads it now will be told
@@ -83,7 +83,7 @@ class Inside:
     readings: dict[Any, Reading] = field(default_factory=dict)
 
     def note_reading(self, what: Any, look: Callable[[], Any], value: Any) -> None:
-        """Take note of what a function has read.
+        """Note a value that a function has read.
 
         Args:
             what: that it is, for instance an object and the name of an attribute.
@@ -100,7 +100,7 @@ class Inside:
 
     @contextmanager
     def function(self) -> Iterator[None]:
-        """Within this block a function of the user is called."""
+        """Mark a call of a user's function within this block."""
         self.depth += 1
         try:
             yield
@@ -144,7 +144,7 @@ def island(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_data(value: Any) -> bool:
-    """Whether a value is neither a module nor something to call, nor aotc's."""
+    """Return whether a value is neither a module, nor callable, nor aotc's."""
     if isinstance(value, (np.ndarray, np.generic)):
         return True
     if isinstance(value, types.ModuleType) or callable(value):
@@ -153,7 +153,7 @@ def is_data(value: Any) -> bool:
 
 
 def is_own(thing: Any) -> bool:
-    """Whether a function, a module or an object is aotc's."""
+    """Return whether a function, a module or an object is aotc's."""
     if isinstance(getattr(thing, "__self__", None), Array):
         return True
     if isinstance(thing, types.ModuleType):
@@ -164,7 +164,7 @@ def is_own(thing: Any) -> bool:
 
 
 def identities(values: Mapping[str, Any]) -> set[int]:
-    """Of the objects in values that can change."""
+    """Return the ids of mutable objects in values."""
     found, left = set[int](), [*values.values()]
     while left:
         each = left.pop()

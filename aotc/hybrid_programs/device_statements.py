@@ -53,7 +53,7 @@ def prepared(
 
 
 def _executed(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements without what is only for a program."""
+    """Yield statements, without those that only a program runs."""
     for each in body:
         if isinstance(each, ast.If) and _is_main(each.test):
             yield from _executed(each.orelse)
@@ -78,7 +78,7 @@ def _is_same(node: ast.stmt, other: ast.FunctionDef) -> bool:
 def _is_alias(
     node: ast.stmt, function: HybridFunction, scope: Mapping[str, Any]
 ) -> bool:
-    """Whether a statement makes the hybrid function of what it is defined with."""
+    """Return whether a statement assigns the hybrid function to its own name."""
     match node:
         case ast.Assign([ast.Name(name)]):
             return name == function.name and scope.get(name) is function
@@ -132,7 +132,9 @@ class _Preparing(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _is_without_annotations(self, node: Any) -> bool:
-        """Whether nothing reads them, or they name what devices do not have."""
+        """Return whether a definition can lose its annotations: unread, or unknown to
+        devices.
+        """
         if self._has_texts and not node.decorator_list:
             return True
         arguments = [x for x in ast.walk(node.args) if isinstance(x, ast.arg)]
@@ -161,7 +163,8 @@ class _Preparing(ast.NodeTransformer):
 
 
 def needs_compiler(node: ast.stmt, scope: Mapping[str, Any]) -> bool:
-    """Whether a statement, or what it defines, uses what devices have not of aotc.
+    """Return whether a statement, or a definition in it, needs parts of aotc that
+    devices lack.
 
     Args:
         node: the statement.

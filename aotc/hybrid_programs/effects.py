@@ -1,4 +1,4 @@
-"""Which objects of a module its statements may change, as their source tells.
+"""Effects of a module's statements on its objects, from their source.
 
 Static, and with the values of now to know what is called. What is not known is taken to
 change all that it is given. Two names share objects if one got its value from the
@@ -75,7 +75,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass
 class Effects:
-    """What executing something may do.
+    """The possible effects of executing code.
 
     Args:
         stores: names of the module that get values in functions.
@@ -96,7 +96,7 @@ class Effects:
     is_unknown: bool = False
 
     def add(self, other: Effects) -> None:
-        """Take over what a call of a function does to the module."""
+        """Merge the effects on the module of a call of a function."""
         self.stores |= other.stores
         self.changes |= other.changes
         self.given |= other.given
@@ -131,12 +131,12 @@ class ModuleEffects:
         return self._of[id(node)]
 
     def shares(self, name: str, others: set[str]) -> bool:
-        """Whether a name stands for, or holds, objects of others."""
+        """Return whether a name refers to, or holds, objects that other names do."""
         mine = closure({name}, self.aliases)
         return bool(mine & closure(others, self.aliases))
 
     def is_value(self, name: str) -> bool:
-        """Whether a name stands for what nothing can change."""
+        """Return whether a name refers to an immutable value."""
         value = self.scope.get(name, UNKNOWN)
         return name in self._stored_once and _is_value(value)
 
@@ -184,7 +184,9 @@ class ModuleEffects:
         return self._summaries[name]
 
     def _own_effects(self, node: Function) -> tuple[Effects, set[str]]:
-        """Of a function's own statements, and the functions that it calls."""
+        """Return the effects of a function's own statements, and the functions it
+        calls.
+        """
         declared = {
             n for x in ast.walk(node) if isinstance(x, ast.Global) for n in x.names
         }
@@ -241,7 +243,7 @@ class _Finder(ast.NodeVisitor):
     # ---- values
 
     def value(self, node: ast.expr) -> Any:
-        """What a dotted name stands for now; UNKNOWN for others."""
+        """Return the current value of a dotted name; UNKNOWN for other expressions."""
         match node:
             case ast.Name(name) if name not in self._local:
                 default = getattr(builtins, name, UNKNOWN)
@@ -304,7 +306,9 @@ class _Finder(ast.NodeVisitor):
     # ---- effects
 
     def _change(self, node: ast.AST, holds: Iterable[ast.AST] = ()) -> None:
-        """Note that the object of an expression may change, and what it then holds."""
+        """Note that the object of an expression may change, and the values it then
+        holds.
+        """
         found = self.sources(node)
         self.effects.changes |= found
         self._note_objects(node, self.effects.objects)
@@ -333,7 +337,7 @@ class _Finder(ast.NodeVisitor):
             self.aliases.setdefault(name, set()).update(sources)
 
     def _store(self, target: ast.AST, value: ast.AST | None) -> None:
-        """Note what giving a target a value does."""
+        """Note the effects of assigning a value to a target."""
         match target:
             case ast.Name(name):
                 self._alias(name, self.sources(value) - {name})
@@ -385,7 +389,7 @@ class _Finder(ast.NodeVisitor):
         self._use_up([over])
 
     def _use_up(self, nodes: Iterable[ast.expr]) -> None:
-        """Note that iterators among these are moved on."""
+        """Note that iterators among expressions are advanced."""
         for each in nodes:
             if isinstance(self.value(each), Iterator):
                 self._change(each)
@@ -451,7 +455,7 @@ class _Finder(ast.NodeVisitor):
             self._call_unknown(node, function)
 
     def _call_own(self, node: ast.Call, name: str, skipped: int) -> None:
-        """A function, class or method of the module is called."""
+        """Note a call of a function, class or method of the module."""
         self.called.add(name)
         summary = self._owner.summary(name)
         held = set().union(*map(self.sources, _given(node)))
@@ -488,7 +492,7 @@ class _Finder(ast.NodeVisitor):
             self._give(_given(node))
 
     def _call_unknown(self, node: ast.Call, function: Any) -> None:
-        """A function that may change what it is given, and what it is of."""
+        """Note a call of a function that may change its arguments, and its owner."""
         given = _given(node)
         if function is UNKNOWN:
             self._give([node.func])
@@ -515,7 +519,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _inside(name: str) -> str:
-    """Stands for the functions that a function makes."""
+    """Return the name that stands for the functions that a function makes."""
     return f"{name}.<locals>"
 
 
@@ -566,7 +570,7 @@ def _names_stored_once(body: Sequence[ast.stmt]) -> set[str]:
 
 
 def closure(names: Iterable[str], aliases: Mapping[str, set[str]]) -> set[str]:
-    """Names, and those from which they got values."""
+    """Return names, and those from which they got values."""
     found, left = set[str](), [*names]
     while left:
         name = left.pop()
@@ -580,7 +584,9 @@ def closure(names: Iterable[str], aliases: Mapping[str, set[str]]) -> set[str]:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """An attribute, without executing code for it; UNKNOWN if that takes code."""
+    """Look up an attribute without executing code; return UNKNOWN if that takes
+    code.
+    """
     if value is UNKNOWN:
         return UNKNOWN
     if isinstance(value, types.ModuleType):
@@ -594,7 +600,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def library(function: Any) -> str:
-    """The package that a function or module is of."""
+    """Return the package in which a function or module is defined."""
     if isinstance(function, types.ModuleType):
         return function.__name__.partition(".")[0]
     bound = getattr(function, "__self__", None)
@@ -605,7 +611,7 @@ def library(function: Any) -> str:
 
 
 def _computes(function: Any, node: ast.Call) -> bool:
-    """Whether a function leaves what it is given as it is."""
+    """Return whether a call leaves its arguments unchanged."""
     if function is UNKNOWN:
         return False
     name = str(getattr(function, "__name__", ""))
@@ -624,19 +630,19 @@ def _computes(function: Any, node: ast.Call) -> bool:
 
 
 def _is_container(value: Any) -> bool:
-    """Whether methods of a value are those of Python's and NumPy's containers."""
+    """Return whether a value's methods are those of Python's and NumPy's containers."""
     return isinstance(value, _CONTAINERS)
 
 
 def _is_value(value: Any) -> bool:
-    """Whether nothing can change a value."""
+    """Return whether a value is immutable."""
     if isinstance(value, (tuple, frozenset)):
         return all(map(_is_value, value))
     return isinstance(value, _VALUES)
 
 
 def identities(values: Iterable[Any]) -> set[int]:
-    """Of the objects that can change that values are or hold."""
+    """Return the ids of the mutable objects that values are or hold."""
     found, left = set[int](), [*values]
     while left and len(found) < _REACHED:
         each = left.pop()
@@ -650,7 +656,7 @@ def identities(values: Iterable[Any]) -> set[int]:
 
 
 def _held(value: Any) -> list[Any]:
-    """What an object holds."""
+    """Return the objects that an object holds."""
     match value:
         case dict():
             return [*value.values()]

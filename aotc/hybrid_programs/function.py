@@ -1,4 +1,4 @@
-"""`aotc.hybrid`: a function of which what can be compiled is compiled."""
+"""`aotc.hybrid`: a function compiled as far as it can be."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def hybrid(
     threads: int | None = None,
     **sources: Any,
 ) -> Any:
-    """Compile what can be compiled of a function, and leave the rest to Python.
+    """Compile the parts of a function that can be compiled, and leave the rest to
+    Python.
 
     The function is split into regions, each compiled by `aotc.jit`, and islands, which
     Python computes between them: calls of functions that are not aotc's (retrieval,
@@ -126,7 +127,7 @@ class HybridFunction:
         return _as_numpy(self._rewritten(*args, **kwargs))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method of an object."""
+        """Bind the function as a method of an object."""
         return self if instance is None else types.MethodType(self, instance)
 
     # ---- preparing
@@ -178,7 +179,7 @@ class HybridFunction:
             return self._made
 
     def _prepared(self) -> tuple[Workshop, Callable[..., Any]]:
-        """Its runs, and the function with calls of these."""
+        """Prepare the workshop of runs, and the function rewritten to call them."""
         function, definition = self.function, self.definition
         body = definition.body
         if ast.get_docstring(definition) is not None:
@@ -204,7 +205,7 @@ class HybridFunction:
 
     @property
     def workshop(self) -> Workshop:
-        """Its runs.
+        """The workshop of the function's runs.
 
         Raises:
             InputError: `no-call`: there was no call yet, which finds them.
@@ -219,7 +220,7 @@ class HybridFunction:
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
-        """What Python computes, in the order of the source.
+        """The islands that Python computes, in the order of the source.
 
         Raises:
             InputError: `no-call`: there was no call yet.
@@ -230,7 +231,7 @@ class HybridFunction:
         return tuple(sorted(found, key=lambda each: int(each.place.rpartition(":")[2])))
 
     def report(self) -> dict[str, Any]:
-        """Boundaries, and the report of each region: schema `aotc.hybrid/1`.
+        """Report the boundaries and each region: schema `aotc.hybrid/1`.
 
         Raises:
             InputError: `no-call`: there was no call yet.
@@ -246,7 +247,7 @@ class HybridFunction:
         }
 
     def export(self, path: str | Path, **asked: Any) -> Path:
-        """Write a Python package that computes it on a device.
+        """Write a Python package that computes the function on a device.
 
         Args:
             path: of the package, which is created; its name is that of a module.
@@ -292,7 +293,7 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
 
 
 def _locals_of(body: list[ast.stmt]) -> list[ast.stmt]:
-    """What makes names the function's own, although nothing in it assigns them now."""
+    """Return dead statements that make names local to the function."""
     names = sorted(stores(*body))
     if not names:
         return [] if body else [ast.Pass()]
@@ -302,7 +303,7 @@ def _locals_of(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _looks_at_frame(node: ast.AST) -> str:
-    """The call that looks at the variables around it; empty for others."""
+    """Name the call that looks at the variables around it; empty for other nodes."""
     match node:
         case ast.Call(func=ast.Name(id="super" | "locals" | "vars" | "dir" as name)):
             assert isinstance(node, ast.Call)
@@ -314,7 +315,9 @@ def _looks_at_frame(node: ast.AST) -> str:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, without what only functions inside it do."""
+    """Yield the nodes of a function, without those that only inner functions
+    execute.
+    """
     for each in ast.iter_child_nodes(node):
         yield each
         if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -330,7 +333,7 @@ def _as_numpy(tree: Any) -> Any:
 
 
 def _converted(tree: Any, known: dict[int, Any]) -> Any:
-    """A tree with NumPy's arrays; what has no other ones stays the object that it is.
+    """Convert arrays in a tree to NumPy's; a tree without any stays the same object.
 
     Args:
         tree: to convert.

@@ -89,7 +89,7 @@ def _call_other(
 
 
 def _asking_function(value: Any) -> Any:
-    """A function of the user that asks, in place of one that does not."""
+    """Instrument a function of the user to ask first; return others as they are."""
     kinds = (types.FunctionType, types.MethodType, functools.partial)
     called = inspect.getattr_static(type(value), "__call__", None)
     is_object = isinstance(called, types.FunctionType) and not isinstance(value, type)
@@ -130,13 +130,13 @@ def _python_function(function: Any) -> tuple[types.FunctionType | None, list[Any
 
 
 def _asks(function: types.FunctionType) -> bool:
-    """Whether a function is part of instrumented code."""
+    """Return whether a function is part of instrumented code."""
     return not TOOLS.keys().isdisjoint(function.__code__.co_freevars)
 
 
 @lru_cache(maxsize=256)
 def _instrumented(function: types.FunctionType, code: types.CodeType) -> Any:
-    """A function that does the same, and asks.
+    """Copy a function with statements that ask before each effect.
 
     Args:
         function: of the user.
@@ -160,7 +160,7 @@ def _body_of(node: Definition) -> list[ast.stmt]:
 
 
 def _note_readings(found: Inside, function: types.FunctionType) -> None:
-    """Take note of what a function reads of its module and closure.
+    """Note the values that a function reads of its module and closure.
 
     Its default values are objects that were there before.
     """
@@ -184,19 +184,19 @@ def _note_readings(found: Inside, function: types.FunctionType) -> None:
 
 
 def _changed(owner: Any) -> Any:
-    """An object of which a part is assigned, if a region may do that."""
+    """Return an object of which a part is assigned, if a region may do that."""
     refuse_change(owner, "an assignment")
     return owner
 
 
 def _is(one: Any, other: Any) -> bool:
-    """`one is other`, if a region can tell."""
+    """Return whether `one is other`; refuse a question that a region cannot answer."""
     refuse_identity(one, other)
     return one is other
 
 
 def _made(iterator: Any) -> Any:
-    """An iterator that the region makes itself."""
+    """Note an iterator that the region makes itself."""
     found = inside_region.get()
     if found is not None:
         found.made.append(iterator)
@@ -224,7 +224,7 @@ TOOLS = {
 
 
 def positioned(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Instrumented statements that say which of them is executed, in `_aotc_at[0]`."""
+    """Instrument statements to state which one is executed, in `_aotc_at[0]`."""
     found: list[ast.stmt] = []
     for number, each in enumerate(body):
         found += ast.parse(f"_aotc_at[0] = {number}").body
@@ -239,7 +239,8 @@ def asking(node: ast.stmt) -> list[ast.stmt]:
 
 
 class _Asking(ast.NodeTransformer):
-    """Has functions of `TOOLS` do or allow what may have effects, or look at objects.
+    """A transformer that routes effects and looks at objects through functions of
+    `TOOLS`.
 
     Operands are looked at where they are used: an object may be passed on as it is.
     """

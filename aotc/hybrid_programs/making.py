@@ -93,7 +93,7 @@ def _code_named(code: types.CodeType, name: str) -> types.CodeType:
 
 
 def value_outside(owner: types.FunctionType, name: str) -> Any:
-    """What a free name of a function stands for.
+    """Return the value of a free name of a function.
 
     Raises:
         NameError: it has no value.

@@ -1,4 +1,4 @@
-"""Which names a statement reads and stores, and which must have values around it."""
+"""Names that statements read and store, and liveness of variables around them."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def _parameters(arguments: ast.arguments) -> set[str]:
 
 
 def reads(*nodes: ast.AST) -> set[str]:
-    """The names that are read somewhere in these."""
+    """Return the names that are read anywhere in nodes."""
     return _names_of(nodes).reads
 
 
 def stores(*nodes: ast.AST) -> set[str]:
-    """The names that may get a value in these, or lose it."""
+    """Return the names that may be assigned or deleted in nodes."""
     return _names_of(nodes).stores
 
 
@@ -165,13 +165,13 @@ def _named_in(node: ast.expr) -> set[str]:
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
-    """Whether what follows is not reached from here."""
+    """Return whether control never passes the end of a body."""
     last = body[-1] if body else None
     return isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
 
 
 def deletes(*nodes: ast.AST) -> set[str]:
-    """The names that may lose their values in these."""
+    """Return the names that may be deleted in nodes."""
     parts = [part for node in nodes for part in ast.walk(node)]
     handlers = (each for each in parts if isinstance(each, ast.ExceptHandler))
     named = {each.name for each in handlers if each.name}  # at the end of the block
@@ -179,7 +179,7 @@ def deletes(*nodes: ast.AST) -> set[str]:
 
 
 def needed(body: Sequence[ast.stmt]) -> set[str]:
-    """The names whose values from before statements may be read in them."""
+    """Return the names whose earlier values statements may read."""
     found: set[str] = set()
     for number, each in enumerate(body):
         found |= _needed_by(each) - assigned(body[:number])
@@ -226,7 +226,7 @@ def late_bound(body: Sequence[ast.stmt], parameters: set[str]) -> set[str]:
 
 @dataclass
 class _Bindings:
-    """How often variables get a value, which do after a capture or in a loop."""
+    """Counts of bindings of variables, and those bound after a capture or in a loop."""
 
     counts: Counter[str]
     unsafe: set[str]

@@ -40,7 +40,7 @@ _LARGEST = 1 << 31  # bytes of a message of protobuf
 
 
 class HybridGraph:
-    """An ONNX graph of which what can be imported is compiled.
+    """An ONNX graph, compiled as far as it can be imported.
 
     Args:
         path: the file.
@@ -95,7 +95,7 @@ class HybridGraph:
         return tuple(each for graph in self._used() for each in graph.boundaries)
 
     def report(self) -> dict[str, Any]:
-        """Boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
         first, *others = [each.report() for each in self._used()]
         for each in others:
             first["graph_breaks"] += each["graph_breaks"]
@@ -112,7 +112,7 @@ class HybridGraph:
             return self._graphs[given]
 
     def _used(self) -> list[_FileGraph]:
-        """Those that calls were computed by, or will be."""
+        """Return the graphs that calls were computed by, or will be."""
         with self._lock:
             first, *others = self._graphs.values()
         return [each for each in (first, *others) if each.was_used] or [first]
@@ -163,7 +163,7 @@ class _FileGraph(SplitGraph):
         )
 
     def results(self, given: Mapping[str, Any]) -> Any:
-        """One array, or a dict of several, for inputs by name."""
+        """Return one array, or a dict of several, for inputs by name."""
         inputs = self._inputs.arrays(given)
         env = self._constants | self.compute(inputs)
         found = {name: env[own] for name, own in self._results.items()}
@@ -173,14 +173,16 @@ class _FileGraph(SplitGraph):
         return next(iter(found.values())) if len(found) == 1 else found
 
     def kind_of(self, piece: Piece, given: Values) -> Kind:
-        """Types and ranks, and of regions the shapes; sessions of islands take all."""
+        """Return the types and ranks of inputs, and for regions the shapes; sessions
+        of islands take all.
+        """
         form = tuple(map(_type_of, given.values()))
         if piece.boundary is not None:
             return Kind(form, ())
         return Kind(form, tuple(np.shape(each) for each in _arrays(given)))
 
     def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
-        """Code for a region and inputs of these sizes.
+        """Compile code for a region and inputs of these sizes.
 
         Raises:
             InputError: it cannot be compiled.
@@ -216,7 +218,7 @@ class _FileGraph(SplitGraph):
         return run
 
     def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
-        """Those at which the trace of a region ended."""
+        """Return and forget the nodes at which the trace of a region ended."""
         found, self._faults = self._faults, ()
         return found or piece.nodes
 
@@ -248,7 +250,7 @@ class _FileGraph(SplitGraph):
 
     @property
     def _types(self) -> dict[str, Any]:
-        """What the file says of values, by name."""
+        """The declared types of values in the file, by name."""
         graph = self._proto.graph
         messages = (*graph.value_info, *graph.output, *graph.input)
         return {each.name: each for each in messages}
@@ -300,7 +302,7 @@ def _arrays(given: Values) -> Iterator[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is an array of a dtype of aotc."""
+    """Return whether a value is an array of a dtype of aotc."""
     return isinstance(value, np.ndarray) and value.dtype in _plain_dtypes()
 
 
@@ -309,7 +311,7 @@ def _plain_dtypes() -> set[Any]:
 
 
 def _type_of(value: Any) -> Any:
-    """What values have in common that one session of an island takes."""
+    """Return the part of a value's type that one session of an island depends on."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.ndim
     if isinstance(value, (list, tuple)):
@@ -318,7 +320,7 @@ def _type_of(value: Any) -> Any:
 
 
 def _open_input(name: str, value: Any, declared: Any) -> Any:
-    """What the model of an island says of an input: its type and rank, no sizes."""
+    """Declare an input of an island's model: type and rank, without sizes."""
     helper = import_module("onnx").helper
     if isinstance(value, np.ndarray):
         code = helper.np_dtype_to_tensor_dtype(value.dtype)
@@ -332,12 +334,14 @@ def _open_input(name: str, value: Any, declared: Any) -> Any:
 
 
 def _declared(size: int | Dim) -> int | str:
-    """A size as a file has it; 0 would say there that it is open."""
+    """Return a size as a file declares it; "zero" for 0, which would mean an open
+    size.
+    """
     return size.name if isinstance(size, Dim) else size or "zero"
 
 
 def _dims(sizes: Sizes) -> dict[str, int | Dim]:
-    """What the names of `_declared` stand for."""
+    """Return the dimensions by the names that `_declared` uses."""
     found = {n.name: n for shape in sizes for n in shape if isinstance(n, Dim)}
     is_empty = any(size == 0 for shape in sizes for size in shape)
     return {**found, "zero": 0} if is_empty else {**found}

@@ -1,4 +1,4 @@
-"""What calls give an ONNX graph, held to the types that its file declares."""
+"""Arguments of calls of an ONNX graph, checked against its declared types."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _any_rank(declared: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a type is that of arrays whose elements have a dtype of aotc."""
+    """Return whether a type is that of arrays with a dtype of aotc."""
     element = ELEMENTS.get(kind.tensor_type.elem_type)
     is_tensor = kind.WhichOneof("value") == "tensor_type"
     return is_tensor and element is not None and element.narrow is None

@@ -41,7 +41,7 @@ def nodes_of(file: str, model: Model, graph: Any) -> list[Node]:
 
 
 def _require_makers(file: str, model: Model, graph: Any, nodes: list[Node]) -> None:
-    """Refuse a graph unless each value has one maker, and each result has one."""
+    """Refuse a graph unless each value, and each result, has exactly one maker."""
     known = {each.name for each in graph.input} | {*model.graph.constants}
     for node in nodes:
         for name in filter(None, node.makes):
@@ -60,7 +60,9 @@ def _require_makers(file: str, model: Model, graph: Any, nodes: list[Node]) -> N
 
 
 def _foreign_values(graph: Any) -> dict[str, str]:
-    """Values that the file says to be no arrays of numbers, and what they are."""
+    """Return the values that the file declares as no arrays of numbers, with their
+    kinds.
+    """
     found = {}
     for each in (*graph.input, *graph.value_info, *graph.output):
         kind = each.type.WhichOneof("value")

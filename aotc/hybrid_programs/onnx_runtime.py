@@ -76,7 +76,7 @@ def _session(model: Any, outputs: list[str]) -> Run:
 def _run_with_bfloat16(
     session: Any, outputs: list[str], given: Mapping[str, Any]
 ) -> list[Any]:
-    """What a session computes that takes or gives bf16, which is no type of NumPy's."""
+    """Run a session that takes or gives bf16, which is no type of NumPy's."""
     values = {name: _as_value(array) for name, array in given.items()}
     return [*map(_as_array, session.run_with_ort_values(outputs, values))]
 

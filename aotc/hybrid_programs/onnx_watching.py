@@ -1,4 +1,4 @@
-"""Which nodes keep a region from being imported."""
+"""Detection of the nodes that keep a region from being imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Faults:
 
 
 class WatchingInterpreter(Interpreter):
-    """One that notes where it ends.
+    """An interpreter that notes where it ends.
 
     A result whose size values decide is refused when all nodes have been imported; what
     is at fault are those that have made such sizes (`NonZero`, say).

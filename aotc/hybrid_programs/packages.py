@@ -108,7 +108,7 @@ def _require_name(name: str) -> None:
 def _findings(
     function: HybridFunction, codes: list[tuple[Any, dict[str, Any]]], text: str
 ) -> dict[str, Any]:
-    """What the manifest says of the function."""
+    """Return the manifest's section on the hybrid function."""
     boundaries = [each.to_json() for each in function.boundaries]
     return {
         "hybrid": {
@@ -129,7 +129,7 @@ def _file_of(function: HybridFunction) -> str:
 
 
 def _codes(function: HybridFunction) -> list[tuple[Any, dict[str, Any]]]:
-    """The entries of all regions, and what the manifest says of each."""
+    """Return the entries of all regions, and the manifest's row of each."""
     found = []
     for region in function.workshop.regions:
         place = _place(function, region)
@@ -153,7 +153,7 @@ def _place(function: HybridFunction, region: Region) -> str:
 
 
 def _inputs(region: Region, call: CallSignature) -> dict[str, Any]:
-    """What code is made for of the inputs of a call, as manifests spell it."""
+    """Encode the input forms that code is made for, as manifests spell them."""
     form: Any = dict(call.static)[STATIC].value
     leaves, found = iter(form.leaves), dict[str, Any]()
     arrays = zip(call.dtypes, call.shapes, strict=True)
@@ -271,7 +271,7 @@ def _definition(function: HybridFunction, body: list[ast.stmt]) -> ast.FunctionD
 
 
 def _without_stored(all_of: ast.arguments, stored: set[str]) -> ast.arguments:
-    """Parameters without those that are Weights, and without annotations."""
+    """Return parameters without those that are Weights, and without annotations."""
     found = deepcopy(all_of)
     plain = [*found.posonlyargs, *found.args]
     first = len(plain) - len(found.defaults)
@@ -360,7 +360,7 @@ def _require_same_values(
 
 
 class _Expanding(ast.NodeTransformer):
-    """Has pieces in place of calls of runs.
+    """Replaces calls of runs by the pieces of the runs.
 
     Args:
         runs: by their numbers.
@@ -370,7 +370,7 @@ class _Expanding(ast.NodeTransformer):
         self._runs = runs
 
     def expanded(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Statements in which regions are calls of the bundle."""
+        """Return statements in which regions are calls of the bundle."""
         found: list[ast.stmt] = []
         for each in body:
             made = self.visit(deepcopy(each))

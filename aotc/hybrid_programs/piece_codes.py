@@ -20,7 +20,7 @@ _HINT = "call the graph with fewer different sizes (pad them), or raise max_comp
 
 @dataclass(frozen=True)
 class Kind:
-    """What inputs of a piece have in common that one code computes.
+    """The properties of a piece's inputs that select its code.
 
     Args:
         form: all but their sizes.
@@ -51,15 +51,15 @@ class PieceCode:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it has symbols."""
+        """Return whether the code has symbols."""
         return any(not isinstance(n, int) for shape in self.sizes for n in shape)
 
     def fits(self, kind: Kind) -> bool:
-        """Whether its sizes are those of a kind of inputs, or may be."""
+        """Return whether the code's sizes match a kind of inputs, or may."""
         return self.form == kind.form and fits(self.sizes, kind.shapes)
 
     def takes(self, kind: Kind) -> bool:
-        """Whether it computes a kind of inputs."""
+        """Return whether the code computes a kind of inputs."""
         return self.fits(kind) and kind.shapes not in self.refused
 
 
@@ -115,7 +115,7 @@ class PieceCodes:
     # ---- sizes that vary
 
     def symbolic_sizes(self, kind: Kind) -> Sizes | None:
-        """Sizes with Dims for those that vary; None if none does, or none may.
+        """Return sizes with Dims for those that vary; None if none does, or none may.
 
         Empty arrays have code of their own, which says nothing about others.
         """
@@ -127,17 +127,19 @@ class PieceCodes:
         return symbolic_sizes([*self._seen.get(kind.form, ()), kind.shapes], names)
 
     def require_exact(self, form: Hashable) -> None:
-        """Make code for each size from now on: it cannot be made for all of them."""
+        """Make code for each size from now on, as none can be made for all sizes."""
         self._exact.add(form)
 
     # ---- kinds that cannot be compiled
 
     def faults(self, kind: Kind) -> Faults | None:
-        """What kept a kind of inputs from being compiled, if that was tried."""
+        """Return the faults that kept a kind of inputs from being compiled, if it was
+        tried.
+        """
         return self._refused_all or self._refused.get(kind)
 
     def refuse(self, kind: Kind, faults: Faults) -> Faults:
-        """Take note of what kept a kind of inputs from being compiled."""
+        """Note the faults that kept a kind of inputs from being compiled."""
         if len(self._refused) >= _REMEMBERED:
             self._refused.clear()
         self._refused[kind] = faults

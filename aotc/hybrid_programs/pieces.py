@@ -53,7 +53,7 @@ class Piece:
 def split(
     owner: str, nodes: Sequence[Node], numbers: Iterable[int], known: Iterable[Any]
 ) -> list[Piece]:
-    """Some nodes of a graph as pieces, in an order in which they can be computed.
+    """Split some nodes of a graph into pieces, in an order of computation.
 
     Args:
         owner: the name of the graph.
@@ -111,7 +111,7 @@ def connect(
     wanted: Iterable[Any],
     stored: Iterable[Any],
 ) -> None:
-    """Find out what pieces give each other.
+    """Connect pieces: find the values that they pass to each other.
 
     Args:
         pieces: of a graph, in order.

@@ -75,7 +75,7 @@ class StaticValue:
 
 @dataclass(frozen=True)
 class Form:
-    """What of some values is no array: how they are built, and their other leaves.
+    """The structure of some values without their arrays, and their other leaves.
 
     Args:
         structures: of the values, by name.
@@ -111,7 +111,7 @@ _LEAF = flatten(0)[1]
 def split_arrays(
     values: Mapping[str, Any], outside: Hashable = ()
 ) -> tuple[dict[str, list[Any]], Form]:
-    """The arrays in values, by name, and what else there is to them."""
+    """Separate the arrays in values, by name, from their form."""
     arrays, structures = dict[str, list[Any]](), []
     rest, in_place = list[StaticValue | None](), list[bool]()
     for name, value in values.items():
@@ -124,7 +124,7 @@ def split_arrays(
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value can be given to compiled code."""
+    """Return whether a value can be given to compiled code."""
     return isinstance(value, Array) or regions.is_array(value)
 
 
@@ -133,7 +133,7 @@ def _can_change_in_place(array: Any) -> bool:
 
 
 class Readings:
-    """What the functions that a region calls have read outside, in its traces.
+    """The values that functions of a region read outside of it during traces.
 
     Code is made for it: each set of values has a number, an epoch, and code of one is
     not taken for calls of another.
@@ -145,12 +145,14 @@ class Readings:
         self._lock = threading.Lock()
 
     def add(self, found: Mapping[Any, Reading]) -> None:
-        """Take note of what a trace has read."""
+        """Note the values that a trace has read."""
         with self._lock:
             self._known = {**self._known, **found}
 
     def epoch(self) -> int:
-        """The number of what there is to read now."""
+        """Return the number of the current epoch, which changes with the values
+        read.
+        """
         if any(each.has_changed() for each in self._known.values()):
             with self._lock:
                 self._known = {}  # the next trace reads anew
@@ -252,7 +254,9 @@ class Region:
 
     @property
     def is_python(self) -> bool:
-        """Whether no call has given it an array, so that Python computed all."""
+        """Return whether no call has given the region an array, so that Python computed
+        all.
+        """
         return bool(self._scalar_forms) and not self.jit.variants
 
     def _compute_in_python(self, env: dict[str, Any]) -> None:
@@ -260,7 +264,7 @@ class Region:
         env.update(zip(self.outputs, self._python(*values), strict=True))
 
     def _require_few(self, form: Form) -> None:
-        """Refuse to compile for value after value of what is no array.
+        """Refuse to compile anew for each value that is no array.
 
         Raises:
             Broken: there were many already.
@@ -336,7 +340,7 @@ class Region:
 
 
 def _has_twins(value: Any) -> bool:
-    """Whether one list or dict is in two places of a tree."""
+    """Return whether a list or dict occurs twice in a tree."""
     left, seen = [value], set[int]()
     while left:
         each = left.pop()

@@ -28,7 +28,7 @@ AddRun = Callable[[list[ast.stmt], list[str], list[str], set[str]], int]
 
 @dataclass(frozen=True)
 class Place:
-    """Where statements stand, as far as it decides which variables matter.
+    """The position of statements, as far as it decides which variables matter.
 
     Args:
         in_loop: in the body of a loop, which `break` and `continue` leave.
@@ -78,7 +78,7 @@ class Rewriter:
         after: set[str],
         place: Place = Place(),  # noqa: B008  it is frozen
     ) -> list[ast.stmt]:
-        """Statements with calls of runs in place of those that may be compiled.
+        """Return statements with calls of runs in place of those that may be compiled.
 
         Args:
             body: the statements.
@@ -130,7 +130,7 @@ class Rewriter:
     def _as_python(
         self, node: ast.stmt, before: set[str], after: set[str], place: Place
     ) -> list[ast.stmt]:
-        """A statement that is no run, but may have some in it."""
+        """Rewrite a statement that is no run, but may have runs in its blocks."""
         if is_candidate(node) and self._binds_late(node) and not _is_block(node):
             reason = "functions inside see its variables change"
             counts = [_count(self._note(node, reason))] if computes([node]) else []
@@ -147,7 +147,8 @@ class Rewriter:
         return found
 
     def _apart(self, node: ast.stmt, has: set[str], place: Place) -> list[ast.stmt]:
-        """A statement, with what it decides on or returns as one of its own before.
+        """Split off the expression that a statement decides on or returns, as one
+        before it.
 
         Where a variable may have no value, that is found when Python gets to it.
         """
@@ -172,7 +173,7 @@ class Rewriter:
     def _as_run(
         self, body: list[ast.stmt], before: set[str], live: set[str], place: Place
     ) -> list[ast.stmt]:
-        """A call of a run, or its statements where it cannot be one."""
+        """Write a call of a run, or return the statements where there can be no run."""
         if not body or not computes(body):
             return body
         outputs = stores(*body) & live & self.names
@@ -186,7 +187,7 @@ class Rewriter:
     def _one_by_one(
         self, body: list[ast.stmt], before: set[str], live: set[str], place: Place
     ) -> list[ast.stmt]:
-        """Statements of which one or more read variables that may have no value."""
+        """Rewrite statements of which some read variables that may have no value."""
         if len(body) == 1:
             (node,) = body
             if _is_block(node):
@@ -268,14 +269,14 @@ def _is_block(node: ast.stmt) -> bool:
 
 
 def head_of(node: ast.stmt) -> ast.expr | None:
-    """What a block decides on; None for a statement that is none."""
+    """Return the controlling expression of a block; None for other statements."""
     if isinstance(node, (ast.If, ast.While)):
         return node.test
     return node.iter if isinstance(node, ast.For) else None
 
 
 def _names(node: ast.stmt) -> bool:
-    """Whether an expression of a statement gives a variable a value: `:=`."""
+    """Return whether an expression of a statement binds a variable by `:=`."""
     return any(isinstance(part, ast.NamedExpr) for part in ast.walk(node))
 
 

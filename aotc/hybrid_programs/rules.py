@@ -1,4 +1,4 @@
-"""What regions may do while they are traced; all else ends them.
+"""Rules of operations in regions while they are traced; all others end them.
 
 Tracing executes Python once, for calls to come. So it may only look into what is the
 same in these calls: traced arrays, values and containers that code is made for, and
@@ -64,7 +64,7 @@ _FUNCTIONS = (
 def refuse_call(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    """Let a region call only what has no effects and no result of its own.
+    """Refuse calls in a region of functions with effects or varying results.
 
     Raises:
         Break: the function might have.
@@ -86,7 +86,7 @@ def refuse_call(
 
 
 def _has_function_of_user(function: Any) -> bool:
-    """Whether a function of aotc's has one of the user's in it, as `grad(f)` has."""
+    """Return whether a function of aotc's wraps a user's, as `grad(f)` does."""
     left, seen = [function], set[int]()
     while left:
         each = left.pop()
@@ -109,7 +109,7 @@ def _content_of(cell: types.CellType) -> list[Any]:
 
 
 def _refuse_argument(function: Any, value: Any) -> None:
-    """Let a function of Python's look at an argument."""
+    """Refuse an argument that a function of Python's may not look at in a region."""
     if is_one_of(function, _LOOKING):
         if isinstance(value, Array):
             raise Break("an array is one of NumPy's for Python")
@@ -126,7 +126,7 @@ def _refuse_argument(function: Any, value: Any) -> None:
 def _refuse_call_of_own(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    """Let a region call functions of aotc's, with what code is made for.
+    """Refuse calls of aotc's functions in a region on values that code is not made for.
 
     Raises:
         Break: the function has some of the user's in it, which do not ask; or a large
@@ -150,7 +150,7 @@ def _is_method_of_container(function: Any) -> bool:
 
 
 def _refuse_method(function: types.BuiltinFunctionType) -> None:
-    """Let a region call methods that change nothing, or what it has made."""
+    """Refuse methods in a region that change objects which it has not made."""
     owner = function.__self__
     if function.__name__ in ("count", "index", "__contains__"):
         refuse_comparison(owner)
@@ -164,7 +164,9 @@ def _refuse_uses(*values: Any) -> None:
 
 
 def _refuse_looking_through(value: Any) -> None:
-    """An argument of `sum` and its like: a container and what is in it, or a value."""
+    """Check an argument of `sum` and its like: a container and its elements, or a
+    value.
+    """
     if callable(value) and not isinstance(value, (type, Array)):
         return  # it is made to ask
     if type(value) in (list, tuple, dict):
@@ -178,12 +180,12 @@ def _refuse_looking_through(value: Any) -> None:
 
 
 def is_iterator(value: Any) -> bool:
-    """Whether a value gives others, once."""
+    """Return whether a value is an iterator."""
     return hasattr(type(value), "__next__")
 
 
 def is_one_of(function: Any, functions: frozenset[Any]) -> bool:
-    """Whether a function is in a set; what cannot be hashed is not."""
+    """Return whether a function is in a set; False if it cannot be hashed."""
     try:
         return function in functions
     except TypeError:
@@ -199,7 +201,7 @@ def _is_named_tuple(kind: type) -> bool:
 
 
 def _is_foreign(function: Any) -> bool:
-    """Whether a function is not written in Python, or is NumPy's."""
+    """Return whether a function is not written in Python, or is NumPy's."""
     module = str(getattr(function, "__module__", ""))
     if module.partition(".")[0] == "numpy":
         return True
@@ -207,7 +209,7 @@ def _is_foreign(function: Any) -> bool:
 
 
 def name_of(function: Any) -> str:
-    """What people call a function."""
+    """Return the usual name of a function."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     name = name.rpartition("<locals>.")[2]
     module = getattr(function, "__module__", None) or ""
@@ -223,7 +225,7 @@ def _holds_arrays(value: Any) -> bool:
 
 
 def refuse_use(value: Any) -> Any:
-    """Let a region compute only with what code is made for; gives the value.
+    """Return a value, or refuse it in a region if code is not made for it.
 
     Raises:
         Break: it is an object that may be different in the next call.
@@ -241,7 +243,7 @@ def refuse_use(value: Any) -> Any:
 
 
 def refuse_comparison(value: Any) -> Any:
-    """Let a region compare, or write as text, only what it may look into as a whole.
+    """Refuse to compare values in a region that it may not look into as a whole.
 
     Raises:
         Break: there is an object in it.
@@ -260,7 +262,7 @@ def refuse_comparison(value: Any) -> Any:
 
 
 def refuse_text(value: Any) -> Any:
-    """Let a region write as text what has the same in Python; gives the value.
+    """Return a value, or refuse to write it as text if Python's text would differ.
 
     Raises:
         Break: it is an array, or has objects in it.
@@ -271,7 +273,7 @@ def refuse_text(value: Any) -> Any:
 
 
 def refuse_iteration(value: Any) -> Any:
-    """Let a region go only through what gives the same again; gives the value.
+    """Return a value, or refuse to iterate over it if a second time would differ.
 
     Raises:
         Break: going through it changes it, or has an order of its own.
@@ -287,7 +289,7 @@ def refuse_iteration(value: Any) -> Any:
 
 
 def refuse_identity(one: Any, other: Any) -> None:
-    """Let a region compare identities only of what it has as Python has it.
+    """Refuse to compare identities of values that differ from those in Python.
 
     Raises:
         Break: it may have copies.
@@ -299,7 +301,7 @@ def refuse_identity(one: Any, other: Any) -> None:
 
 
 def refuse_change(owner: Any, what: str) -> None:
-    """Let a region change only containers that it has made.
+    """Refuse a change of any object but a container made by the region.
 
     Raises:
         Break: it is another object.
@@ -350,7 +352,7 @@ def read_attribute(owner: Any, name: str) -> Any:
 
 
 def note_attribute(found: Inside, owner: Any, name: str, value: Any) -> None:
-    """Take note of an attribute that was read, of methods the function behind."""
+    """Note an attribute that was read, of methods the function behind."""
     if isinstance(value, types.MethodType):
         look = functools.partial(_function_behind, owner, name)
         found.note_reading((id(owner), name), look, value.__func__)
@@ -364,7 +366,7 @@ def _function_behind(owner: Any, name: str) -> Any:
 
 
 def _has_known_attributes(owner: Any) -> bool:
-    """Whether an object's attributes are part of what it is."""
+    """Return whether an object's attributes are known to be constant or tracked."""
     if isinstance(owner, types.ModuleType):
         return is_own(owner)
     return (
@@ -376,7 +378,7 @@ def _has_known_attributes(owner: Any) -> bool:
 
 
 def _refuse_computed_attribute(owner: Any, name: str) -> None:
-    """Refuse what executes code of the user when it is read.
+    """Refuse attributes whose reading executes code of the user.
 
     Raises:
         Break: it does.

@@ -106,7 +106,7 @@ class Run:
 
     @property
     def pieces(self) -> list[Region | Island]:
-        """What it consists of now, in order."""
+        """The current pieces of the run, in order."""
         return [x for each in self._first for x in self._parts_of(each)]
 
     def _parts_of(self, piece: Region | Island) -> list[Region | Island]:
@@ -165,7 +165,9 @@ class Run:
         return sorted(inputs), sorted(outputs)
 
     def _regions(self, body: list[ast.stmt], live: set[str]) -> list[Region | Island]:
-        """Statements as one region; without outputs, what the last one is given."""
+        """Make statements one region; without outputs, those of the last one's
+        inputs.
+        """
         inputs, outputs = self._ends(body, live)
         owner = self._owner
         if not computes(body):
@@ -208,7 +210,7 @@ class Run:
 
 
 class Workshop:
-    """What the runs of one function share.
+    """State shared by the runs of one function.
 
     Args:
         function: of the user.
@@ -251,7 +253,7 @@ class Workshop:
 
     @property
     def tools(self) -> dict[str, Any]:
-        """The names that rewritten code has for runs and for what it only counts."""
+        """Return the names that rewritten code uses, for runs and for counting."""
         return {
             "_aotc_runs": self.runs,
             "_aotc_python": self.listed,
@@ -261,19 +263,19 @@ class Workshop:
         }
 
     def next_name(self) -> str:
-        """Of a function that is compiled."""
+        """Return a fresh name for a compiled function."""
         self._count += 1
         return f"{self.name}_{self._count}"
 
     def boundary(self, node: ast.stmt, reason: str) -> Boundary:
-        """What is to be said of an island."""
+        """Describe an island as a boundary."""
         place = f"{Path(self._file).name}:{node.lineno}"
         line = linecache.getline(self._file, node.lineno).strip()
         return Boundary(self.name, place, line, reason)
 
     @property
     def regions(self) -> list[Region]:
-        """All that is compiled."""
+        """The compiled regions."""
         pieces = (piece for run in self.runs for piece in run.pieces)
         regions = [each for each in pieces if isinstance(each, Region)]
         return [each for each in regions if not each.is_python]

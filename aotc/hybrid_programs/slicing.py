@@ -117,7 +117,7 @@ class Slice:
         return self._changes(node, used)
 
     def _changes(self, node: ast.stmt, used: set[int]) -> bool:
-        """Whether a statement may change what is needed."""
+        """Return whether a statement may change something that is needed."""
         found = self.effects.of(node)
         if found.is_unknown or self._is_setting(node):
             return True
@@ -143,7 +143,9 @@ class Slice:
         return identities(each for each in values if each is not UNKNOWN)
 
     def _is_setting(self, node: ast.stmt) -> bool:
-        """Whether it calls a function for its effect, of a library that is needed."""
+        """Return whether a statement calls a function of a needed library for its
+        effect.
+        """
         match node:
             case ast.Expr(ast.Call(func=function)):
                 known = resolve(ast.unparse(function), self._scope)
@@ -218,7 +220,7 @@ class Slice:
 
 
 def global_reads(node: ast.stmt) -> set[str]:
-    """The names of the module that a statement reads, or what it defines when called.
+    """Return the module's names that a statement, or a function it defines, reads.
 
     By the compiler's own rules of scopes.
     """
@@ -248,7 +250,7 @@ def _reads_of(table: symtable.SymbolTable, is_top: bool) -> set[str]:
 
 
 def _names_in_texts(node: ast.stmt) -> set[str]:
-    """Of annotations in classes that are texts, which dataclasses read."""
+    """Return names in string annotations of classes, which dataclasses read."""
     found = set[str]()
     for each in ast.walk(node):
         match each:
@@ -266,7 +268,7 @@ def _parsed(text: str) -> Iterator[ast.AST]:
 
 
 def chains(nodes: Iterable[ast.stmt]) -> set[str]:
-    """The dotted names that statements read, or what they define."""
+    """Return the dotted names that statements, or functions they define, read."""
     return {
         ast.unparse(each)
         for node in nodes
@@ -282,7 +284,7 @@ def _is_dotted(node: ast.expr) -> bool:
 
 
 def resolve(dotted: str, scope: Mapping[str, Any]) -> Any:
-    """What a dotted name stands for; UNKNOWN if it takes code to know."""
+    """Return the value of a dotted name; UNKNOWN if finding it would run code."""
     first, *rest = dotted.split(".")
     value = scope.get(first, getattr(builtins, first, UNKNOWN))
     for name in rest:

@@ -45,7 +45,7 @@ class Plan:
 
 
 class SplitGraph(ABC):
-    """A graph of which what can be imported is compiled.
+    """A graph, compiled as far as it can be imported.
 
     A region that cannot be compiled for a call is split again, for calls of this kind:
     the nodes at fault are islands in these.
@@ -96,12 +96,12 @@ class SplitGraph(ABC):
 
     @property
     def was_used(self) -> bool:
-        """Whether there was a call that has ended."""
+        """Return whether a call has ended."""
         with self._lock:
             return any(each.was_used for each in self._plans.values())
 
     def report(self) -> dict[str, Any]:
-        """Boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
         regions = [each for each in self._pieces() if each.boundary is None]
         return {
             "schema": "aotc.hybrid-graph/1",
@@ -145,7 +145,7 @@ class SplitGraph(ABC):
 
     @abstractmethod
     def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
-        """Code for a region and inputs like these.
+        """Compile code for a region and inputs like these.
 
         Args:
             piece: the region.
@@ -165,12 +165,12 @@ class SplitGraph(ABC):
         """
 
     def kind_of(self, piece: Piece, given: Values) -> Kind:
-        """What inputs of a piece share that one code computes."""
+        """Return the kind of a piece's inputs, which selects its code."""
         form = tuple((each.dtype, each.ndim) for each in given.values())
         return Kind(form, tuple(each.shape for each in given.values()))
 
     def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
-        """Those that kept a region from being compiled, as far as it is known."""
+        """Return the nodes that kept a region from being compiled, as far as known."""
         return piece.nodes
 
     # ---- one piece
@@ -178,7 +178,9 @@ class SplitGraph(ABC):
     def _outputs_of(
         self, piece: Piece, given: Values, faults: dict[int, str]
     ) -> Values | None:
-        """What a piece computes; None, and `faults` gets them, if it cannot be."""
+        """Compute a piece with compiled code; return None and fill `faults` if it
+        cannot be.
+        """
         kind = self.kind_of(piece, given)
         while isinstance(code := self._code(piece, kind, given), PieceCode):
             try:
@@ -191,7 +193,7 @@ class SplitGraph(ABC):
         return None
 
     def _code(self, piece: Piece, kind: Kind, given: Values) -> PieceCode | Faults:
-        """The code for a kind of inputs, or what keeps it from being compiled."""
+        """Return the code for a kind of inputs, or the faults that prevent it."""
         with self._lock:
             codes = self._codes_of(piece)
             found = codes.find(kind) or codes.faults(kind)
@@ -211,7 +213,7 @@ class SplitGraph(ABC):
                 return codes.refuse(kind, dict.fromkeys(known or piece.nodes, reason))
 
     def _compiled(self, piece: Piece, kind: Kind, given: Values) -> PieceCode:
-        """Code for a kind of inputs, and for others of its form where that can be."""
+        """Compile code for a kind of inputs, and for others of its form if possible."""
         codes = self._codes_of(piece)
         sizes = codes.symbolic_sizes(kind) if self.has_symbols else None
         if sizes is not None:
@@ -234,7 +236,7 @@ class SplitGraph(ABC):
     # ---- all pieces
 
     def _pieces(self) -> list[Piece]:
-        """Those that calls were computed in, or will be."""
+        """Return the pieces that calls were computed in, or will be."""
         with self._lock:
             plans = [each for each in self._plans.values() if each.was_used]
         found = {

@@ -44,7 +44,7 @@ from aotc.tracing.entry_calls import checked_inputs
 
 
 class HybridNetwork:
-    """A module, or a function of JAX, of which what can be imported is compiled.
+    """A module, or a function of JAX, compiled as far as it can be imported.
 
     Args:
         network: that calls the module.
@@ -86,12 +86,12 @@ class HybridNetwork:
         return self._graph.boundaries
 
     def report(self) -> dict[str, Any]:
-        """Boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
         return self._graph.report()
 
 
 class SplitModule(Module):
-    """A module that is not held to what aotc imports: its graph computes it."""
+    """A module with ops that aotc may not import: its graph computes it."""
 
     graph: _ModuleGraph
 
@@ -102,7 +102,7 @@ class SplitModule(Module):
         self.literals = {}
 
     def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
-        """What main returns for concrete values: NumPy arrays."""
+        """Return main's results for concrete values, as NumPy arrays."""
         main = self.graph.main
         given = [_as_array(x) for x in operands if not isinstance(x, Token)]
         env = self.graph.compute(dict(zip(main.arguments, given, strict=True)))
@@ -129,13 +129,13 @@ class _ModuleGraph(SplitGraph):
         )
 
     def kind_of(self, piece: Piece, given: Values) -> Kind:
-        """Dtypes and shapes, and what sizes are that are computed with."""
+        """Return the dtypes and shapes of inputs, and the values of sizes."""
         known = (x.tobytes() for n, x in given.items() if n in self.main.sizes)
         kind = super().kind_of(piece, given)
         return Kind((kind.form, *known), kind.shapes)
 
     def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
-        """Code for a region and inputs of these shapes.
+        """Compile code for a region and inputs of these shapes.
 
         Note [sizes of StableHLO regions]: they are numbers. In a module with open sizes
         shapes are computed from tensors of sizes, which each piece is given; a region
@@ -172,7 +172,7 @@ class _ModuleGraph(SplitGraph):
         return run
 
     def loaded(self, piece: Piece, given: Values) -> Code:
-        """XLA's code for an island and inputs of these shapes.
+        """Load XLA's code for an island and inputs of these shapes.
 
         Raises:
             InputError: `framework-cannot-load`.
@@ -189,7 +189,7 @@ class _ModuleGraph(SplitGraph):
         return run
 
     def _node_of(self, copy: Any, copies: Mapping[Any, Any]) -> int | None:
-        """The node whose result a copy is of."""
+        """Find the node whose result was copied."""
         if copy is None:
             return None
         found = (value for value, each in copies.items() if each == copy)
@@ -242,7 +242,7 @@ class _Region(Module):
         self.failed: Any = None
 
     def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:
-        """One that notes where it ends."""
+        """Return an interpreter that notes where it ends."""
         return _Watching(self, weights)
 
 
@@ -313,7 +313,7 @@ def _zeros(spec: Any) -> Any:
 
 
 def _attribute(array: Any, declared: Any) -> Any:
-    """Integers or bools as a literal."""
+    """Write integers or bools as a literal of MLIR."""
     return ir.Attribute.parse(f"dense<{json.dumps(array.tolist())}> : {declared}")
 
 
@@ -372,7 +372,7 @@ def _hybrid(
 
 
 def _without_weights(function: Any, specs: Any) -> tuple[Any, Any]:
-    """A function of what calls give, with Weights in the place of their parameters."""
+    """Return a function of the calls' own arguments, with Weights bound to theirs."""
     jax = require_jax()
     arguments = named_arguments(function, specs)
     if any(isinstance(each, State) for each in arguments.values()):

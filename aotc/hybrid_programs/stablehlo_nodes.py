@@ -62,7 +62,7 @@ class MainFunction:
         }
 
     def number(self, value: Any) -> int | None:
-        """The number of a value; None of one within a region of an op."""
+        """Return the number of a value; None for a value within a region of an op."""
         return self._numbers.get(value)
 
     def maker(self, value: Any) -> int | None:
@@ -70,7 +70,7 @@ class MainFunction:
         return self._makers.get(self._numbers.get(value, -1))
 
     def brings(self, value: Any) -> bool:
-        """Whether a piece has a value by itself."""
+        """Return whether a piece can provide a value by itself."""
         number = self.number(value)
         return number in self.repeated or number in self.tokens
 
@@ -102,7 +102,9 @@ class MainFunction:
     def _find_sizes(
         self, operations: Iterable[Any], variables: Sequence[str]
     ) -> frozenset[int]:
-        """Short integers computed from sizes; code is made for what they are."""
+        """Find the short integers computed from sizes, for whose values code is
+        made.
+        """
         pairs = zip(self.all_arguments, variables, strict=True)
         found = {number for number, title in pairs if title}
         for each in operations:
@@ -128,7 +130,7 @@ class MainFunction:
 
 
 def _may_be_shape(value: Any) -> bool:
-    """Whether a value is a short tensor of integers or bools."""
+    """Return whether a value is a short tensor of integers or bools."""
     if (
         not isinstance(value.type, ir.RankedTensorType)
         or not value.type.has_static_shape

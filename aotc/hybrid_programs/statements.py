@@ -17,7 +17,7 @@ _WORK = (
 
 
 def is_candidate(node: ast.stmt) -> bool:
-    """Whether a statement can be in a region: it has no jump or effect out of it."""
+    """Return whether a statement can be in a region: no jump or effect leaves it."""
     match node:
         case ast.Assign():
             return all(map(_is_target, node.targets)) and _stays(node)
@@ -39,7 +39,7 @@ def is_candidate(node: ast.stmt) -> bool:
 
 
 def computes(body: Sequence[ast.stmt]) -> bool:
-    """Whether there is anything in statements that a compiler could have."""
+    """Return whether statements contain work for a compiler."""
     return any(isinstance(part, _WORK) for each in body for part in ast.walk(each))
 
 
@@ -52,7 +52,7 @@ def _inner(node: Any) -> list[ast.stmt]:
 
 
 def _head(node: Any) -> ast.AST:
-    """The part of a loop that is evaluated by itself."""
+    """Return the test or iterator of a loop, which is evaluated by itself."""
     return ast.Expr(node.test if isinstance(node, ast.While) else node.iter)
 
 
@@ -116,7 +116,7 @@ def _has_slices(index: ast.expr) -> bool:
 
 
 def _may_change(node: ast.expr) -> bool:
-    """Whether an expression may change what was read before it."""
+    """Return whether an expression may change values that were read before it."""
     return any(isinstance(part, (ast.Call, *_EFFECTS)) for part in ast.walk(node))
 
 
@@ -132,7 +132,7 @@ def operations(
     variables: Container[str],
     is_module: Callable[[str], bool],
 ) -> tuple[list[ast.stmt], ast.stmt] | None:
-    """The operations inside a statement, each assigned to a name, and what is left.
+    """Split the operations inside a statement into assignments, and return the rest.
 
     They come in the order in which Python evaluates them, reads of what is no variable
     of the function included. What Python may not evaluate at all (after `and`, in a
@@ -171,7 +171,7 @@ def operations(
 
 
 def _with_test_inside(node: ast.While, name: str) -> ast.While:
-    """`while test: …` as `while True: name = test; if not name: break; …`."""
+    """Rewrite `while test: …` as `while True: name = test; if not name: break; …`."""
     test = ast.Assign([ast.Name(name, ast.Store())], node.test)
     leave = ast.If(
         ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load())), [ast.Break()], []
@@ -217,7 +217,9 @@ class _Splitter:
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def _is_fixed(self, node: ast.expr | None) -> bool:
-        """Whether an expression has no effect, and is the same after others."""
+        """Return whether an expression has no effect and keeps its value after
+        others.
+        """
         match node:
             case None | ast.Constant():
                 return True
@@ -281,7 +283,9 @@ class _Splitter:
         return found
 
     def _is_looked_up(self, node: ast.Call) -> bool:
-        """Whether a call of `a.b` finds it before arguments that may change it."""
+        """Return whether a call of `a.b` looks it up before arguments that may change
+        it.
+        """
         root: ast.expr = node.func
         while isinstance(root, ast.Attribute):
             root = root.value
@@ -310,7 +314,7 @@ def _has_stars(nodes: Sequence[ast.expr]) -> bool:
 
 
 def _is_dotted(node: ast.AST) -> bool:
-    """Whether an expression is a name, perhaps with attributes: `np.linalg`."""
+    """Return whether an expression is a name, perhaps with attributes: `np.linalg`."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)

@@ -41,7 +41,7 @@ def _is_made_of(code: CodeType, lines: tuple[str, ...]) -> bool:
 
 
 def _is_same(one: CodeType, other: CodeType) -> bool:
-    """Whether two codes do the same in the same lines."""
+    """Return whether two code objects do the same in the same lines."""
     if _facts(one) != _facts(other) or len(one.co_consts) != len(other.co_consts):
         return False
     pairs = zip(one.co_consts, other.co_consts, strict=True)

@@ -1,4 +1,4 @@
-"""Calls of PyTorch modules: what makes them alike, and their tensors as arrays."""
+"""Calls of PyTorch modules: their signatures, and their tensors as arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _, _LEAF = flatten(0)
 
 @dataclass(frozen=True)
 class _Form:
-    """What calls have in common besides tensors and numbers.
+    """The common form of calls besides tensors and numbers.
 
     Args:
         tree: the containers of the arguments.
@@ -44,7 +44,7 @@ class _Form:
 def signature_of(
     names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> CallSignature:
-    """What calls share that one code computes.
+    """Return the signature of a call, which selects its code.
 
     Tensors are the leaves. Static are the form of the arguments, the numbers and texts
     in them, which arguments are one tensor, and the default dtype.
@@ -89,7 +89,7 @@ def signature_of(
 
 
 def _name_of(path: Any, names: Sequence[str]) -> str:
-    """What messages call a leaf of the arguments, such as `x` or `cache['keys']`."""
+    """Return an argument leaf's name in messages, such as `x` or `cache['keys']`."""
     group, key, *rest = path
     if group.idx == 1:
         own = str(key.key)
@@ -99,13 +99,13 @@ def _name_of(path: Any, names: Sequence[str]) -> str:
 
 
 def _repeated(tensors: Sequence[Any]) -> tuple[int, ...]:
-    """For each tensor the first that it is: modules ask whether `query is key`."""
+    """Return, for each tensor, the first identical one: modules ask `query is key`."""
     first: dict[int, int] = {}
     return tuple(first.setdefault(id(x), number) for number, x in enumerate(tensors))
 
 
 def _dtype_of(name: str, tensor: Any) -> np.dtype[Any]:
-    """Raises an InputError where compiled code cannot take the tensor."""
+    """Return a tensor's dtype, or raise an InputError if code cannot take it."""
     is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     is_dense = tensor.layout is torch.strided and tensor.device.type == "cpu"
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_wrapped

@@ -69,7 +69,7 @@ class TracedModule(Traced):
     def compute(
         self, variant: Variant, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """The result of a call, by the code that is made of this."""
+        """Compute the result of a call by a variant's code."""
         found = variant.run(arrays_of(args, kwargs))
         leaves = leaves_of(self.result_form, found)
         pairs = zip(self.results, leaves, strict=True)
@@ -89,7 +89,7 @@ def _result(result: Any, leaf: Any) -> Any:
 
 @dataclass(frozen=True)
 class ModuleTracer:
-    """Exports one module.
+    """A tracer that exports one module.
 
     Args:
         module: that is copied.
@@ -110,7 +110,7 @@ class ModuleTracer:
         kwargs: Mapping[str, Any],
         sizes: Sizes | None = None,
     ) -> TracedModule:
-        """Export it for calls like one.
+        """Export the module for calls like one.
 
         Args:
             call: what it is like.
@@ -160,7 +160,7 @@ class ModuleTracer:
 
 @contextmanager
 def _quiet_export() -> Iterator[None]:
-    """Within this block, torch does not tell what torch.export raises anyway."""
+    """Silence torch's printing of errors that torch.export raises anyway."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before = logger.disabled
     logger.disabled = True
@@ -181,7 +181,7 @@ def _ignore(*_: Any, **__: Any) -> None:
 
 
 def _digest(program: Any) -> str:
-    """The sha256 of what is compiled: the exported graph, weights and constants."""
+    """Return the sha256 of the exported graph, weights and constants."""
     found = hashlib.sha256(program.graph_module.code.encode())
     for name, value in sorted({**program.state_dict, **program.constants}.items()):
         found.update(name.encode())
@@ -224,7 +224,7 @@ def copy_of(module: torch.nn.Module, shared: dict[int, Any]) -> torch.nn.Module:
 
 
 def _note_changes(module: torch.nn.Module) -> list[str]:
-    """Have `forward` tell what it changes.
+    """Make `forward` record the state that it changes.
 
     Returns:
         A list for what there is. It is written to during a trace, after which
@@ -262,7 +262,9 @@ def _dynamic_shapes(
     kwargs: Mapping[str, Any],
     sizes: Sizes | None,
 ) -> Any:
-    """Which sizes vary, as torch.export takes it; it finds out which are equal."""
+    """Return the varying sizes in torch.export's form, which finds equal ones
+    itself.
+    """
     if sizes is None:
         return None
     leaves = torch_trees.tree_leaves((args, dict(kwargs)))
@@ -282,7 +284,8 @@ def _dynamic_shapes(
 def _leaf_sizes(
     network: Imported, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[tuple[Any, ...] | None]:
-    """The sizes that code takes of each leaf of the arguments; None of what is fixed.
+    """Return the sizes that code takes of each leaf of the arguments; None for fixed
+    ones.
 
     Raises:
         InputError: the network has not the inputs that a call has.
@@ -310,7 +313,7 @@ def _sizes_of(spec: Any) -> tuple[Any, ...] | None:
 
 
 def _is_any(size: Any) -> bool:
-    """Whether it is a Dim without limits of its own."""
+    """Return whether a size is a Dim without limits of its own."""
     if not isinstance(size, Dim):
         return False
     return size.min <= 2 and size.max is None and size.multiple_of == 1
@@ -363,7 +366,7 @@ def _require_any_size(network: Imported, leaves: Sequence[Any]) -> None:
 
 
 def _is_met(guard: SizeGuard, leaves: Sequence[Any]) -> bool:
-    """Whether it says that two sizes are equal, for which there is one Dim."""
+    """Return whether a guard only says that two sizes are equal which share a Dim."""
     if re.fullmatch(r"\w+ == \w+", guard.condition.text) is None:
         return False
     found = [leaves[number][axis] for number, axis in guard.sizes.values()]

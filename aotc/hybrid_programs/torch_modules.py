@@ -31,7 +31,7 @@ _FIXED_HINT = "change the module that it was made of, and call aotc.from_torch a
 
 
 class HybridModule(torch.nn.Module):  # type: ignore[misc]
-    """A module of which what can be compiled is compiled; for inference.
+    """A module, compiled as far as it can be; for inference.
 
     Its weights and its mode are fixed. A copy of it has nothing compiled at first.
 
@@ -72,7 +72,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         return tuple(each for each in found if each is not None)
 
     def report(self) -> dict[str, Any]:
-        """Boundaries and compiled modules: schema `aotc.hybrid-module/1`."""
+        """Report the boundaries and compiled modules: schema `aotc.hybrid-module/1`."""
         regions = [each.report() for each in self._parts]
         return {
             "schema": "aotc.hybrid-module/1",
@@ -84,11 +84,13 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
     # ---- as a module of PyTorch
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """That of the module, under its names."""
+        """Return the module's state dict, under its names."""
         return self.module.state_dict(*args, **kwargs)
 
     def train(self, mode: bool = True) -> HybridModule:
-        """Raise an InputError, `inference-only`, if `mode` says so."""
+        """Refuse training mode: raise an InputError, `inference-only`, if `mode` is
+        True.
+        """
         if mode:
             _refuse(
                 "inference-only",
@@ -107,7 +109,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         )
 
     def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
-        """Refuse what `to`, `half`, `cuda` and their like would change."""
+        """Refuse the changes of `to`, `half`, `cuda` and their like."""
         _refuse(
             "fixed-weights",
             "expected a hybrid module to keep its dtypes and devices, which code is "
@@ -123,7 +125,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
 
 
 def _refuse(code: str, message: str, hint: str) -> NoReturn:
-    """Raise an InputError at the line of the user, whose call is PyTorch's by now."""
+    """Raise an InputError at the user's line, behind frames of PyTorch."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         is_ours = is_own(frame.f_globals.get("__name__", ""))
@@ -135,7 +137,7 @@ def _refuse(code: str, message: str, hint: str) -> NoReturn:
 
 
 def _parts_of(module: torch.nn.Module, settings: Settings) -> list[Part]:
-    """Parts for all modules in one that have a `forward` in Python."""
+    """Make parts for all modules in one that have a `forward` in Python."""
     return [
         Part(each, f"{settings.owner}.{path}".rstrip("."), not path, settings)
         for path, each in module.named_modules()
@@ -144,7 +146,9 @@ def _parts_of(module: torch.nn.Module, settings: Settings) -> list[Part]:
 
 
 def _has_forward(module: torch.nn.Module) -> bool:
-    """Whether it can be called, as a list of modules cannot, and not by TorchScript."""
+    """Return whether a module can be called, unlike a list of modules, and is not
+    TorchScript.
+    """
     if isinstance(module, torch.jit.ScriptModule):
         return False
     kind = getattr(type(module), "forward", None)
@@ -160,7 +164,7 @@ def hybrid_module(
     threads: int | None,
     limits: tuple[int, int],
 ) -> HybridModule:
-    """A module that compiles what it can, called once with example arguments.
+    """Return a module that compiles what it can, called once with example arguments.
 
     Args:
         module: a `torch.nn.Module`.

@@ -1,4 +1,4 @@
-"""One module of a hybrid one: which code computes a call, or that PyTorch does."""
+"""A module inside a hybrid one: the code that computes a call, or PyTorch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ATTEMPTS = 3  # shapes of one form of calls that are tried, before all are an i
 
 @dataclass(frozen=True)
 class Settings:
-    """How the parts of one hybrid module are compiled.
+    """The options of compiling the parts of one hybrid module.
 
     Args:
         owner: the name of that module.
@@ -48,7 +48,7 @@ class Settings:
 
 
 class Part(Unobserved):
-    """What a module of a hybrid one has in place of its `forward`.
+    """A replacement of a module's `forward` in a hybrid module.
 
     A call is computed by code for calls of its kind, which is made for the first one.
     Of a kind that cannot be compiled the module's own `forward` computes calls, in
@@ -104,11 +104,11 @@ class Part(Unobserved):
 
     @property
     def boundary(self) -> Boundary | None:
-        """What is known of calls that PyTorch has computed; None without any."""
+        """The counts of calls that PyTorch has computed; None without any."""
         return self._boundary if self._is_island else None
 
     def report(self) -> dict[str, Any] | None:
-        """Its code, for people and scripts; None without any."""
+        """Report the compiled code for people and scripts; None without any."""
         found = self._variants
         if not found.compiles + found.cached:
             return None
@@ -136,7 +136,7 @@ class Part(Unobserved):
     def _variant_for(
         self, call: CallSignature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Variant | None:
-        """The code for a call, which is made where there is none; None for islands.
+        """Return the code for a call, made if there is none; None for islands.
 
         Raises:
             InputError: it cannot be made; `recompile-storm`: it was too often.
@@ -152,7 +152,9 @@ class Part(Unobserved):
             return variant or self._compile(call, args, kwargs)
 
     def _has_changed(self) -> bool:
-        """Whether code is for another state of the module; then it goes, for good."""
+        """Return whether the module's state has changed; if so, drop its code for
+        good.
+        """
         if self._change is None and self._state is not None:
             name = self._state.difference()
             if name is not None:
@@ -213,7 +215,7 @@ class Part(Unobserved):
     # ---- islands
 
     def _is_refused(self, call: CallSignature) -> bool:
-        """Whether it is known that calls like this one cannot be compiled."""
+        """Return whether calls like this one are known not to compile."""
         shapes = self._refused.get(call.form, ())
         if call.shapes in shapes or len(shapes) >= _ATTEMPTS:
             return True
@@ -267,7 +269,7 @@ def _positional_names(forward: Any) -> tuple[str, ...]:
 
 
 def _are_traceable(sizes: Any, call: CallSignature) -> bool:
-    """Whether torch.export can trace for such sizes by this call: 0 and 1 are fixed."""
+    """Return whether torch.export can trace such sizes: 0 and 1 are fixed."""
     return all(
         isinstance(size, int) or given >= 2
         for spec, shape in zip(sizes, call.shapes, strict=True)
@@ -276,7 +278,7 @@ def _are_traceable(sizes: Any, call: CallSignature) -> bool:
 
 
 def _dense(tree: Any) -> list[Any]:
-    """The tensors in a tree that have a number of bytes."""
+    """Return the dense (strided) tensors in a tree."""
     leaves = torch_trees.tree_leaves(tree)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return [tensor for tensor in tensors if tensor.layout is torch.strided]
@@ -288,7 +290,7 @@ def _reason(error: AotcError) -> str:
 
 
 def refuse_pickling() -> NoReturn:
-    """Raise the error of what has code and memory of this process."""
+    """Refuse to pickle code and memory of this process."""
     raise InputError(
         "not-picklable",
         "a hybrid module cannot be sent to another process: it holds code and memory "

@@ -1,4 +1,4 @@
-"""What modules of PyTorch keep from call to call, and whether it has changed.
+"""State that modules of PyTorch keep between calls, and detection of its changes.
 
 Compiled code has the attributes, parameters and buffers of a module as they were when
 it was exported. Python may change all of them, in the module itself or from another.
@@ -19,7 +19,7 @@ import torch
 
 
 class Unobserved:
-    """Base of what aotc puts into modules, which is no state of theirs."""
+    """Base of aotc's objects in modules, which are no state of theirs."""
 
 
 # of the registration of parameters, modules and hooks, which `_tables` looks into
@@ -68,7 +68,7 @@ class StateSnapshot:
         self._contents = self._contents_now()
 
     def difference(self) -> str | None:
-        """The path of something that is another now, or has been written to, if any."""
+        """Return the path of the first attribute that has changed; None if none has."""
         for path, table, before, values in self._tables:
             is_same = len(table) == len(values)
             if is_same and all(map(operator.is_, table.values(), values)):
@@ -85,7 +85,7 @@ class StateSnapshot:
         return next((path for (path, _), now, then in pairs if now != then), None)
 
     def _quick_now(self) -> tuple[list[int], list[int]]:
-        """What changes if any tensor is written to, or has other memory."""
+        """Return versions and addresses, which change with any write to a tensor."""
         return (
             [tensor._version for tensor in self._counted],
             [tensor.data_ptr() for tensor in self._placed],
@@ -101,7 +101,7 @@ class StateSnapshot:
 
 
 def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where the parts of a module keep what they have; not the hooks of itself."""
+    """Yield the dicts that hold the state of a module's parts, not its own hooks."""
     for path, part in module.named_modules():
         yield path, vars(part)
         for name in ("_parameters", "_buffers", "_modules"):
@@ -125,24 +125,24 @@ def _changed_key(table: dict[str, Any], before: dict[str, Any]) -> str | None:
 
 
 def _version(tensor: Any) -> tuple[int, int]:
-    """How often a tensor was written to, and where its memory is."""
+    """Return a tensor's count of writes, and its address."""
     count = tensor._version if _counts_writes(tensor) else 0
     return count, tensor.data_ptr() if _has_memory(tensor) else 0
 
 
 def _counts_writes(tensor: Any) -> bool:
-    """Whether it does: not one of torch.inference_mode, or of no shape yet."""
+    """Return whether torch counts writes to a tensor: not in inference or lazy ones."""
     return not isinstance(tensor, _LAZY) and not tensor.is_inference()
 
 
 def _has_memory(tensor: Any) -> bool:
-    """Whether it is one piece of memory: not in a trace, nor where it is sparse."""
+    """Return whether a tensor has one block of memory: neither traced nor sparse."""
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return is_plain and tensor.layout is torch.strided
 
 
 def _content(value: Any, seen: set[int]) -> Any:
-    """What can be compared later of an object, with the objects that it refers to.
+    """Return a comparable snapshot of an object, with the objects that it refers to.
 
     Args:
         value: the object.
@@ -159,7 +159,7 @@ def _content(value: Any, seen: set[int]) -> Any:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What an object consists of, as far as this can be looked at."""
+    """Yield the parts of an object, as far as they are accessible."""
     for kinds, parts in _PARTS:
         if isinstance(value, kinds):
             yield from parts(value)
@@ -182,7 +182,7 @@ _PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
 
 
 def obstacle_inside(module: torch.nn.Module) -> str | None:
-    """Why a trace would miss what modules in this one do, if it would."""
+    """Return the reason why a trace would miss effects of inner modules, or None."""
     for part in module.modules():
         if isinstance(part, torch.jit.ScriptModule):
             return "modules in it are TorchScript's"
@@ -192,14 +192,14 @@ def obstacle_inside(module: torch.nn.Module) -> str | None:
 
 
 class RandomNumbers:
-    """Where Python's and NumPy's generators of random numbers are now."""
+    """Saved states of Python's and NumPy's random number generators."""
 
     def __init__(self) -> None:
         self._python = random.getstate()
         self._numpy = np.random.get_state(legacy=False)
 
     def restore(self) -> bool:
-        """Put the generators back; returns whether they had moved."""
+        """Put the generators back; return whether they had moved."""
         now = RandomNumbers()
         random.setstate(self._python)
         np.random.set_state(self._numpy)

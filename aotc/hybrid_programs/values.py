@@ -139,7 +139,7 @@ class _Text:
 
 
 def _own(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes, without those that Python makes."""
+    """Return attributes, without those that Python makes."""
     found = {n: x for n, x in attributes.items() if not n.startswith("__")}
     return {n: x for n, x in found.items() if not n.startswith("_abc")}
 

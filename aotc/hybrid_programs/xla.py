@@ -23,7 +23,7 @@ _OPEN = re.compile(r"tensor<[^>]*\?")  # a size that is not known
 def load(
     text: str, name: str, callbacks: Sequence[Any]
 ) -> Callable[[Sequence[Any]], list[Any]]:
-    """The function of arrays that a module is.
+    """Compile a StableHLO module; return its function of arrays.
 
     Args:
         text: the module, in generic form; the sizes of its arguments are known.
@@ -72,7 +72,7 @@ def load(
 
 
 def _with_known_sizes(text: str) -> str | bytes:
-    """The module with the sizes that follow from those of its arguments."""
+    """Refine the module's sizes to those that follow from its arguments."""
     if not _OPEN.search(text):
         return text
     refine = require_jax("jax.extend.mlir").refine_polymorphic_shapes

@@ -1,4 +1,4 @@
-"""Importers: what people have → a `Program` of graph functions.
+"""Importers: files and models of other frameworks → a `Program` of graph functions.
 
 Each importer is a module with `load(path, entries) -> Program`, named in `IMPORTERS` by
 the suffix of the files it takes, and imported on use. IR that a build has dumped is a

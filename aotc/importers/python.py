@@ -46,7 +46,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
 def running(
     path: Path, entries: Sequence[str] = ()
 ) -> Iterator[tuple[ModuleType, list[EntryFunction]]]:
-    """Within this block, a model's code can run: its module, and `entries` (or all).
+    """Run a model's code within this block: its module, and `entries` (or all).
 
     Raises:
         InputError: the file cannot be run, or declares no such entry.
@@ -78,7 +78,7 @@ def run_file(path: Path) -> ModuleType:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Within this block `folder` is importable, as when a file in it is run.
+    """Make `folder` importable within this block, as when a file in it is run.
 
     What was imported from it is forgotten afterwards: the next model may have a helper
     of the same name.
@@ -130,7 +130,7 @@ def _hybrid_functions(module: ModuleType) -> list[str]:
 
 
 def _clash(entry: EntryFunction, other: Any) -> InputError:
-    """The name of an entry stands for something else as well."""
+    """Return the error of an entry whose name stands for something else as well."""
     place = other.place if isinstance(other, EntryFunction) else _place_of(other)
     what = "entry" if isinstance(other, EntryFunction) else type(other).__name__
     line = f", {_line(place)}" if place else ""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compilation:
-    """Code that was made or found, and what that took.
+    """Code that was made or found, and its cost.
 
     Args:
         model: that has it.

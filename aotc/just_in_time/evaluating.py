@@ -16,7 +16,7 @@ from aotc.just_in_time.variants import entry_labels
 
 
 def reference_labels(function: str, target: str) -> dict[str, str]:
-    """How counters call what the reference evaluator computes of a function.
+    """Return the labels that counters give to calls of the reference evaluator.
 
     Args:
         function: its name.

@@ -98,7 +98,7 @@ def _undecided_calls(traced: Traced, call: CallSignature) -> InputError:
 
 
 def calls_alike(owner: str, calls: Iterable[CallSignature]) -> list[CallSignature]:
-    """Calls that one entry can take.
+    """Return the calls that one entry can take.
 
     Args:
         owner: how messages call the function.

@@ -29,7 +29,7 @@ _LEAST = 1.0  # seconds that the reference evaluator may take in any case
 
 @dataclass(frozen=True)
 class Unchecked:
-    """What code of which no call was compared yet is to be compared by.
+    """The means of comparing the first call of code that was not compared yet.
 
     Args:
         program: a copy of what it was compiled from.
@@ -122,7 +122,7 @@ class FirstCall:
         reason: str = "",
         error: CompileError | None = None,
     ) -> None:
-        """Count what was found of a call, and keep it beside the code."""
+        """Count the findings on a call, and keep them beside the code."""
         manifest = self._model.manifest
         labels = {
             "model": manifest.name,

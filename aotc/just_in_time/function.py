@@ -207,7 +207,7 @@ class JitFunction:
         return known.run(leaves)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method, whose `self` is an argument like others."""
+        """Bind the function as a method, whose `self` is an argument like others."""
         return self if instance is None else MethodType(self, instance)
 
     def _execute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
@@ -252,7 +252,9 @@ class JitFunction:
         return self._counts.setdefault(call, CallCount())
 
     def _values_of(self, call: CallSignature, leaves: Sequence[Any]) -> _Values:
-        """Gives the arguments of a call, with the States of now, when it is asked."""
+        """Return a function that gives the arguments of a call, with the States of
+        now, when it is asked.
+        """
 
         @functools.cache
         def values() -> list[Any]:
@@ -261,14 +263,14 @@ class JitFunction:
         return values
 
     def _made_for(self, call: CallSignature, values: _Values) -> Variant | Pending:
-        """New code for a call."""
+        """Return new code for a call."""
         if not self._waits:
             return self._pending_for(call, values)
         self._variants.note_miss(call)
         return self._add(self._traced_for(call, values))
 
     def _add(self, found: Traced | KeptCode, pending: Pending | None = None) -> Variant:
-        """A variant of what was traced, or kept.
+        """Add a variant that was traced, or kept.
 
         Args:
             found: what it is made of.
@@ -329,7 +331,7 @@ class JitFunction:
         return replace(traced, recipe=recipe)
 
     def _note_unseen(self, captured: Snapshot | None) -> None:
-        """Name what code was made of that is too large for its changes to be seen."""
+        """Warn of captured values that are too large for their changes to be seen."""
         if captured is None:
             return
         texts = [describe_unseen(*each) for each in captured.unseen()]
@@ -434,11 +436,11 @@ class JitFunction:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """What is compiled, the one that was called last at the end."""
+        """The compiled variants, the one that was called last at the end."""
         return tuple(self._variants.by_use)
 
     def report(self) -> dict[str, Any]:
-        """Variants, guards, compilations and what failed: schema `aotc.jit/1`."""
+        """Report variants, guards, compilations and failures: schema `aotc.jit/1`."""
         found = self._variants
         return {
             "schema": "aotc.jit/1",
@@ -453,7 +455,8 @@ class JitFunction:
         }
 
     def entries(self) -> list[tuple[CallSignature, EntryFunction]]:
-        """Entries that take all calls that there were, by symbols for their sizes.
+        """Return entries that take all calls that there were, by symbols for their
+        sizes.
 
         Returns:
             One for each form of calls, with the first call of it.
@@ -471,7 +474,7 @@ class JitFunction:
         return found
 
     def export(self, path: str | Path, **asked: Any) -> Path:
-        """Write a signed bundle of what calls have used.
+        """Write a signed bundle of the code that calls have used.
 
         Args:
             path: of the bundle, `name.aotc`, or of a folder to write it into.

@@ -1,4 +1,4 @@
-"""What a function is, for other processes: all that tracing it would read.
+"""Digests of functions for other processes, over all that tracing would read.
 
 A trace is made of the code of a function, of what that names, and of the call. Where
 the digest of these is the same, so is the trace, and its code in the cache can be used
@@ -76,7 +76,7 @@ _KNOWN_DUNDERS = ("__name__", "__class__", "__call__", "__len__")
 
 
 class _UnknownError(Exception):
-    """Something that cannot be compared with what another process has."""
+    """A signal that a value cannot be compared with another process's."""
 
 
 def function_digest(*values: Any) -> str | None:
@@ -123,7 +123,7 @@ class _Walk:
     # ---- values
 
     def value(self, value: Any) -> None:
-        """Take note of a value and of all that it is made of."""
+        """Note a value and of all that it is made of."""
         self._count += 1
         if self._count > _MOST:
             _unknown()
@@ -222,7 +222,9 @@ class _Walk:
         self._note("ufunc", name)
 
     def _library(self, module: str, value: Any) -> None:
-        """A function or a class of a module whose functions are pure, by its name."""
+        """Note a function or class of a pure module by its name; give up on impure
+        ones.
+        """
         is_pure = _is_pure(module) and value.__name__ not in _IMPURE
         if not is_pure or "<" in value.__qualname__:
             _unknown()
@@ -259,7 +261,7 @@ class _Walk:
         self._items(vars(function))
 
     def _code(self, code: types.CodeType, function: types.FunctionType) -> None:
-        """The code of a function, or of one that it makes."""
+        """Note the code of a function, or of one that it makes."""
         self._note(
             Path(code.co_filename).name, code.co_firstlineno, code.co_linetable,
             code.co_qualname, code.co_code, code.co_exceptiontable, code.co_flags,
@@ -313,7 +315,9 @@ class _Walk:
     def _global(
         self, name: str, attributes: list[str], function: types.FunctionType
     ) -> None:
-        """What a name of a module is, and what is read of it where that is a module."""
+        """Note the value of a global name, and the attributes read from it if it is
+        a module.
+        """
         if name in function.__globals__:
             value = function.__globals__[name]
         elif hasattr(builtins, name):
@@ -333,7 +337,7 @@ class _Walk:
         self.value(value)
 
     def _own_module(self, module: types.ModuleType, attributes: list[str]) -> None:
-        """A name of aotc's own, which need not be imported for that."""
+        """Note a name of aotc's own, without importing it."""
         path = [*module.__name__.split("."), *attributes]
         _require_own(path)
         self._note("own", path)
@@ -345,7 +349,7 @@ class _Walk:
             module = value
 
     def _require_unchanged(self, value: Any) -> None:
-        """Refuse what somebody has put in the place of a name of aotc's."""
+        """Refuse values that somebody has put in the place of a name of aotc's."""
         if value is None:  # it is not imported yet
             return
         if type(value) in _PLAIN:
@@ -446,7 +450,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def _is_pure(module: str) -> bool:
-    """Whether a module is of Python or NumPy and without effects."""
+    """Return whether a module is of Python or NumPy and without effects."""
     return module.partition(".")[0].removeprefix("_") in _PURE
 
 
@@ -456,7 +460,7 @@ def _require_own(path: list[str], packages: frozenset[str] = _OWN) -> None:
 
 
 def _is_public(function: types.FunctionType) -> bool:
-    """Whether a function of aotc is what its module and name say; or guards that."""
+    """Return whether a function of aotc is identified by its module and name."""
     if not is_own(function.__module__):
         return False  # it stands for one of the user's
     if function.__globals__.get("__name__") == _GUARDS:
@@ -465,13 +469,15 @@ def _is_public(function: types.FunctionType) -> bool:
 
 
 def _is_at_home(function: types.FunctionType) -> bool:
-    """Whether a function is what its module has under its name."""
+    """Return whether a function is the attribute of its name in its module."""
     module = sys.modules.get(function.__module__)
     return vars(module).get(function.__qualname__) is function if module else False
 
 
 def _is_python_class(kind: type) -> bool:
-    """Whether a class is written in Python: its objects have no hidden contents."""
+    """Return whether a class is written in Python: its objects have no hidden
+    contents.
+    """
     if not kind.__flags__ & _HEAP_TYPE or _is_pure(kind.__module__):
         return False
     module = sys.modules.get(kind.__module__)
@@ -493,7 +499,7 @@ def _generated(kind: type) -> frozenset[str]:
 
 
 def _is_generated(attribute: Any) -> bool:
-    """Whether Python's library has made a method of a dataclass or a named tuple."""
+    """Return whether a method was generated for a dataclass or a named tuple."""
     function = getattr(attribute, "__func__", attribute)
     function = getattr(function, "__wrapped__", function)
     if not isinstance(function, types.FunctionType):
@@ -504,7 +510,7 @@ def _is_generated(attribute: Any) -> bool:
 
 
 def _initializations(code: types.CodeType, steps: list[dis.Instruction]) -> set[int]:
-    """Where `__init__` gives attributes to the object that it makes.
+    """Return the positions of instructions where `__init__` sets attributes of `self`.
 
     Nobody else may call it: see `_KNOWN_DUNDERS`.
     """

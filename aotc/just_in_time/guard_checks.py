@@ -1,4 +1,4 @@
-"""What values a trace may look at, and how later calls are held to them."""
+"""Guards on the values that a trace looked at, and their check in later calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CallValues:
         self._known: dict[Any, Any] = {}
 
     def decide(self, condition: SizeCondition) -> bool:
-        """See `Specializer`."""
+        """Decide a condition by the sizes of the call; see `Specializer`."""
         left, right = (self._value(x) for x in (condition.left, condition.right))
         answer = COMPARISONS[condition.sign](left, right)
         held = condition if answer else condition.opposite
@@ -69,7 +69,7 @@ class CallValues:
         return answer
 
     def pin(self, size: Dim) -> int:
-        """See `Specializer`."""
+        """Fix a size to that of the call; see `Specializer`."""
         value, contracts = self._value(size), current_contracts()
         names = [contracts[symbol].name for symbol in symbols_of(size)]
         self.pinned |= {name: self._sizes[name] for name in names}
@@ -86,7 +86,7 @@ class CallValues:
         return evaluate_size(size, values)
 
     def value_of(self, array: Array) -> np.ndarray[Any, Any]:
-        """See `Specializer`."""
+        """Return the value of an array in the call; see `Specializer`."""
         trace = array._trace
         if not isinstance(trace, Trace) or trace.parent is not None:
             fail(
@@ -123,7 +123,9 @@ class GuardCheck:
         self.guards = list(guards)
 
     def holds(self, values: Values) -> bool:
-        """Whether all guards hold of a call; one that fails ends it."""
+        """Return whether all guards hold of a call; the first that fails ends the
+        check.
+        """
         with context():
             symbols = _symbols(self._function, values)
             known = dict(zip(self._block.arguments, values, strict=True))
@@ -143,7 +145,9 @@ def _symbols(function: Any, values: Values) -> list[int]:
 
 
 def _place(block: Any, value: Any) -> tuple[int, int | None]:
-    """Where a value is made: the number of an argument, or of an op and its result."""
+    """Return where a value is made: number of the argument, or of the op and its
+    result.
+    """
     if isinstance(value.owner, ir.Block):
         return list(block.arguments).index(value), None
     ops = list(block.operations)

@@ -36,11 +36,11 @@ class ValueGuard:
 
     @property
     def name(self) -> str:
-        """What messages and counters call it."""
+        """The name of the guard in messages and counters."""
         return f"value at {self.where}"
 
     def holds(self, found: np.ndarray[Any, Any]) -> bool:
-        """Whether a call has the value, bit for bit."""
+        """Return whether a call has the guarded value, bit for bit."""
         is_same = found.tobytes() == self.value.tobytes()
         if not is_same:
             text = _text(found)
@@ -65,7 +65,7 @@ class SizeGuard:
     where: str
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it does in a call of these sizes."""
+        """Return whether the condition holds for these sizes."""
         return self.condition.holds(sizes)
 
     def __str__(self) -> str:
@@ -78,11 +78,11 @@ class Check(Protocol):
     guards: list[ValueGuard]
 
     def holds(self, values: Values, /) -> bool:
-        """Whether all of them hold of a call."""
+        """Return whether all guards hold of a call."""
 
 
 class Coverage:
-    """How many calls had each value that code was made for, by the line."""
+    """Counts of calls by line and guarded value."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Counter[str]] = {}
@@ -98,13 +98,13 @@ class Coverage:
             self._calls.setdefault(guard.where, Counter())[_text(guard.value)] += calls
 
     def copy(self) -> Coverage:
-        """The same counts, which do not change with these."""
+        """Return an independent copy of the counts."""
         same = Coverage()
         same._calls = {where: counts.copy() for where, counts in self._calls.items()}
         return same
 
     def to_json(self) -> list[dict[str, Any]]:
-        """For each line: the values, their calls, and the share of these."""
+        """Return, for each line, the guarded values with their calls and shares."""
         return [
             {
                 "where": where,

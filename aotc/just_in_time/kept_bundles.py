@@ -31,7 +31,7 @@ _TOOLS = ("iree-base-compiler", "torch-mlir", "numpy")
 
 @dataclass(frozen=True)
 class KeptBundle:
-    """Where the cache has the bundle of a traced program, or may keep it."""
+    """The cache entry of the bundle of a traced program."""
 
     cache: Cache
     recipe: Recipe
@@ -78,12 +78,12 @@ class KeptBundle:
         self.cache.keep(self.recipe, value.getvalue())
 
     def check(self) -> Any:
-        """Read what a process has noted of a call of the code; None for nothing."""
+        """Read a process's findings on a call of the code; None for nothing."""
         value = self.cache.find(self._of_check)
         return None if value is None else json.loads(value)
 
     def note_check(self, found: Any) -> None:
-        """Keep what a call of the code has shown, as JSON."""
+        """Keep the findings on a call of the code, as JSON."""
         self.cache.keep(self._of_check, json.dumps(found).encode())
 
     @property
@@ -102,7 +102,7 @@ def cache_of_functions() -> Cache | None:
 
 
 def toolchain(target: Target) -> dict[str, str]:
-    """All that makes code of a graph: aotc's sources, the tools around it, and flags.
+    """Return the versions that code depends on: aotc's sources, the tools, and flags.
 
     A source counts by its size and the time of its last change, as Python's own cache
     of compiled modules has it.
@@ -124,7 +124,7 @@ def _tools() -> str:
 
 
 def _version(tool: str) -> str:
-    """What is installed of a distribution, such as `numpy-2.4.0.dist-info`.
+    """Return the installed version of a distribution, such as `numpy-2.4.0.dist-info`.
 
     By the name of the folder: to read its metadata would take as long as a call.
     """

@@ -1,4 +1,4 @@
-"""Code for calls, by what the function is: other processes need not trace it again.
+"""Kept code for calls, by digest of the function: other processes need not trace it.
 
 The cache has the bundle of a traced function by its graph (`kept_bundles`), and by the
 digest of the function and of a call which graph that is. Only functions whose trace
@@ -51,7 +51,7 @@ class KeptFunction:
     target: Target
 
     def recipe(self, wanted: Specialization) -> Recipe | None:
-        """What the cache notes the code for some calls under.
+        """Return the cache's recipe of the code for some calls.
 
         Args:
             wanted: for which calls.
@@ -86,7 +86,7 @@ class KeptFunction:
 
 
 def find_kept(recipe: Recipe | None) -> KeptBundle | None:
-    """Where the code for a call is; None if no process has traced such a call."""
+    """Return the kept bundle for a call; None if no process has traced such a call."""
     cache = cache_of_functions()
     value = cache.find(recipe) if cache and recipe else None
     if cache is None or value is None:
@@ -110,12 +110,14 @@ def _factories(structures: Iterable[Structure]) -> Iterator[Any]:
 
 
 def _plain(structure: Structure) -> list[Any]:
-    """A tree, its classes apart."""
+    """Return a tree as plain lists, without its classes."""
     return [structure.kind, [*structure.keys], [*map(_plain, structure.children)]]
 
 
 def _plain_stored(source: Any) -> list[Any]:
-    """What a trace sees of Weights or of a State: kind, structure, and first values."""
+    """Return the facts of Weights or a State that a trace sees: kind, structure,
+    values.
+    """
     stored = source if isinstance(source, Stored) else source.state
     structure = stored.structure
     return [

@@ -20,7 +20,7 @@ _INT32 = range(-(2**31), 2**31)  # others may have another dtype
 
 
 class CallCount:
-    """How many calls of one signature there were."""
+    """The number of calls of one signature."""
 
     __slots__ = ("calls",)
 
@@ -61,7 +61,7 @@ class KnownCode:
 
 
 def quick_key(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
-    """Return a key of what the arguments of a call are like, and their leaves.
+    """Return a key of the signature of a call, and its leaves.
 
     Returns:
         None as the key where there is anything but arrays, Python numbers, dicts, lists
@@ -108,7 +108,7 @@ def _key_of_trees(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
 def are_leaves(
     given: Sequence[Any], call: CallSignature, leaves: Sequence[Any]
 ) -> bool:
-    """Whether a quick key tells all of a call: its leaves are those of the signature.
+    """Return whether a quick key determines a call: its leaves are the signature's.
 
     Args:
         given: the leaves of `quick_key`.

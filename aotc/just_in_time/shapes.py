@@ -1,4 +1,4 @@
-"""Which sizes of calls become symbols: those that have changed from call to call.
+"""Choice of symbolic sizes: those that have changed from call to call.
 
 Axes that were of equal sizes in all calls so far share a symbol, until a call in which
 they are not.
@@ -42,7 +42,7 @@ def symbolic_sizes(seen: Sequence[Shapes], names: Sequence[str]) -> Sizes | None
 
 
 def _least(sizes: Sequence[int]) -> int:
-    """0 and 1 broadcast and disappear, so calls of these have code of their own."""
+    """Return the least size code is shared from: 2, unless 0 or 1 occurs."""
     return min(2, *sizes)
 
 
@@ -60,7 +60,7 @@ def bound_sizes(sizes: Sizes, shapes: Shapes) -> dict[str, int] | None:
 
 
 def fits(sizes: Sizes, shapes: Shapes) -> bool:
-    """Whether Specs take a call of these shapes."""
+    """Return whether Specs accept a call of these shapes."""
     return bound_sizes(sizes, shapes) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a call is like: names, structure, dtypes and sizes of what it is given."""
+"""Signatures of calls: names, structure, dtypes and sizes of the arguments."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _static_key(value: Hashable) -> Hashable:
 
 
 class CallForm(NamedTuple):
-    """All of a call but its sizes: calls that differ in these alone may share symbols.
+    """The signature of a call without sizes: calls of equal forms may share symbols.
 
     Args:
         structures: of the arguments that are arrays, by name.
@@ -71,11 +71,11 @@ class CallForm(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of the leaves."""
+        """Names of the leaves."""
         return [n for name, tree in self.structures for n in leaf_names(tree, name)]
 
     def differences(self, other: CallForm) -> list[str]:
-        """The guards that keep calls of one form from code for the other."""
+        """List the guards that keep calls of one form from the other form's code."""
         found = [
             *map(structure_guard, _unequal(self.structures, other.structures)),
             *map(value_guard, _unequal(self.static, other.static)),
@@ -92,7 +92,7 @@ class CallForm(NamedTuple):
 
 
 def _unequal(one: Rows, two: Rows) -> list[str]:
-    """The names that have another value in one of two lists, or none."""
+    """Return the names whose values differ between two lists, or are in one only."""
     mine, others = dict(one), dict(two)
     names = {**mine, **others}
     return [name for name in names if mine.get(name) != others.get(name)]
@@ -100,7 +100,7 @@ def _unequal(one: Rows, two: Rows) -> list[str]:
 
 @dataclass(frozen=True)
 class CallSignature:
-    """What makes calls alike: each has the same code, if guards hold.
+    """The signature of a call; calls of equal ones have the same code, if guards hold.
 
     Args:
         structures: of the arguments that are arrays, by name.
@@ -121,12 +121,12 @@ class CallSignature:
 
     @cached_property
     def _hash(self) -> int:
-        """Asked several times of each call."""
+        """The hash, kept because each call asks for it several times."""
         return hash((self.structures, self.dtypes, self.shapes, self.static))
 
     @cached_property
     def form(self) -> CallForm:
-        """All but the sizes."""
+        """The signature without the sizes."""
         ranks = tuple(map(len, self.shapes))
         return CallForm(
             self.structures, self.dtypes, self.are_numbers, ranks, self.static
@@ -134,7 +134,7 @@ class CallSignature:
 
     @property
     def names(self) -> list[str]:
-        """Of the leaves."""
+        """Names of the leaves."""
         return self.form.names
 
     def __str__(self) -> str:
@@ -278,7 +278,7 @@ class Binder:
         return value
 
     def _number_dtypes(self, leaves: Iterable[Any]) -> Mapping[type, Any]:
-        """The dtypes of numbers: wide where an array has wide ones of the kind."""
+        """Choose dtypes for Python numbers: wide where an array has a wide dtype."""
         arrays = (x for x in leaves if isinstance(x, (np.ndarray, np.generic)))
         found = {each.dtype for each in arrays} | self._stored_dtypes
         wide = {

@@ -1,4 +1,4 @@
-"""Which calls code is for."""
+"""Specialization of code to certain calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aotc.tracing.snapshots import Snapshot
 
 @dataclass(frozen=True)
 class Specialization:
-    """What code is made for.
+    """The calls that code is specialized to.
 
     Args:
         entry: the name of the function in it.
@@ -34,7 +34,7 @@ class Specialization:
     guards: tuple[SizeGuard, ...] = field(default=(), kw_only=True)
 
     def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
-        """Whether it is for a call: form, sizes and guarded values are as they were.
+        """Return whether a call has the form, sizes and guarded values of the code.
 
         Args:
             call: what it is like.

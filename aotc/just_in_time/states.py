@@ -30,11 +30,11 @@ class SharedStates:
 
     @property
     def model(self) -> Model | None:
-        """Where they lie; None for here."""
+        """The model that holds the states; None if they are in this process."""
         return self._model
 
     def move_to(self, model: Model) -> None:
-        """Give them to a model, which computes the next call."""
+        """Move the states to a model, which computes the next call."""
         if model is self._model:
             return
         self.move_here()
@@ -44,14 +44,14 @@ class SharedStates:
         self._model, self.were_used = model, True
 
     def move_here(self) -> None:
-        """Read them from the model that has them."""
+        """Read the states from the model that has them."""
         if self._model is not None:
             for name in self._model.manifest.states:
                 self._here[name] = self._model.read_state(name)
             self._model = None
 
     def write(self, name: str, leaves: Sequence[Any]) -> None:
-        """Give one of them a new value, here.
+        """Replace the arrays of a State, in the memory of this process.
 
         Args:
             name: of the State.
@@ -62,7 +62,7 @@ class SharedStates:
         self.were_used = True
 
     def read(self, name: str) -> Any:
-        """A copy of one of them."""
+        """Return a copy of a state."""
         if self._model is not None and name in self._model.manifest.states:
             return self._model.read_state(name)
         leaves, structure = flatten(self._here[name])
@@ -70,9 +70,9 @@ class SharedStates:
 
     @property
     def names(self) -> list[str]:
-        """Of the States, in the order of the parameters."""
+        """Names of the States, in the order of the parameters."""
         return list(self._here)
 
     def leaves(self) -> dict[str, list[Any]]:
-        """Their arrays, by name."""
+        """Return the arrays of the states, by name."""
         return {name: flatten(self.read(name))[0] for name in self._here}

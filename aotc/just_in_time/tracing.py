@@ -1,4 +1,4 @@
-"""A function and what a call of it is like → a program of one entry.
+"""Tracing: a function and the signature of a call → a program of one entry.
 
 The dialect is imported when something is traced: calls whose code is kept need it not.
 """
@@ -48,7 +48,7 @@ class Traced(Specialization):
 
 
 class Tracer:
-    """Traces one function.
+    """A tracer of one function.
 
     Args:
         function: of arrays.
@@ -74,7 +74,7 @@ class Tracer:
     def __call__(
         self, call: CallSignature, sizes: Sizes, values: Sequence[Any]
     ) -> Traced:
-        """Trace it for calls of some sizes.
+        """Trace the function for calls of some sizes.
 
         A size that Python uses as a number is one: the function is traced again then,
         for calls of that size.
@@ -137,7 +137,7 @@ class Tracer:
         )
 
     def captured(self) -> Snapshot | None:
-        """Take a snapshot of what the function reads besides its arguments.
+        """Take a snapshot of the values that the function reads besides its arguments.
 
         None if it reads nothing else.
         """
@@ -262,7 +262,7 @@ class Tracer:
 
 
 def _binds(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
-    """Whether a call gives all that a function takes."""
+    """Return whether a call gives all required arguments of a function."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
@@ -271,7 +271,7 @@ def _binds(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
 
 
 def _with_numbers(tree: Any, are_numbers: Sequence[bool]) -> Any:
-    """Traced arguments, of which some leaves are Python numbers."""
+    """Return traced arguments, of which some leaves are Python numbers."""
     from aotc.tracing.array import as_number
 
     leaves, structure = flatten(tree)
@@ -301,7 +301,7 @@ def _code_of(function: Callable[..., Any]) -> CodeType:
 
 
 def _plain_name(function: Callable[..., Any]) -> str:
-    """What an entry of the function is called."""
+    """Return the name for an entry made of the function."""
     name = getattr(function, "__name__", "")
     return name if name.isidentifier() and name.isascii() else "function"
 
@@ -324,7 +324,7 @@ def stored_parameters(
 
 
 def values_of(stored: Mapping[str, Any]) -> dict[str, Stored]:
-    """What is stored, of States that are only read the States themselves."""
+    """Return the stored values; the States themselves where they are only read."""
     return {
         name: source.state if isinstance(source, Frozen) else source
         for name, source in stored.items()

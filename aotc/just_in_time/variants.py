@@ -1,4 +1,4 @@
-"""What is compiled of a function: its variants, and how many there may be."""
+"""Compiled variants of a function, and limits on their number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STORM_HINT = (
 
 
 def require_limits(max_variants: int, max_compiles: int) -> tuple[int, int]:
-    """Both limits.
+    """Check both limits, and return them.
 
     Raises:
         InputError: `bad-option`: one of them is less than 1.
@@ -100,13 +100,13 @@ class Variant:
             self._call(leaves)
 
     def _end_checks(self) -> None:
-        """Call the code directly from now on, and let go what it was compared by."""
+        """Call the code directly from now on, and drop the means of comparison."""
         self._call = self.entry.call_flat
         self.made = replace(self.made, unchecked=None)
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it has symbols."""
+        """Return whether the variant has symbols."""
         return any(
             not isinstance(n, int) for shape in self.specialization.sizes for n in shape
         )
@@ -136,7 +136,7 @@ class Variant:
 
 
 def entry_labels(function: str, target: str) -> dict[str, str]:
-    """How counters call a function of `aotc.jit`."""
+    """Return the labels that counters give to a function of `aotc.jit`."""
     model = {"model": function, "version": "1.0.0", "target": target}
     return {**model, "entry": function}
 
@@ -147,7 +147,7 @@ def _size(size: int | Dim) -> int | str:
 
 @dataclass
 class Variants:
-    """Those of a function.
+    """The variants of a function.
 
     Args:
         owner: how messages and counters call the function.
@@ -178,7 +178,7 @@ class Variants:
 
     @property
     def by_use(self) -> list[Variant]:
-        """All of them, the one that was called last at the end."""
+        """All variants, the one that was called last at the end."""
         return sorted(self.items, key=lambda each: each.used)
 
     def add(self, variant: Variant) -> list[Variant]:
@@ -201,14 +201,16 @@ class Variants:
         return gone
 
     def covered(self) -> list[dict[str, Any]]:
-        """What share of calls had each guarded value, those without code included."""
+        """Return the share of calls of each guarded value, evicted variants
+        included.
+        """
         total = self.coverage.copy()
         for each in self.items:
             total.note_calls(each.specialization.check, each.calls)
         return total.to_json()
 
     def note_miss(self, call: CallSignature, pending: int = 0) -> None:
-        """Take note of what a call differs in from those that have code.
+        """Note how a call differs from those that have code.
 
         Args:
             call: that has none.

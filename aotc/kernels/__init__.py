@@ -1,4 +1,4 @@
-"""Kernels: what a region of the graph computes, and what writes its code.
+"""Kernels: computations of regions of the graph, and emitters of their code.
 
 What a region (`aotc.dialects.fusion`) can be, passes ask the target's `capabilities`: a
 table of families (`families`), each of which says what its kernels take, and how their

@@ -40,7 +40,7 @@ class Plane:
 
     @property
     def fields(self) -> int:
-        """How many terms share a byte of a word."""
+        """The number of terms that share a byte of a word."""
         return 8 // self.width
 
     @property
@@ -54,7 +54,7 @@ class Plane:
 
 
 def in_planes(bits: int) -> bool:
-    """Whether integers of so many bits share bytes, which have planes of them."""
+    """Return whether integers of so many bits share bytes, in planes."""
     return bits in _WIDTHS and bits < 8
 
 
@@ -75,7 +75,7 @@ def run_length(bits: int) -> int:
 
 
 def words_of_run(bits: int) -> int:
-    """Return how many words as many terms take."""
+    """Return how many words a run of terms takes."""
     return run_length(bits) * bits // (8 * WORD)
 
 

@@ -1,4 +1,4 @@
-"""What kernels there are for a target: the table that passes ask what may fuse.
+"""Capabilities of targets: the table of kernels that passes ask for fusion.
 
 A target has kernels if there is a row for its backend here and a model of its
 processor, which they are planned for. The row has the families that the emitter of the
@@ -43,7 +43,7 @@ WITHOUT_TRITON = (
 
 @dataclass(frozen=True)
 class Emitted:
-    """What the emitter of a backend writes.
+    """The kernels that the emitter of a backend writes.
 
     Args:
         families: that it has kernels of; of those that compute one op, the first with a
@@ -127,7 +127,7 @@ class Capabilities:
 
     @property
     def joins_products(self) -> bool:
-        """Whether one kernel computes several products of one operand."""
+        """Return whether one kernel computes several products of one operand."""
         return any(each.most_joined > 1 for each in self.families.values())
 
     def part_count(self, op: GraphOp) -> int:
@@ -141,7 +141,7 @@ class Capabilities:
     def factor_orders(
         self, op: DotGeneral, numerics: str, *, by_weight: bool
     ) -> Mapping[int, tuple[int, ...]]:
-        """Return the orders of axes in which operands are read faster, by their number.
+        """Return, by operand number, the orders of axes that are read faster.
 
         Args:
             op: a product.
@@ -241,7 +241,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class NoKernels:
-    """That there are no kernels for a target.
+    """The reason why there are no kernels for a target.
 
     Args:
         why: in words, for whoever asks what a target lacks.
@@ -253,7 +253,9 @@ class NoKernels:
 
 
 def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
-    """Return what kernels there are for a target; for none, before there is one."""
+    """Return the kernels for a target; for None, the reason that no target is
+    chosen.
+    """
     if target is None:
         return NoKernels("no target is chosen yet")
     emitted = BACKENDS.get(target.backend)

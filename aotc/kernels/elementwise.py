@@ -1,4 +1,4 @@
-"""Which elementwise ops a kernel computes beside its anchor, as data.
+"""Elementwise ops that a kernel computes beside its anchor, as data.
 
 Families of kernels say it (`aotc.kernels.families`): the dtypes of elements, and what
 operands may be. Which ops can be applied to vectors, the ops say (`on_vectors`).
@@ -88,7 +88,7 @@ class Elementwise:
         return is_known and kind in self.dtypes and (is_float(kind) or is_narrow)
 
     def operand(self, value: Value) -> Operand | None:
-        """Return what the kernel reads for an operand; None if it cannot read it."""
+        """Return an operand as the kernel reads it; None if it cannot."""
         kind = Tensor.of(value)
         if kind.dtype not in self.dtypes and kind.dtype not in self.sources:
             return None

@@ -1,4 +1,4 @@
-"""What is to be told of a kernel: its ops, its work and its schedule."""
+"""Facts on a kernel for listings: its ops, its work and its schedule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Facts = dict[str, Any]
 
 
 def facts_of(kernel: PlannedKernel[Any, Any], machine: Machine | None) -> Facts:
-    """What is to be told of the kernel of a region, as plain data.
+    """Return the facts on a region's kernel, as plain data.
 
     Args:
         kernel: of the region.

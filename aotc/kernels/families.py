@@ -1,4 +1,4 @@
-"""The families of kernels for processors: what each takes, and how it is planned."""
+"""Families of kernels for CPUs: the ops that each takes, and its planning."""
 
 from __future__ import annotations
 

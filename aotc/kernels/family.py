@@ -1,4 +1,4 @@
-"""What a family of kernels is: what it takes, and how its kernels are planned."""
+"""Families of kernels: the ops that they take, and the planning of their kernels."""
 
 from __future__ import annotations
 
@@ -171,7 +171,9 @@ class Family(Generic[A, S]):
         return Fused(fused.kernel, schedule.to_plain())
 
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
-        """Return those of the elements that follow an op in its kernel on a machine."""
+        """Return the dtypes of elements that an op's kernel computes with on a
+        machine.
+        """
         found = tuple(dtype for dtype in machine.dtypes if dtype in self.floats)
         if self.lifts is not None:
             return (*found, "i32", "bool")
@@ -179,7 +181,9 @@ class Family(Generic[A, S]):
         return (*found, "i32") if has_integers else found
 
     def epilogue_of(self, op: GraphOp, machine: Machine) -> Elementwise:
-        """Return what elementwise ops follow an op in its kernel on a machine."""
+        """Return the elementwise ops that can follow an op in its kernel on a
+        machine.
+        """
         columns = _last_axes(op.results[0], self.column_axes(op))
         dtypes = self.dtypes(op, machine)
         stored = self.stored(op)
@@ -194,14 +198,16 @@ class Family(Generic[A, S]):
         )
 
     def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
-        """Return what elementwise ops make the second operand of an op."""
+        """Return the elementwise ops that can make the second operand of an op."""
         columns = self.second_columns(op)
         if columns is None:
             return None
         return Elementwise(ALIKE, columns, self.dtypes(op, machine), NARROW)
 
     def prologue_of(self, op: GraphOp, value: Value, machine: Machine) -> Elementwise:
-        """Return what elementwise ops make an operand of an op in its kernel."""
+        """Return the elementwise ops that can make an operand of an op in its
+        kernel.
+        """
         columns = _last_axes(value, self.prologue_axes(op))
         dtypes = self.dtypes(op, machine)
         return Elementwise(
@@ -217,7 +223,7 @@ class Family(Generic[A, S]):
 
 @dataclass(frozen=True)
 class Packing:
-    """What brings the second operand of an anchor into another order, and back.
+    """A permutation of the second operand of an anchor, and its inverse.
 
     Both are written in ops of the graph.
 
@@ -272,17 +278,17 @@ class PlannedKernel(Generic[A, S]):
 
     @property
     def workgroups(self) -> tuple[Size, Size]:
-        """How many workgroups there are, along two axes."""
+        """The numbers of workgroups along two axes."""
         return self.family.workgroups(self.anchor, self.schedule)
 
     @property
     def scratch(self) -> int:
-        """How many elements of scratch each share of the workgroups has."""
+        """The number of scratch elements of each share of the workgroups."""
         return self.family.scratch(self.anchor, self.schedule)
 
     @property
     def packing(self) -> Packing | None:
-        """How it gets its second operand; None for as it lies."""
+        """The packing of the second operand; None if it is read in place."""
         return self.family.packing(self.schedule)
 
     def most_shares(self, work: int, workgroups: int) -> int:

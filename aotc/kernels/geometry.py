@@ -1,4 +1,4 @@
-"""What one kernel computes, as windows over images: all of it is a convolution.
+"""Geometry of one kernel as windows over images: every op is a convolution.
 
 A product of matrices (M, K) times (K, N) is the convolution of M images of one pixel
 and K channels; so is one of 1×1 windows and steps of one over all pixels of a batch.
@@ -82,21 +82,21 @@ class Geometry:
 
     @property
     def bytes(self) -> int:
-        """Of an element of an operand, which both have as many of."""
+        """The bytes of an element, which both operands have as many of."""
         return int(to_numpy(self.dtype).itemsize)
 
     @property
     def is_narrow(self) -> bool:
-        """Whether elements are widened before they are multiplied."""
+        """Return whether elements are widened before they are multiplied."""
         return self.dtype != "f32"
 
     @property
     def is_float(self) -> bool:
-        """Whether it is of floats."""
+        """Return whether elements are floats."""
         return self.dtype in _FLOATS
 
     def has_runs_of(self, terms: int) -> bool:
-        """Whether so many terms lie beside each other, always of the same place.
+        """Return whether so many terms are contiguous, always of the same place.
 
         So they do if all terms do, or if those of each place are a multiple of them.
         """
@@ -111,7 +111,7 @@ class Geometry:
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
     def ends_with(self, terms: int) -> bool:
-        """Whether the terms beside each other are always a multiple of so many."""
+        """Return whether contiguous terms always are a multiple of so many."""
         if self.layout is None:
             return self.group_channels % terms == 0
         size = self.layout.sums[-1].size
@@ -119,21 +119,21 @@ class Geometry:
 
     @property
     def depth(self) -> int:
-        """How many products each sum is of."""
+        """The number of products in each sum."""
         return math.prod(self.window) * self.channels // self.groups
 
     @property
     def group_channels(self) -> int:
-        """Of a group."""
+        """The channels of a group."""
         return self.channels // self.groups
 
     @property
     def group_features(self) -> int:
-        """Of a group."""
+        """The features of a group."""
         return self.features // self.groups
 
     def groups_together(self, lanes: int) -> int:
-        """How many groups a vector holds, their channels and their features."""
+        """Return the number of groups in a vector, with their channels and features."""
         if self.groups == 1:
             return 1
         return max(1, lanes // max(self.group_channels, self.group_features))
@@ -150,13 +150,13 @@ class Geometry:
 
     @property
     def is_product(self) -> bool:
-        """Whether it is a product of matrices."""
+        """Return whether the op is a product of matrices."""
         is_pixel = self.size == self.result == self.window == (1, 1)
         return is_pixel and self.padding == (0, 0) and self.groups == 1
 
     @property
     def products(self) -> Size:
-        """How many of them there are, each of its own operands."""
+        """The number of products, each of its own operands."""
         return 1 if self.layout is None else self.layout.products
 
     @property
@@ -181,7 +181,7 @@ class Geometry:
         return 2 * self.products * self.rows * self.depth * self.features
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> Geometry:
-        """The same for the sizes of one call."""
+        """Return the geometry for the sizes of one call."""
         images = number_of(self.images)
         if self.layout is None:
             return replace(self, images=images)
@@ -192,7 +192,7 @@ class Geometry:
 
     @property
     def typical(self) -> Geometry:
-        """One of static sizes, by which this one is cut up.
+        """Return a geometry of static sizes, by which this one is cut up.
 
         Where calls decide how many images there are, it has as many as most calls, and
         where that is not known, as few as they may have: a schedule that leaves nothing
@@ -212,7 +212,8 @@ def _typical(geometry: Geometry, _: tuple[Contract, ...]) -> Geometry:
 
 
 def geometry_of(op: GraphOp) -> Geometry | None:
-    """What an op computes, as far as there is a kernel for it; None if there is none.
+    """Return an op's geometry, as far as there is a kernel for it; None if there is
+    none.
 
     The elements are f32, bf16 or f16, and sums f32; or i8, u8 or i16, and sums i32.
     Sizes are static, but for how many images there are, and of products the rows, the
@@ -262,7 +263,7 @@ def known_geometry(op: GraphOp) -> Geometry:
 
 
 def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
-    """What a convolution computes, as windows over images even where they are 1×1.
+    """Return a convolution's geometry as windows over images even where they are 1×1.
 
     To `geometry_of` such a convolution is a product, which knows no lines of images.
     """
@@ -332,11 +333,11 @@ def _of_windows(op: ConvGeneral | Pool, window: Shape, groups: Size) -> Geometry
 
 
 def _pair(sizes: Sequence[Any], missing: int) -> tuple[int, int]:
-    """Lines and positions; a sequence has one line."""
+    """Return lines and positions; a sequence has one line."""
     lines, positions = sizes if len(sizes) == 2 else (missing, *sizes)
     return lines, positions
 
 
 def _count(x: Tensor, axes: Iterable[int]) -> Size:
-    """How many elements there are along some axes."""
+    """Count the elements along some axes."""
     return element_count(tuple(x.shape[axis] for axis in axes))

@@ -1,4 +1,4 @@
-"""Where in memory the operands of a product of matrices lie, as distances.
+"""Layout in memory of the operands of a product of matrices, as strides.
 
     y[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]
 
@@ -46,17 +46,17 @@ class Layout:
 
     @property
     def shares_right(self) -> bool:
-        """Whether all products have one right operand."""
+        """Return whether all products share one right operand."""
         return all(loop.steps[1] == 0 for loop in self.batch)
 
     @property
     def products(self) -> Size:
-        """How many there are."""
+        """The number of products."""
         return element_count(tuple(loop.size for loop in self.batch))
 
     @property
     def terms(self) -> Size:
-        """How many each sum has."""
+        """The number of terms in each sum."""
         return element_count(tuple(loop.size for loop in self.sums))
 
     @property
@@ -66,11 +66,11 @@ class Layout:
 
     @property
     def right(self) -> int | None:
-        """From one row of the right operand to the next; None if it has no rows."""
+        """The stride between rows of the right operand; None if it has no rows."""
         return static_size(self.sums[-1].steps[1]) if self.is_readable else None
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> Layout:
-        """The same for the sizes of one call."""
+        """Return the layout for the sizes of one call."""
         batch, sums = (
             tuple(replace(loop, size=number_of(loop.size)) for loop in loops)
             for loops in (self.batch, self.sums)
@@ -79,7 +79,7 @@ class Layout:
 
 
 def layout_of(op: DotGeneral) -> Layout | None:
-    """How the operands of a product lie; None if a kernel cannot read them so.
+    """Return the layout of a product's operands; None if a kernel cannot read it.
 
     A left operand that is windows over an image is read from the image.
     """
@@ -88,7 +88,9 @@ def layout_of(op: DotGeneral) -> Layout | None:
 
 @remembered_by_signature
 def layout_through(windows: Windows | None, op: DotGeneral) -> Layout | None:
-    """The same, given the windows that the left operand is; None if it is none."""
+    """Return the layout, given the windows that the left operand is; None if
+    unreadable.
+    """
     (nest,) = DotGeneral.nests(op)
     read = _left_view(op, windows), View.identity(Tensor.of(op.rhs).shape)
     found = nest.views(read)
@@ -116,7 +118,7 @@ def layout_through(windows: Windows | None, op: DotGeneral) -> Layout | None:
 def _loops_where(
     views: Sequence[View], loops: Sequence[int], repeats: Sequence[bool]
 ) -> list[int]:
-    """Return the loops, but for those of size 1, along which views repeat as given."""
+    """Return the loops along which the views repeat as `repeats` says."""
     return [
         loop
         for loop in loops

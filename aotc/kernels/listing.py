@@ -110,7 +110,7 @@ def kernels_listed(
 def without_uncompiled(
     kernels: dict[str, Any], refused: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Return the field `kernels` with some regions among what has no kernel.
+    """Return the field `kernels` with some regions moved to those without kernels.
 
     Args:
         kernels: the field, see `kernels_listed`.

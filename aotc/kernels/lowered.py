@@ -45,7 +45,7 @@ _CALLED = re.compile(rf"iree\.(.+\.kernel){re.escape(CALL)}(_\d+)?")
 
 @dataclass(frozen=True)
 class Launch:
-    """How a GPU runs a kernel.
+    """The launch of a kernel on a GPU.
 
     Args:
         function: the name of the kernel's function.

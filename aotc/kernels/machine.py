@@ -1,4 +1,4 @@
-"""What a kernel has to know of the processor that it is for."""
+"""Facts on a CPU that its kernels depend on."""
 
 from __future__ import annotations
 
@@ -58,12 +58,14 @@ class Mma:
 
     @property
     def spare(self) -> int:
-        """Registers that it needs beside its operands and its sums."""
+        """The number of registers that the instruction needs beside its operands and
+        sums.
+        """
         return int(not self.adds) + int(self.ones)
 
 
 def _alike(*dtypes: str) -> tuple[tuple[str, str], ...]:
-    """Return pairs of one dtype each."""
+    """Return pairs of equal dtypes."""
     return tuple((dtype, dtype) for dtype in dtypes)
 
 
@@ -108,18 +110,22 @@ class Machine:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Of the floats that it computes with, as f32: bf16 is half of one."""
+        """The dtypes of floats that kernels compute with as f32; bf16 is half of
+        one.
+        """
         return ("f32", "bf16", "f16") if self.converts_f16 else ("f32", "bf16")
 
     def stated(self) -> dict[str, Any]:
-        """What a manifest says of the model: rates are of one core."""
+        """Return the manifest's facts on the model: rates are of one core."""
         return {
             "flops_per_cycle": 2 * self.lanes * self.multiply_adds,
             "bytes_per_cycle": self.memory_bytes,
         }
 
     def to_plain(self) -> dict[str, Any]:
-        """As a tuning file and the IR hold it, to tell whom schedules are for."""
+        """Return the machine as a tuning file and the IR hold it, to identify
+        schedules.
+        """
         rows = [
             {**asdict(mma), "dtypes": [[*pair] for pair in mma.dtypes]}
             for mma in self.multipliers
@@ -153,7 +159,7 @@ class Machine:
 
     @property
     def looks_up(self) -> bool:
-        """Whether it takes entries of 256 bytes by the elements of a vector.
+        """Return whether vectors look up 256-byte tables by element.
 
         AVX-512 does in four instructions for 16 (`aotc.kernels.cpu.lookup`). Others
         read one entry after the other, which IREE's code does as well.
@@ -161,7 +167,7 @@ class Machine:
         return self.lanes == 16
 
     def half_fills(self, elements: int) -> bool:
-        """Whether elements beside each other fill half a vector, or more."""
+        """Return whether contiguous elements fill half a vector, or more."""
         return 2 * elements >= self.lanes
 
     @property
@@ -283,7 +289,7 @@ def _products_of_bytes(dtype: str, sign: str) -> Mma:
 
 
 def _with_offset(mma: Mma, pair: tuple[str, str], offset: int) -> Mma:
-    """Return what multiplies a left operand of the other sign, by an offset of it."""
+    """Return an instruction for a left operand of the other sign, by an offset."""
     return replace(mma, dtypes=(pair,), offset=offset)
 
 

@@ -1,4 +1,4 @@
-"""Whether products of narrow dtypes are faster than of f32, by a machine's model.
+"""Comparison of products of narrow dtypes with those of f32, by a machine's model.
 
 Integers and half floats read fewer bytes; what they take to be multiplied depends on
 the instructions that a processor has (`machine.Mma`). A build keeps them on all
@@ -25,7 +25,7 @@ _WORTH_SAYING = 1.05  # of the time of floats; the model is not more exact
 
 @dataclass(frozen=True)
 class SlowProducts:
-    """That the products of some dtypes take longer than those of f32 would.
+    """A warning that products of some dtypes take longer than those of f32.
 
     Args:
         dtypes: what they are of: integers, bf16 or f16.
@@ -78,7 +78,7 @@ def slow_products_in(
 def _times(
     module: Module, capabilities: Capabilities
 ) -> Iterator[tuple[GraphOp, str, float, float]]:
-    """Yield each narrow product, what it is of, its cycles, and what f32 would take."""
+    """Yield each narrow product, its dtypes, its cycles, and those in f32."""
     for function in functions_of(module).values():
         kernel = capabilities.planned(function)
         if kernel is None or not isinstance(kernel.schedule, Tile):

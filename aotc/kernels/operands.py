@@ -1,4 +1,4 @@
-"""What an operand of an elementwise op is in memory, for the kernel that reads it.
+"""Operands of elementwise ops as the kernel reads them from memory.
 
     operand_of(graph.broadcast(%bias))  →  PerColumn(%bias, width=64)
 
@@ -24,7 +24,7 @@ from aotc.mlir import Value, func
 
 @dataclass(frozen=True)
 class Operand:
-    """What a kernel reads for an operand whose shape is that of its rows.
+    """An operand, as a kernel reads it, whose shape is that of the kernel's rows.
 
     Args:
         source: what it is made of.
@@ -34,11 +34,15 @@ class Operand:
 
     @property
     def in_memory(self) -> bool:
-        """Whether its source lies in memory, as all but constants without axes do."""
+        """Return whether the source is in memory, as all but constants without axes
+        are.
+        """
         return not _is_constant(self.source)
 
     def fits(self, columns: Shape) -> bool:
-        """Return whether it is what its name says, in rows of columns of these axes."""
+        """Return whether the operand is of its class, in rows of columns of these
+        axes.
+        """
         return True
 
 
@@ -48,13 +52,13 @@ class Counted(Operand):
 
     @property
     def in_memory(self) -> bool:
-        """It does not lie there."""
+        """Return False, as the source is not in memory."""
         return False
 
 
 @dataclass(frozen=True)
 class Viewed(Operand):
-    """Whatever repeats what lies in memory."""
+    """An operand that repeats elements in memory."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,12 @@ class Whole(Operand):
 
 @dataclass(frozen=True)
 class Number(Operand):
-    """One number, which all elements read."""
+    """An operand that is one number for all elements."""
 
 
 @dataclass(frozen=True)
 class OfColumns(Operand):
-    """What is read of rows of so many columns.
+    """An operand read in rows of so many columns.
 
     Args:
         width: the columns.
@@ -125,7 +129,7 @@ class SomeColumns(OfColumns):
 
 
 def operand_of(value: Value) -> Operand:
-    """Return what an operand is, as plain as can be."""
+    """Return the plainest description of an operand."""
     op = defining_op(value)
     found: Operand | None = None
     if _is_constant(value):
@@ -138,7 +142,7 @@ def operand_of(value: Value) -> Operand:
 
 
 def viewed_operand(value: Value) -> Operand:
-    """Return what an operand is to code that reads through any view of memory."""
+    """Return the description of an operand for code that reads through any view."""
     found = operand_of(value)
     if isinstance(defining_op(value), Iota):
         return Counted(value)
@@ -168,7 +172,9 @@ def _is_constant(value: Value) -> bool:
 
 
 def _repeated(value: Value) -> Operand | None:
-    """Return what a broadcast repeats; None if that has no name here."""
+    """Return the description of a broadcast's operand; None if there is no class for
+    it.
+    """
     moves = _moves(value)
     op = moves[-1]
     shape = Tensor.of(op.x).shape
@@ -197,7 +203,7 @@ def _repeated(value: Value) -> Operand | None:
 
 
 def _some_columns(op: Slice) -> SomeColumns | None:
-    """Return what a slice is of what lies in memory; None if it is no such columns.
+    """Return a slice as columns of a tensor in memory; None for other slices.
 
     What is computed of a slice alone would have to be computed whole.
     """

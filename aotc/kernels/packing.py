@@ -51,7 +51,7 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
 
 
 def packed_shape(op: GraphOp, tile: Tile) -> Shape:
-    """The shape of what `pack` gives."""
+    """Return the shape of the result of `pack`."""
     shape = _packing(op, tile, Tensor.of(op.operands[1])).shape
     if not tile.has_planes:
         return shape
@@ -60,7 +60,7 @@ def packed_shape(op: GraphOp, tile: Tile) -> Shape:
 
 
 def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
-    """What there is for each block of the right operand as [panel][block][column].
+    """Pack the values of each block of the right operand as [panel][block][column].
 
     Of blocks of columns as [block][term].
     """
@@ -68,7 +68,7 @@ def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
 
 
 def packed_blocks_shape(op: GraphOp, tile: Tile, kind: Tensor) -> Shape:
-    """The shape of what `pack_blocks` gives of a type."""
+    """Return the shape of the result of `pack_blocks` for a type."""
     return _packing_of_blocks(op, tile, kind).shape
 
 
@@ -97,7 +97,9 @@ def unpack(
 
 
 def _packing_of_blocks(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
-    """Return the chain that packs what there is for each block of a right operand."""
+    """Return the chain of ops that packs the values for each block of a right
+    operand.
+    """
     if not tile.across:
         return _packing(op, replace(tile, terms=1), kind)
     assert isinstance(op, DotGeneral)
@@ -134,7 +136,7 @@ def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
 
 
 def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
-    """One operand of several that are packed: panel by panel, or all in each panel.
+    """Join several packed operands: panel by panel, or all in each panel.
 
     Args:
         b: the builder.
@@ -193,7 +195,9 @@ class _Axes:
 
     @classmethod
     def of(cls, op: GraphOp, kind: Tensor) -> _Axes:
-        """Those of a product or a convolution by a right operand of a type."""
+        """Find the axes of a product or a convolution with a right operand of a
+        type.
+        """
         if isinstance(op, ConvGeneral):
             return cls._of_kernel(kind.shape, op.groups)
         assert isinstance(op, DotGeneral)
@@ -203,7 +207,7 @@ class _Axes:
 
     @classmethod
     def _of_kernel(cls, shape: Any, groups: int) -> _Axes:
-        """Those of a convolution's kernel."""
+        """Find the axes of a convolution's kernel."""
         last = len(shape) - 1
         summed = tuple(range(last))
         if groups == 1:
@@ -213,23 +217,23 @@ class _Axes:
 
     @property
     def depth(self) -> int:
-        """How many terms a sum has; static, as features are."""
+        """The number of terms in a sum; static, as features are."""
         return self._count(self.contract)
 
     @property
     def features(self) -> int:
-        """How many sums there are of a row."""
+        """The number of sums of a row."""
         return self._count(self.free)
 
     @property
     def products(self) -> Shape:
-        """How many products there are, as a shape."""
+        """The number of products, as a shape."""
         axes = tuple(self.sizes[axis] for axis in self.batch)
         return (element_count(axes),) if axes else ()
 
     @property
     def have_columns_first(self) -> bool:
-        """Whether what is summed over lies behind all else."""
+        """Return whether the summed axes lie behind all others."""
         return min(self.contract) > max(self.free, default=-1)
 
     def _count(self, axes: Axes) -> int:

@@ -50,7 +50,7 @@ class Quantization:
 
     @classmethod
     def of(cls, op: GraphOp) -> Quantization | None:
-        """Return what an op does together with those before it, if it is that."""
+        """Return the quantisation that an op ends, if it does."""
         if not isinstance(op, Cast) or Tensor.of(op.x).dtype not in FLOATS:
             return None
         dtype = Tensor.of(op.y).dtype
@@ -65,7 +65,7 @@ class Quantization:
 
 
 def _before_rounding(found: Quantization) -> Quantization | None:
-    """Return the same of what is rounded, not of what was; None if nothing is."""
+    """Return the quantisation before rounding; None if nothing is rounded."""
     is_rounded = False
     while True:
         op = defining_op(found.source)
@@ -81,7 +81,7 @@ def _before_rounding(found: Quantization) -> Quantization | None:
 
 
 def _clamped(found: Quantization, op: object) -> Quantization | None:
-    """Return the same of what an op clamps; None if it does not, to whole numbers."""
+    """Return the quantisation before an op that clamps to integers; None for others."""
     low, high = float(found.low), float(found.high)
     below: float | None = low
     above: float | None = high
@@ -103,7 +103,7 @@ def _clamped(found: Quantization, op: object) -> Quantization | None:
 
 
 def _increased(found: Quantization, op: Add) -> Quantization | None:
-    """Return the same of what a whole number is added to; None if it is none."""
+    """Return the quantisation before adding an integer; None if it is none."""
     source, number = _with_number(op)
     if number is None or not number.is_integer() or abs(number) > _MOST:
         return None

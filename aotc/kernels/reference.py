@@ -72,7 +72,7 @@ class _Evaluator:
         self._arrays = dict(zip(term.arguments, arguments, strict=True))
 
     def results(self) -> list[np.ndarray]:
-        """Return what the region does."""
+        """Return the results of the region."""
         for statement in self._term.statements:
             self._run(statement)
         for written in self._written.values():  # also what was written once it was read
@@ -80,7 +80,7 @@ class _Evaluator:
         return [self._array(value) for value in self._term.results]
 
     def _run(self, statement: Statement) -> None:
-        """Write what a statement gives."""
+        """Run a statement."""
         nest, kind = statement.nest, Tensor.of(statement.value)
         sizes = self._numbers(nest.sizes)
         highest = self._block and self._term.rescaled_by(statement)
@@ -102,7 +102,7 @@ class _Evaluator:
         written.write(place.with_sizes(self._number), found)
 
     def _rescaled(self, statement: Statement, highest: Statement) -> np.ndarray:
-        """Return a sum that is made of some indices of the last loop after the others.
+        """Sum up with exponentials, rescaled as the maximum rises from part to part.
 
         Args:
             statement: of the sum.
@@ -137,7 +137,7 @@ class _Evaluator:
         return np.broadcast_to(total, [sizes[loop] for loop in statement.nest.kept])
 
     def _factors(self, statement: Statement, sizes: Sequence[int]) -> list[np.ndarray]:
-        """Return what the loops combine, in the dtype of accumulators."""
+        """Return the factors that the loops combine, in the dtype of accumulators."""
         wide = dtypes.to_numpy(statement.dtype)
         known: dict[int, np.ndarray] = {}
         found = (self._elements(x, sizes, known) for x in statement.factors)
@@ -146,7 +146,7 @@ class _Evaluator:
     def _elements(
         self, expression: Expression, sizes: Sequence[int], known: dict[int, np.ndarray]
     ) -> np.ndarray:
-        """Return what loops read: of size 1 along those that repeat one element.
+        """Return the elements that loops read: of size 1 along those that repeat one.
 
         Args:
             expression: of it.
@@ -162,7 +162,7 @@ class _Evaluator:
         return known[id(expression)]
 
     def _read(self, read: Read, sizes: Sequence[int]) -> np.ndarray:
-        """Return what loops read of memory."""
+        """Return the elements that loops read from memory."""
         array = self._array(read.source)
         *outer, last = [view.with_sizes(self._number) for view in read.views]
         loops = (outer or [last])[0]
@@ -175,7 +175,7 @@ class _Evaluator:
         return array
 
     def _array(self, value: Value) -> np.ndarray:
-        """Return what memory holds."""
+        """Return the contents of memory."""
         if value in self._written and value not in self._arrays:
             self._arrays[value] = self._written[value].array()
         if value not in self._arrays:
@@ -218,7 +218,7 @@ class _Written:
         np.add.at(self._times.ravel(), at, 1)
 
     def array(self) -> np.ndarray:
-        """Return all of it, each element of which must be written once."""
+        """Return all elements; refuse any not written exactly once."""
         if not np.all(self._times == 1):
             _refuse(
                 f"of {self._times.size} elements it writes "
@@ -229,7 +229,7 @@ class _Written:
 
 
 def _part(factor: np.ndarray, some: slice) -> np.ndarray:
-    """Return some indices of the last loop of what it reads."""
+    """Slice a factor along the last loop, unless it repeats there."""
     return factor if factor.shape[-1] == 1 else factor[..., some]
 
 

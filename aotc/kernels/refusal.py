@@ -1,4 +1,6 @@
-"""Why a product, a convolution, an attention, a norm or a softmax has no kernel."""
+"""Reasons why products, convolutions, attentions, norms and softmaxes have no
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class Refusal:
 def weights_dequantized_in(
     module: Module, capabilities: Capabilities | NoKernels
 ) -> list[Refusal]:
-    """Return the weights that calls of entries make floats of, each time.
+    """Return refusals for the weights that each call dequantises.
 
     Args:
         module: with its regions.
@@ -74,7 +76,7 @@ def refusals_in(
     *,
     folds_weights: bool = False,
 ) -> dict[str, list[Refusal]]:
-    """What is left to IREE of each entry, once its regions are formed.
+    """Return the refusals of ops that are left to IREE, by entry, after fusion.
 
     Args:
         module: with its regions.
@@ -159,7 +161,7 @@ def dequantized_in(
 def _why_dequantized(
     op: Dequantize, capabilities: Capabilities | NoKernels, left_out: Container[str]
 ) -> str:
-    """Why no kernel reads the integers of a weight."""
+    """Return the reason why no kernel reads the integers of a weight."""
     if isinstance(capabilities, NoKernels):
         return capabilities.why
     readers = users_of([op.y])
@@ -178,7 +180,7 @@ def _why_dequantized(
 def why_refused(
     op: GraphOp, capabilities: Capabilities | NoKernels, left_out: Container[str] = ()
 ) -> str:
-    """Why an op of an entry, which no region took, has none."""
+    """Return the reason why an op of an entry, which no region took, has no kernel."""
     if isinstance(capabilities, NoKernels):
         return capabilities.why
     if not any(isinstance(op, x.anchors) for x in capabilities.families.values()):
@@ -217,7 +219,7 @@ def _why_no_schedule(
 
 
 def _dtypes_of(op: GraphOp, capabilities: Capabilities) -> Sequence[str]:
-    """Of the elements that kernels for an op read and write."""
+    """Return the dtypes of elements that kernels for an op read and write."""
     machine, families = capabilities.machine, capabilities.families.values()
     apt = [each for each in families if isinstance(op, each.anchors)]
     found = max((each.dtypes(op, machine) for each in apt), key=len)
@@ -304,7 +306,7 @@ def _why_attention(op: Attention, _: Machine) -> str:
 
 @dataclass(frozen=True)
 class _Expected:
-    """What is said of an op that is expected to have a kernel.
+    """The facts on an op that is expected to have a kernel.
 
     Args:
         many: what there are many of: a call may decide their number.

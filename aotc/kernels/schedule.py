@@ -59,7 +59,7 @@ class Schedule:
         return cls(**plain)
 
     def __str__(self) -> str:
-        """Return it in words: the tile of a kernel that has one first."""
+        """Return the schedule in words: the tile of a kernel that has one first."""
         rest = self.to_plain()
         text = ""
         if {"rows", "vectors", "lanes"} <= rest.keys():

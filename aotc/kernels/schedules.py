@@ -27,7 +27,7 @@ def key_of(
     others: Sequence[GraphOp],
     views: Iterable[Value],
 ) -> str:
-    """What a tuning file calls a kernel.
+    """Return the key of a kernel in tuning files.
 
     Args:
         fused: whether its right operand is packed, and the like.
@@ -63,7 +63,7 @@ def _name_of(op: GraphOp) -> str:
 
 @dataclass(frozen=True)
 class TuningUse:
-    """What a tuning file was good for in a build.
+    """The use of a tuning file in a build.
 
     Args:
         target: of the build.
@@ -76,7 +76,7 @@ class TuningUse:
     unknown: int
 
     def to_json(self) -> dict[str, Any]:
-        """As the build report holds it."""
+        """Return the use as the build report holds it."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class TunedSchedules:
     def choose(
         self, fused: Fused, anchor: GraphOp, key_of_kernel: Callable[[], str]
     ) -> Fused:
-        """How a kernel is cut up: as was measured, else as the model says.
+        """Choose the schedule of a kernel: the measured one, else the model's.
 
         Args:
             fused: the kernel, as the model has it.
@@ -125,14 +125,14 @@ class TunedSchedules:
         return Fused(fused.kernel, dict(wanted))
 
     def use(self, target: str) -> TuningUse:
-        """What was found of the schedules so far."""
+        """Return the use of the schedules so far."""
         return TuningUse(target, len(self._met), len(self.schedules) - len(self._met))
 
 
 def tuned_schedules(
     tuning: Mapping[str, Any] | None, target: str, capabilities: Capabilities
 ) -> TunedSchedules:
-    """Those of a tuning file for a target, as `Program.tuning` has it.
+    """Return a tuning file's schedules for a target, as `Program.tuning` has them.
 
     Raises:
         InputError: `bad-tuning`: they were measured for another model of the machine.

@@ -15,7 +15,7 @@ Weights = dict[str, set[Value]]
 
 
 def functions_with_weights(module: Module) -> Iterator[tuple[Function, set[Value]]]:
-    """Yield the scopes of all entries, each within what is known of its symbols."""
+    """Yield the scopes of all entries, each within the contracts of its symbols."""
     functions = functions_of(module)
     for entry in entries_of(module):
         for name, weights in scopes_of(functions, entry.name).items():
@@ -24,7 +24,7 @@ def functions_with_weights(module: Module) -> Iterator[tuple[Function, set[Value
 
 
 def scopes_of(functions: Mapping[str, Function], entry: str) -> Weights:
-    """An entry and the bodies of its loops, each with what weights alone decide in it.
+    """Return an entry and the bodies of its loops, each with values of weights alone.
 
     What every step of a loop reads is a weight in its body if it is one outside.
     """

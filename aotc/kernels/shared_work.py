@@ -1,4 +1,4 @@
-"""What of a call several threads can share: the loader decides by it whether they pay.
+"""Work of a call that several threads can share, by which the loader decides.
 
 Stated at entries as `graph.shared_work`, as it is for the greatest sizes of a call. An
 entry has none where that is not known: sizes without a greatest, a loop that ends by a
@@ -31,7 +31,7 @@ _SLOWER = 10  # code that IREE generates, at times, than a kernel for as much wo
 
 @dataclass(frozen=True)
 class SharedWork:
-    """Of a call, or of a part of it.
+    """The shared work of a call, or of a part of it.
 
     Args:
         work: of all dispatches that are shared, as `facts.work_of` has it, and more
@@ -47,7 +47,7 @@ class SharedWork:
 
 
 def note_shared_work(module: Module, capabilities: Capabilities) -> None:
-    """State at each entry of a module with regions what threads can share of it.
+    """State the shared work of threads at each entry of a module with regions.
 
     Args:
         module: with its regions.
@@ -73,7 +73,7 @@ def note_shared_work(module: Module, capabilities: Capabilities) -> None:
 
 @dataclass(frozen=True)
 class _Counter:
-    """Counts what is shared; None where it is not known.
+    """A counter of shared work; None where it is not known.
 
     Args:
         functions: of the module.

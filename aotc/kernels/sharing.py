@@ -1,4 +1,4 @@
-"""How threads share the workgroups of a kernel: in runs, which IREE dispatches.
+"""Shares of a kernel's workgroups among threads: runs that IREE dispatches.
 
 IREE's threads claim what is dispatched one by one, or by eights where there are eight
 for each thread (`tiles_per_reservation` in block_processor.c of its driver local-task).
@@ -20,7 +20,7 @@ MOST_RUNS = 64  # memory for the scratch of each is set aside, however many ther
 
 
 def share_count(work: int, workgroups: int) -> int:
-    """How many shares a dispatch has: at least one, else no more than workgroups.
+    """Return the number of shares of a dispatch: at least one, else at most workgroups.
 
     Args:
         work: of all of them, as `facts.work_of` has it.
@@ -31,7 +31,7 @@ def share_count(work: int, workgroups: int) -> int:
 
 
 def run_count(work: int, workgroups: int) -> int:
-    """How many shares a dispatch of a family that `has_runs` has at most.
+    """Return the largest number of shares of a dispatch whose family `has_runs`.
 
     Fewer than others have: each computes again some of what its neighbour computes.
     """

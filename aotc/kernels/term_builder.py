@@ -57,12 +57,12 @@ def expression_of(op: GraphOp, operand: int) -> Expression | None:
 
 
 def _has_other_ops(expression: Expression) -> bool:
-    """Whether an op of an expression is not elementwise."""
+    """Return whether an op of an expression is not elementwise."""
     return any(isinstance(x, Apply) and not x.operands for x in expression.nodes())
 
 
 def _with_cascades(function: Function) -> tuple[Function, Module | None]:
-    """Return a region whose ops that have cascades are those: a copy, if there are any.
+    """Return a region with ops replaced by their cascades: a copy, if there are any.
 
     With it the module that it is in.
     """
@@ -84,7 +84,7 @@ def _with_cascades(function: Function) -> tuple[Function, Module | None]:
 
 
 class _NoViewError(Exception):
-    """That a nest reads no view of its operand."""
+    """A signal that a nest reads no view of its operand."""
 
 
 class _Statements:
@@ -96,14 +96,14 @@ class _Statements:
         self._known: dict[object, Expression] = {}
 
     def add_nests(self, op: GraphOp) -> None:
-        """Add those of an op; none if it is no nest."""
+        """Add the nests of an op; none if it has no nest."""
         for nest in type(op).nests(op):
             operands = list(op.operands)[nest.first : nest.first + len(nest.reads)]
             factors = tuple(map(self.expression, operands, nest.reads))
             self._add(Statement(nest, factors, op.results[0]))
 
     def _add(self, statement: Statement) -> None:
-        """Add a statement, or, of what is moved again, those that it is moved by."""
+        """Add a statement, or fold it into those whose results it only moves."""
         inner = self._only_moved(statement)
         if not inner:
             self.found.append(statement)
@@ -149,7 +149,9 @@ class _Statements:
     def _operand(
         self, value: Value, access: Access, outer: tuple[View, ...]
     ) -> Expression:
-        """The same of an operand of an elementwise op, the same object if met again."""
+        """Return the expression of an operand of an elementwise op, the same object
+        each time.
+        """
         key = value, access, outer
         if key not in self._known:
             self._known[key] = self._expression(value, value, access, outer)
@@ -158,7 +160,7 @@ class _Statements:
     def _expression(
         self, value: Value, source: Value, access: Access, outer: tuple[View, ...]
     ) -> Expression:
-        """The same of what a value is a view of, with the views of it before that."""
+        """Return the expression of a value's source, through the views on the way."""
         op = None if source in self._given else op_of(source)
         if op is not None and has_view(op):
             operand, through = op.operands[0], _through(op, access)
@@ -179,12 +181,14 @@ class _Statements:
 
 
 def _is_elementwise(op: GraphOp) -> bool:
-    """Whether elements of its result are made of those of operands in their place."""
+    """Return whether an op computes each element from the operands' at the same
+    place.
+    """
     return type(op).on_scalars and len(op.operands) > 0 and not has_view(op)
 
 
 def _through(op: GraphOp, access: Access) -> Access:
-    """Return an access to the result of an op as one to what that is a view of."""
+    """Turn an access to the result of a view op into one to its source."""
 
     def read(x: View) -> View | None:
         found = view_of_result(op, x)
@@ -194,7 +198,7 @@ def _through(op: GraphOp, access: Access) -> Access:
 
 
 def _within(outer: Nest, inner: Nest) -> Access:
-    """Return where a part of a part lies in the whole."""
+    """Compose two parts: return where a part of the outer part lies in the whole."""
 
     def place(whole: View) -> View | None:
         assert outer.place is not None

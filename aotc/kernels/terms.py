@@ -1,4 +1,4 @@
-"""Terms: what the kernel of a region computes, as nests of loops over memory.
+"""Terms: the computation of a region's kernel, as nests of loops over memory.
 
     region → term → code
 
@@ -53,7 +53,7 @@ from aotc.mlir import Function, Module, Value
 
 @dataclass(frozen=True)
 class Read:
-    """An element of what lies in memory, for each index of the loops.
+    """An element in memory, for each index of the loops.
 
     Args:
         value: of the region, which elementwise ops take.
@@ -74,7 +74,7 @@ class Read:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is an element of an argument of the region."""
+        """Return whether the element is one of an argument of the region."""
         return self.op is None
 
     @property
@@ -84,21 +84,21 @@ class Read:
 
     @property
     def is_number(self) -> bool:
-        """Whether the source has one element."""
+        """Return whether the source has one element."""
         return all(size == 1 for size in Tensor.of(self.source).shape)
 
     def nodes(self) -> Iterator[Expression]:
-        """Yield itself."""
+        """Yield the read itself."""
         yield self
 
     def reads(self) -> Iterator[Read]:
-        """Yield itself."""
+        """Yield the read itself."""
         yield self
 
 
 @dataclass(frozen=True, eq=False)
 class Apply:
-    """What an elementwise op makes of elements; one object where it is read twice.
+    """The application of an elementwise op; one object where it is read twice.
 
     Args:
         value: of the region, that an element of is wanted.
@@ -112,11 +112,11 @@ class Apply:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is an element of an argument of the region: it is not."""
+        """Return False, as the element is computed."""
         return False
 
     def nodes(self) -> Iterator[Expression]:
-        """Yield itself and all that it is made of, each once."""
+        """Yield the expression and all expressions inside, each once."""
         rest, seen = [cast(Expression, self)], set[int]()
         while rest:
             node = rest.pop()
@@ -126,7 +126,7 @@ class Apply:
                 rest += [] if isinstance(node, Read) else node.operands[::-1]
 
     def reads(self) -> Iterator[Read]:
-        """Yield what is read to make it."""
+        """Yield the reads that make the element."""
         return (node for node in self.nodes() if isinstance(node, Read))
 
 
@@ -135,7 +135,7 @@ Expression: TypeAlias = Read | Apply
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """What gives the elements of a value, or some of them.
+    """The computation of some or all elements of a value.
 
     Args:
         nest: the loops, and how they are combined.
@@ -153,7 +153,7 @@ class Statement:
         return self.nest.dtype or accumulator(Tensor.of(self.value).dtype)
 
     def reads(self) -> Iterator[Read]:
-        """Yield all that is read."""
+        """Yield all elements that the factors read."""
         for factor in self.factors:
             yield from factor.reads()
 
@@ -170,7 +170,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Term:
-    """What a kernel computes.
+    """The computation of a kernel.
 
     Args:
         function: the region, with cascades in the place of the ops that have them.
@@ -184,12 +184,12 @@ class Term:
 
     @property
     def arguments(self) -> list[Value]:
-        """What the kernel is given, in memory."""
+        """The kernel's arguments, in memory."""
         return [*self.function.entry_block.arguments]
 
     @property
     def results(self) -> list[Value]:
-        """What it gives, in memory; a statement writes each."""
+        """The kernel's results, in memory; a statement writes each."""
         *_, end = self.function.entry_block.operations
         return [*end.operands]
 
@@ -225,21 +225,21 @@ class Term:
         return None
 
     def __str__(self) -> str:
-        """Return its text, a line for each statement (Note [text of terms])."""
+        """Return the term's text, a line for each statement (Note [text of terms])."""
         contracts = contracts_of(self.function)
         with self.function.context, known_contracts(contracts):
             return _Printer(self).text()
 
 
 def _behind_cast(factor: Expression) -> Expression:
-    """Return what an expression rounds, or itself."""
+    """Return an expression before rounding, or itself."""
     while isinstance(factor, Apply) and isinstance(factor.op, Cast):
         (factor,) = factor.operands
     return factor
 
 
 def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Strides]]]:
-    """Return how what makes an expression goes along the combined loops."""
+    """Return the strides of an expression's sources along the combined loops."""
     return [
         (read.source, [read.views[0].axes[loop] for loop in statement.nest.combined])
         for read in x.reads()
@@ -247,7 +247,7 @@ def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Stride
 
 
 def _is_constant(expression: Expression, loops: Sequence[int]) -> bool:
-    """Whether all that it reads is the same for all indices of some loops."""
+    """Return whether all reads of an expression are constant along some loops."""
     return all(
         stride.repeats
         for read in expression.reads()
@@ -288,7 +288,7 @@ class _Printer:
             self._names[value] = f"t{number}"
 
     def text(self) -> str:
-        """Return all of it."""
+        """Return the text of the whole term."""
         arguments = (
             f"{self._names[value]}: {Tensor.of(value)}"
             for value in self._term.arguments
@@ -319,7 +319,7 @@ class _Printer:
         return ", ".join([f"{left}: {kind} = {factors}", *shared.lines, *extents])
 
     def read(self, read: Read, loops: Sequence[str]) -> str:
-        """Return the text of an element that is read."""
+        """Print an element that is read."""
         op = None if read.source in self._names else read.op
         if isinstance(op, Constant) and np.size(op.value) == 1:
             return f"{np.asarray(op.value).reshape(())[()]:g}"
@@ -332,7 +332,7 @@ class _Printer:
 
 
 class _Shared:
-    """Writes the expressions of a statement: what occurs twice has a name, u0, ….
+    """A printer of a statement's expressions: repeated ones get names, u0, ….
 
     Args:
         printer: of the term.
@@ -372,7 +372,7 @@ def _filled(view: View) -> str:
 
 
 def _name_of(op: GraphOp) -> str:
-    """Return the name of an op, and what else its attributes say of an element."""
+    """Return the name of an op, with its attributes for an element."""
     attributes = type(op).attributes_of(op).values()
     told = [str(x) for x in attributes if isinstance(x, (str, int, float)) and x]
     return ".".join([op.OPERATION_NAME.removeprefix("graph."), *told])

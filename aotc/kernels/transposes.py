@@ -1,4 +1,4 @@
-"""Products of transposed operands, as products of what these are transposes of.
+"""Products of transposed operands, rewritten as products of the sources.
 
     %t = graph.transpose(%x)            →   %y = graph.dot_general(%x, %w), over the
     %y = graph.dot_general(%t, %w)          axes of %x that those of %t are
@@ -33,7 +33,9 @@ class _Operand:
     contract: Axes
 
     def before_transpose(self) -> _Operand | None:
-        """What it is a transpose of, if that has its free axes in the same order."""
+        """Return the operand before a transpose that keeps the order of its free
+        axes.
+        """
         made = self.value.owner
         if isinstance(made, ir.Block) or not isinstance(made.opview, Transpose):
             return None
@@ -131,7 +133,7 @@ def _with_operands(op: DotGeneral, left: _Operand, right: _Operand) -> DotGenera
 
 
 def _insert_product(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
-    """A product like `op` of other operands, before it."""
+    """Insert a product like `op` of other operands before it."""
     with ir.InsertionPoint(op), op.location:
         made: Value = Builder().dot_general(
             left.value,
@@ -149,7 +151,7 @@ def _insert_product(op: DotGeneral, left: _Operand, right: _Operand) -> DotGener
 
 
 def _replace(new: DotGeneral, old: DotGeneral) -> DotGeneral:
-    """Put one op in the place of another."""
+    """Replace one op by another."""
     old.y.replace_all_uses_with(new.y)
     old.operation.erase()
     return new

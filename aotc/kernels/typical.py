@@ -18,7 +18,7 @@ SORTED = 1 << 12  # elements of a row
 
 
 def typical(size: Size, wanted: int) -> int:
-    """Return what most calls have, or else what may be that is nearest to `wanted`."""
+    """Return a size in typical calls, or else the allowed one nearest to `wanted`."""
     if (usual := optimum(size)) is not None:
         return max(1, usual)
     least, most = bounds(size)

@@ -1,4 +1,4 @@
-"""Whether regions in IR that was read can have the kernels that they say.
+"""Verification that regions in IR that was read can have their kernels.
 
 A build states schedules that fit; what an editor has made of them may not, and must not
 become a kernel that reads past the end of an operand.
@@ -21,7 +21,7 @@ from aotc.mlir import Function, Module
 def impossible_regions(
     module: Module, capabilities: Capabilities | NoKernels
 ) -> Iterator[str]:
-    """Yield what is wrong with the regions of a module for a target, in words.
+    """Yield the faults of a module's regions for a target, in words.
 
     Raises:
         KeyError, TypeError, ValueError: an attribute is malformed.
@@ -60,7 +60,7 @@ def _why_impossible(
 
 
 def _why_no_schedule(anchor: GraphOp, fused: Fused, capabilities: Capabilities) -> str:
-    """Why a kernel cannot be cut up as it says; "" if it can."""
+    """Return the reason why a kernel cannot have its schedule; "" if it can."""
     known = _schedules(anchor, fused.kernel, capabilities)
     if fused.tile in known:
         return ""

@@ -65,7 +65,7 @@ def matrix_size(x: Array) -> tuple[int, int]:
 
 
 def is_tall(x: Array) -> bool:
-    """Whether matrices have at least as many rows as columns."""
+    """Return whether matrices have at least as many rows as columns."""
     rows, columns = matrix_size(x)
     return rows >= columns
 
@@ -99,7 +99,7 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Array:
 
 
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
-    """What `cho_solve` takes: a Cholesky factor, and whether it is the lower one."""
+    """Return a Cholesky factor for `cho_solve`, and whether it is the lower one."""
     return cholesky(a, upper=not lower), lower
 
 
@@ -153,7 +153,8 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 
 
 def eigh(a: ArrayLike) -> tuple[Array, Array]:
-    """Eigenvalues in rising order and eigenvectors, in columns, of symmetric matrices.
+    """Return eigenvalues in rising order and eigenvectors, in columns, of symmetric
+    matrices.
 
     Of `a` the symmetric part is used. The largest element of each eigenvector is
     positive. Vectors of equal eigenvalues are not unique. Functions of the values alone
@@ -206,7 +207,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 
 def cutoff(x: Array, values: Array, rcond: float | None) -> Array:
-    """Up to where singular values of `x` count as 0."""
+    """Return the bound below which singular values of `x` count as 0."""
     if rcond is None:
         step = numpy.finfo(dtypes.to_numpy(x.dtype)).eps
         rcond = float(step) * max(matrix_size(x))

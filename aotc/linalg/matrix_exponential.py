@@ -46,7 +46,7 @@ def expm(A: ArrayLike) -> Array:  # noqa: N803 - SciPy's name
 
 
 def _pade(x: Array) -> Array:
-    """(even - odd)⁻¹ (even + odd), of the even and odd powers of the approximant."""
+    """Return (even - odd)⁻¹ (even + odd), of the approximant's even and odd powers."""
     b = _PADE
     one = eye_like(x, x.shape[-1])
     x2 = np.matmul(x, x)

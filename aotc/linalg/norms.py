@@ -1,4 +1,4 @@
-"""Norms, and what singular values say of a matrix: functions of `aotc.linalg`."""
+"""Norms, and properties by singular values of a matrix: functions of `aotc.linalg`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def vector_norm(
 
 
 def _joined_axes(x: Array, count: int) -> Array:
-    """The last axes as one, whose size is told: -1 says none beside a size of 0."""
+    """Join the last axes, with the size stated: -1 is undecided beside a size of 0."""
     shape, number = x.type.shape, x.ndim - count
     kept, last = shape[:number], shape[number:]
     return np.reshape(x, (*kept, element_count(last)))
@@ -183,10 +183,10 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
 
 
 def matrix_rank(A: ArrayLike, tol: Any = None) -> Array:  # noqa: N803 - NumPy's name
-    """How many singular values are above `tol`, as i32.
+    """Count the singular values above `tol`, as i32.
 
-    That is the largest value times the larger size times the rounding of the dtype, if
-    not given.
+    By default `tol` is the largest value times the larger size times the rounding of
+    the dtype.
     """
     x = matrices("A", A)
     values = svdvals(x)

@@ -1,4 +1,4 @@
-"""Linear systems and what is made of their factors: functions of `aotc.linalg`."""
+"""Linear systems, inverses and determinants: functions of `aotc.linalg`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _as_vector(b: ArrayLike, x: Array) -> Array:
 
 
 def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
-    """Solve a x = b, from what `cho_factor` makes of `a`."""
+    """Solve a x = b, from the result of `cho_factor` on `a`."""
     c, lower = c_and_lower
     x, y = _system(c, b)
     half = _triangular(x, y, lower, transpose=not lower)
@@ -100,7 +100,9 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
 def lu_solve(
     lu_and_permutation: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int = 0
 ) -> Array:
-    """Solve a x = b, or aᵀ x = b with `trans`, from what `lu_factor` makes of `a`."""
+    """Solve a x = b, or aᵀ x = b with `trans`, from the result of `lu_factor` on
+    `a`.
+    """
     packed, permutation = lu_and_permutation
     if trans not in (0, 1):
         fail("bad-argument", f"expected trans as 0 or 1; got {trans!r}")
@@ -137,7 +139,7 @@ def _solve(a: Array, b: Array) -> Array:
 
 
 def _solve_rule(primals: Any, tangents: Any) -> Any:
-    """The tangent solves a dx = db - da x."""
+    """Solve a x = b and its tangent: a dx = db - da x."""
     (a, b), (da, db) = primals, tangents
     factors = lu_factor(a)
     x = lu_solve(factors, b)
@@ -245,7 +247,7 @@ _SMALL = 3
 
 
 def det(a: ArrayLike) -> Array:
-    """The determinant.
+    """Return the determinant.
 
     The derivative is det(a) a⁻ᵀ, which is not finite at a singular matrix. That of
     matrices up to 3x3 is right everywhere: their determinants are sums of products.
@@ -370,7 +372,7 @@ def multi_dot(arrays: Sequence[ArrayLike]) -> Array:
 
 
 def block_diag(*arrs: ArrayLike) -> Array:
-    """One matrix with the given ones along its diagonal, and zeros elsewhere."""
+    """Return a matrix with the given ones along its diagonal, and zeros elsewhere."""
     blocks = [np.atleast_2d(x) for x in one_dtype(*arrs)]
     if any(x.ndim != 2 for x in blocks):
         fail(

@@ -106,7 +106,7 @@ def multi_head_attention(
     bias: ArrayLike | None = None,
     causal: bool = False,
 ) -> Array:
-    """Attention of learned projections, projected back.
+    """Compute attention of learned projections, projected back.
 
     Vaswani et al., "Attention is all you need", NeurIPS 2017.
 
@@ -147,7 +147,7 @@ def rotary_embedding(
     base: float = 10000.0,
     interleaved: bool = False,
 ) -> Array:
-    """Each pair of features turned by an angle that grows with the position.
+    """Rotate each pair of features by an angle that grows with the position.
 
     Su, Lu, Pan, Murtadha, Wen and Liu, "RoFormer", 2021: pair i of depth d turns by
     position / base**(2 i / d).

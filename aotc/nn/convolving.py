@@ -39,7 +39,7 @@ def conv(
     dilation: Window = 1,
     groups: int = 1,
 ) -> Array:
-    """Convolution over 1 to 3 spatial axes.
+    """Convolve over 1 to 3 spatial axes.
 
     Args:
         x: N, spatial…, C.
@@ -78,7 +78,7 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     window_reversal: Sequence[bool] = (),
 ) -> Array:
-    """Convolution with everything that XLA's has, in one layout.
+    """Convolve with everything that XLA's convolution has, in one layout.
 
     Args:
         lhs: N, spatial…, C.
@@ -208,7 +208,7 @@ def conv_transpose(
     dilation: Window = 1,
     groups: int = 1,
 ) -> Array:
-    """Transposed convolution: y[i * stride + k * dilation - low] += x[i] * kernel[k].
+    """Convolve transposed: y[i * stride + k * dilation - low] += x[i] * kernel[k].
 
     This is the adjoint of `conv` in x, as in PyTorch and ONNX. For the kernels of
     `jax.lax.conv_transpose`, which correlates, flip their spatial axes.

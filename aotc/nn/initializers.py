@@ -24,12 +24,12 @@ _TRUNCATED_DEVIATION = 0.87962566103423978
 
 
 def zeros(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
-    """Zeros; the key is not used."""
+    """Return zeros; the key is not used."""
     return np.zeros(shape, dtype)
 
 
 def ones(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
-    """Ones; the key is not used."""
+    """Return ones; the key is not used."""
     return np.ones(shape, dtype)
 
 
@@ -39,7 +39,7 @@ def constant(value: float) -> Initializer:
 
 
 def normal(stddev: float = 0.01) -> Initializer:
-    """Normal of mean 0."""
+    """Return an initializer by normal numbers of mean 0."""
 
     def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
         return random.normal(key, shape, dtype) * stddev
@@ -48,7 +48,7 @@ def normal(stddev: float = 0.01) -> Initializer:
 
 
 def uniform(scale: float = 0.01) -> Initializer:
-    """Uniform in [0, scale)."""
+    """Return an initializer by uniform numbers in [0, scale)."""
 
     def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
         return random.uniform(key, shape, dtype, 0.0, scale)
@@ -57,7 +57,9 @@ def uniform(scale: float = 0.01) -> Initializer:
 
 
 def truncated_normal(stddev: float = 0.01) -> Initializer:
-    """Normal of that deviation before it was cut off at two deviations."""
+    """Return an initializer by normal numbers, cut off at two deviations before they
+    are scaled.
+    """
 
     def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
         return random.truncated_normal(key, -2.0, 2.0, shape, dtype) * stddev
@@ -68,7 +70,7 @@ def truncated_normal(stddev: float = 0.01) -> Initializer:
 def variance_scaling(
     scale: float, mode: str, distribution: str, in_axis: int = -2, out_axis: int = -1
 ) -> Initializer:
-    """Numbers of mean 0 and variance scale / n.
+    """Return an initializer by numbers of mean 0 and variance scale / n.
 
     Args:
         scale: of the variance.
@@ -101,7 +103,7 @@ def variance_scaling(
 
 
 def _fans(shape: Sequence[int], in_axis: int, out_axis: int) -> tuple[int, int]:
-    """How many inputs an output depends on, and the reverse."""
+    """Return fan-in and fan-out: the number of inputs of an output, and the reverse."""
     if len(shape) < 2:
         fail("bad-shape", f"expected a shape of two axes or more; got {tuple(shape)}")
     inputs, outputs = shape[in_axis], shape[out_axis]
@@ -126,32 +128,34 @@ def orthogonal(scale: float = 1.0) -> Initializer:
 
 
 def glorot_uniform() -> Initializer:
-    """Glorot and Bengio, AISTATS 2010."""
+    """Return the uniform initializer of Glorot and Bengio, AISTATS 2010."""
     return variance_scaling(1.0, "fan_avg", "uniform")
 
 
 def glorot_normal() -> Initializer:
-    """The same from a truncated normal distribution."""
+    """Initialize as `glorot_uniform`, from a truncated normal distribution."""
     return variance_scaling(1.0, "fan_avg", "truncated_normal")
 
 
 def he_uniform() -> Initializer:
-    """He, Zhang, Ren and Sun, ICCV 2015: for relu."""
+    """Initialize for relu as He, Zhang, Ren and Sun, ICCV 2015."""
     return variance_scaling(2.0, "fan_in", "uniform")
 
 
 def he_normal() -> Initializer:
-    """The same from a truncated normal distribution."""
+    """Initialize as `he_uniform`, from a truncated normal distribution."""
     return variance_scaling(2.0, "fan_in", "truncated_normal")
 
 
 def lecun_uniform() -> Initializer:
-    """LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998."""
+    """Return the uniform initializer of LeCun, Bottou, Orr and Müller, Efficient
+    BackProp, 1998.
+    """
     return variance_scaling(1.0, "fan_in", "uniform")
 
 
 def lecun_normal() -> Initializer:
-    """The same from a truncated normal distribution."""
+    """Initialize as `lecun_uniform`, from a truncated normal distribution."""
     return variance_scaling(1.0, "fan_in", "truncated_normal")
 
 

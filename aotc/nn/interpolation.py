@@ -65,7 +65,7 @@ def grid(new: Size, old: Size, dtype: str = "f32") -> tuple[Places, Number, Numb
 
 
 def module_of(places: Number | Places) -> Any:
-    """NumPy for its numbers, `aotc.numpy` for arrays."""
+    """Return NumPy for its numbers, `aotc.numpy` for arrays."""
     return np if isinstance(places, Array) else numpy
 
 
@@ -98,7 +98,7 @@ def interpolate_along(
     shrink: float = 1.0,
     exclude_outside: bool = False,
 ) -> Array:
-    """The elements at places along an axis, which are weighted sums of neighbours.
+    """Interpolate at places along an axis by weighted sums of neighbours.
 
     Args:
         x: an array.
@@ -134,7 +134,9 @@ def _weights(
     shrink: float,
     exclude_outside: bool,
 ) -> tuple[list[Any], list[Any]]:
-    """The neighbours of each place, and what each counts; see `interpolate_along`."""
+    """Return the neighbours of each place, and their weights; see
+    `interpolate_along`.
+    """
     xp = module_of(places)
     reach, kernel = (1, _linear) if method == "linear" else (2, _cubic(cubic))
     span = math.ceil(reach / shrink)
@@ -167,7 +169,9 @@ def _linear(distance: Any) -> Any:
 
 
 def _cubic(a: float) -> Callable[[Any], Any]:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
+    """Return the kernel of Keys, "Cubic convolution interpolation for digital image
+    processing", 1981.
+    """
 
     def kernel(d: Any) -> Any:
         xp = module_of(d)

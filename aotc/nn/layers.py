@@ -33,7 +33,7 @@ def dense(x: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None = None) -> Arr
 
 
 def embedding(table: ArrayLike, indices: ArrayLike) -> Array:
-    """Rows of `table` at `indices`.
+    """Look up rows of `table` at `indices`.
 
     Args:
         table: [rows, features…].
@@ -55,7 +55,7 @@ def one_hot(indices: ArrayLike, count: int, dtype: Any = "f32") -> Array:
 
 
 def is_class(indices: ArrayLike, count: int) -> Array:
-    """True where the position along a new last axis is the index."""
+    """Return True where the position along a new last axis is the index."""
     positions = lift(indices)
     if positions.dtype not in dtypes.INTEGERS:
         fail("dtype-mismatch", f"expected integer classes; got {positions.type}")
@@ -69,7 +69,7 @@ def is_class(indices: ArrayLike, count: int) -> Array:
 
 
 def stop_gradient(x: ArrayLike) -> Array:
-    """The same values, as a constant to differentiation."""
+    """Return the same values, as a constant to differentiation."""
     return emit("stop_gradient", lift(x))
 
 

@@ -49,7 +49,7 @@ def reduce_loss(loss: Array, reduction: str, weights: Array | None = None) -> Ar
 
 
 def same_shape(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:
-    """Two float arrays of one shape: a loss broadcasts nothing by accident."""
+    """Return two float arrays of one shape: a loss broadcasts nothing by accident."""
     first, second = one_dtype(predictions, targets)
     if first.dtype not in dtypes.FLOATS:
         first, second = as_float(first), as_float(second)
@@ -139,7 +139,7 @@ def nll_loss(
     ignore_index: int | None = None,
     reduction: str = "none",
 ) -> Array:
-    """Minus the logarithm of the labelled class; arguments as of `cross_entropy`."""
+    """Return minus the logarithm of the labelled class; see `cross_entropy`."""
     logs = as_float(log_probabilities)
     loss, counted = _at_labels(logs, lift(labels), weights, ignore_index)
     return reduce_loss(loss, reduction, counted)
@@ -148,7 +148,7 @@ def nll_loss(
 def _at_labels(
     logs: Array, labels: Array, weights: ArrayLike | None, ignore_index: int | None
 ) -> tuple[Array, Array | None]:
-    """-logs at the labelled class, weighted, and the weights if there are any."""
+    """Return -logs at the labelled class, weighted, and the weights if any."""
     if labels.type.shape != logs.type.shape[:-1]:
         fail(
             "shape-mismatch",
@@ -282,7 +282,7 @@ def huber_loss(
     delta: float = 1.0,
     reduction: str = "none",
 ) -> Array:
-    """Half the squared difference, going on as a line from a difference of `delta`."""
+    """Return half the squared difference, continued as a line from `delta` on."""
     if not delta > 0:
         fail("bad-delta", f"expected a delta above 0; got {delta}")
     x, t = same_shape(predictions, targets)
@@ -342,7 +342,8 @@ def poisson_nll_loss(
     epsilon: float = 1e-8,
     reduction: str = "none",
 ) -> Array:
-    """Minus the logarithm of a Poisson distribution at the target, but for a constant.
+    """Return minus the logarithm of a Poisson distribution at the target, but for a
+    constant.
 
     Args:
         predictions: the rate, or its logarithm with `log_input`.
@@ -367,7 +368,7 @@ def gaussian_nll_loss(
     epsilon: float = 1e-6,
     reduction: str = "none",
 ) -> Array:
-    """Minus the logarithm of a normal distribution at the target.
+    """Return minus the logarithm of a normal distribution at the target.
 
     Args:
         means: of any shape.

@@ -105,7 +105,7 @@ class Lora:
     def __call__(
         self, adapters: Adapters, params: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """The function's result, with what the adapters add."""
+        """Call the function with the adapters' additions."""
 
         def add(layers: LayerOps, layer: LayerOp) -> list[Array]:
             (y,) = layer.results()
@@ -265,7 +265,7 @@ class Lora:
         return name if any(fnmatchcase(name, x) for x in self.patterns) else None
 
     def _added(self, layer: LayerOp, x: Array, row: Mapping[str, Array]) -> Array:
-        """What the adapter of a layer adds to its result."""
+        """Return the adapter's addition to the result of a layer."""
         contract = layer.attributes["lhs_contract"]
         low = dot_general(x, row[DOWN], (contract, range(len(contract))))
         return dot_general(low, row[UP], ((low.ndim - 1,), (0,))) * self.scale
@@ -350,7 +350,7 @@ def _type_of(leaf: Any) -> Tensor:
 
 
 def _is_read_alone(weight: Weight) -> bool:
-    """Whether the product that a given weight is traced for is all that reads it."""
+    """Return whether a product is the only reader of the weight traced for it."""
     rest: Any = weight.base._value if weight.is_given else None
     while rest is not None:
         uses = [*rest.uses]
@@ -383,7 +383,9 @@ def _add(
     axes: tuple[tuple[int, ...], tuple[int, ...]],
     order: Sequence[int],
 ) -> Any:
-    """Return a weight plus what an adapter adds, which lies by summed and free axes."""
+    """Return a weight plus an adapter's addition, whose axes are ordered summed,
+    free.
+    """
     places = [order[axis] for part in axes for axis in part]
     moved = numpy.transpose(added, numpy.argsort(places))
     wide = numpy.asarray(weight).astype("f4") + moved

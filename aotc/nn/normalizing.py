@@ -60,7 +60,7 @@ def gumbel_softmax(
     hard: bool = False,
     axis: int = -1,
 ) -> Array:
-    """A sample of a class as a point that has a derivative in the logits.
+    """Draw a class as a point that is differentiable in the logits.
 
     Jang, Gu and Poole, "Categorical reparameterization with Gumbel-softmax", ICLR 2017.
 
@@ -98,7 +98,8 @@ def layer_norm(
     *,
     axes: int | Sequence[int] = -1,
 ) -> Array:
-    """Normalised over `axes`, times `scale`, plus `bias` (both of the shape of these).
+    """Normalise over `axes`, times `scale`, plus `bias`, both of the shape of these
+    axes.
 
     Ba, Kiros and Hinton, "Layer normalization", 2016.
     """
@@ -132,7 +133,7 @@ def group_norm(
     bias: ArrayLike | None = None,
     epsilon: float = 1e-5,
 ) -> Array:
-    """Normalised over the spatial axes and each of `groups` groups of channels.
+    """Normalise over the spatial axes and each of `groups` groups of channels.
 
     x is N, …, C; scale and bias have C elements. Wu and He, ECCV 2018.
     """
@@ -156,7 +157,7 @@ def instance_norm(
     bias: ArrayLike | None = None,
     epsilon: float = 1e-5,
 ) -> Array:
-    """Normalised over the spatial axes of each image; the others have C elements."""
+    """Normalise over the spatial axes of each image; the others have C elements."""
     x = _with_channels(x)
     y = _normal(x, tuple(range(1, x.ndim - 1)), epsilon)
     return _scale_and_shift(y, (x.ndim - 1,), scale, bias)
@@ -171,7 +172,7 @@ def batch_norm(
     *,
     epsilon: float = 1e-5,
 ) -> Array:
-    """Normalised by a known mean and variance of each channel: for inference.
+    """Normalise by a known mean and variance of each channel: for inference.
 
     x is N, …, C; all others have C elements. Half precision may have its statistics in
     f32, as `batch_norm_training` returns them.
@@ -194,7 +195,7 @@ def batch_norm_training(
     momentum: float = 0.9,
     epsilon: float = 1e-5,
 ) -> tuple[Array, Array, Array]:
-    """Normalised by the statistics of this batch, over all axes but the last.
+    """Normalise by the statistics of this batch, over all axes but the last.
 
     Ioffe and Szegedy, "Batch normalization", ICML 2015.
 

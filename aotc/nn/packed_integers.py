@@ -10,7 +10,7 @@ from aotc.tracing.conversion import astype
 
 
 def unpack(packed: Array, bits: int, *, is_signed: bool = False) -> Array:
-    """Integers that lie in bytes, in i8 or u8: the last axis is 8 / bits times as long.
+    """Unpack integers from bytes, to i8 or u8: the last axis is 8 / bits times as long.
 
     The first is in the lowest bits. By shifts alone, so that the range of the result
     is that of so many bits for who looks at the ops.

@@ -117,7 +117,7 @@ def lp_pool(
     dilation: Window = 1,
     ceil_mode: bool = False,
 ) -> Array:
-    """(The sum of |x|**p over each window)**(1 / p); see `max_pool`."""
+    """Compute (sum of |x|**p)**(1 / p) over each window; see `max_pool`."""
     _require_norm(p)
     x = as_float(x)
     sums = sum_pool(
@@ -162,7 +162,7 @@ def _with_last_window(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Sides:
-    """More padding at the end, for one more window that starts inside the image."""
+    """Extend the padding at the end by one more window that starts inside the image."""
     result = list(sides)
     for axis, (w, s, d) in enumerate(zip(window, strides, dilation, strict=True)):
         if s == 1:
@@ -207,7 +207,7 @@ def global_max_pool(x: ArrayLike, *, keepdims: bool = False) -> Array:
 
 
 def global_lp_pool(x: ArrayLike, p: float, *, keepdims: bool = False) -> Array:
-    """(The sum of |x|**p over the spatial axes)**(1 / p)."""
+    """Compute (sum of |x|**p)**(1 / p) over the spatial axes."""
     _require_norm(p)
     x = as_float(x)
     powers = np.power(np.absolute(to_accumulator(x)), p)
@@ -260,7 +260,7 @@ def _adaptive_pool(
     pool: Callable[[Array, Window], Array],
     along: Callable[[Array, int, Any, Any], Array],
 ) -> Array:
-    """By a usual pooling where the parts are equal, else along one axis at a time."""
+    """Pool windows where the parts are equal, else one axis at a time."""
     spatial = spatial_rank(x)
     wanted = each(sizes, spatial, "size")
     have = [static_size(n, "image") for n in x.shape[1:-1]]

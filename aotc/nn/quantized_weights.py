@@ -107,7 +107,7 @@ class QuantizedWeights(Node):
 
     @property
     def ndim(self) -> int:
-        """How many axes the weights have."""
+        """The number of axes of the weights."""
         return len(self.shape)
 
     def dequantize(self, dtype: str | None = None) -> Array:
@@ -165,7 +165,9 @@ class QuantizedWeights(Node):
         return astype(found, wanted)
 
     def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
-        """The arrays by the names of the fields, and what makes weights of others."""
+        """Return the arrays by the names of the fields, and a function that rebuilds
+        weights.
+        """
         names = ("data", "scale", "zero_point", "minimum", "order")
         form = _Form(self.axis, self.block, self.bits, self.dtype)
         return {name: getattr(self, name) for name in names}, form
@@ -181,7 +183,9 @@ class QuantizedWeights(Node):
 
 @dataclass(frozen=True)
 class _Form:
-    """Makes `QuantizedWeights` of arrays: what is no array of them."""
+    """The form of `QuantizedWeights` without their arrays, to rebuild them of
+    others.
+    """
 
     axis: int | None
     block: int | None

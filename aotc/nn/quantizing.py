@@ -138,7 +138,7 @@ def fake_quantize(
 
 
 def round_straight_through(x: ArrayLike) -> Array:
-    """The nearest whole numbers, halves to even, with the derivative of the identity.
+    """Round to whole numbers, halves to even, with the derivative of the identity.
 
     Bengio, Leonard and Courville, "Estimating or propagating gradients through
     stochastic neurons for conditional computation", 2013.
@@ -188,7 +188,7 @@ def _range(dtype: Any, bits: int | None) -> Bounds:
 def broadcast_along(
     part: Array, x: Array, axis: int | None, block: int | None = None
 ) -> Array:
-    """A scale or zero point shaped to broadcast with x: of all, of `axis`, of blocks.
+    """Reshape a scale or zero point to broadcast with x: for all, `axis`, or blocks.
 
     Raises:
         InputError: `shape-mismatch` if it has not one number for each of them.
@@ -212,7 +212,7 @@ def broadcast_along(
 
 
 def _counts(x: Array, axis: int, block: int | None) -> Shape:
-    """The shape of what has a number for each element of an axis, or for each block."""
+    """Return the shape of numbers for each element of an axis, or for each block."""
     if block is None:
         return x.type.shape[axis : axis + 1]
     if block < 1:

@@ -54,7 +54,7 @@ def ragged_dot(x: ArrayLike, kernels: ArrayLike, group_sizes: ArrayLike) -> Arra
 
 
 def _group_count(x: Array, kernels: Array, sizes: Array) -> int:
-    """The number of groups; fails if the shapes do not fit."""
+    """Return the number of groups; fail if the shapes do not fit."""
     if x.ndim != 2 or kernels.ndim != 3 or sizes.type.shape != kernels.type.shape[:1]:
         fail(
             "shape-mismatch",
@@ -70,7 +70,7 @@ def _block(x: Array, row: Array) -> Array:
 
 
 def _rows(ys: Array, starts: Array, ends: Array, first: Array, rows: Size) -> Array:
-    """The results of all rows out of those of the blocks."""
+    """Gather the results of all rows from those of the blocks."""
     number = np.arange(rows, dtype="i32")
     group = np.searchsorted(ends, number, "right")
     inside = np.less(number, ends[-1])

@@ -63,7 +63,7 @@ def lstm_cell(
     recurrent: ArrayLike,
     bias: ArrayLike | None = None,
 ) -> tuple[Array, Array]:
-    """One step of a long short-term memory: the next (hidden, cell).
+    """Compute one step of a long short-term memory: the next (hidden, cell).
 
     The gates are input, forget, cell, output, as in PyTorch. Hochreiter and
     Schmidhuber, 1997; Gers, Schmidhuber and Cummins, 2000.
@@ -91,7 +91,7 @@ def gru_cell(
     *,
     reset_after: bool = True,
 ) -> Array:
-    """One step of a gated recurrent unit: the next state.
+    """Compute one step of a gated recurrent unit: the next state.
 
     The gates are reset, update, new, as in PyTorch. Cho et al., EMNLP 2014.
 
@@ -215,7 +215,7 @@ def gru(
 def _scan(
     advance: Step, first: State, inputs: Array, lengths: ArrayLike | None, reverse: bool
 ) -> tuple[Array, State]:
-    """All hidden states, and the last state."""
+    """Return all hidden states, and the last state."""
 
     def step(state: State, x: Array) -> tuple[State, Array]:
         new = advance(x, state)
@@ -345,7 +345,7 @@ def _lengths(lengths: ArrayLike, inputs: Array) -> Array:
 
 
 def _inputs(xs: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None) -> Array:
-    """What the elements of sequences add to the gates, all at once."""
+    """Return the contribution of all elements of sequences to the gates at once."""
     array = lift(xs)
     if array.ndim != 3:
         fail(

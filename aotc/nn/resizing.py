@@ -89,7 +89,7 @@ def resize(
 
 
 def _place_dtype(x: Array, *sizes: Size) -> str:
-    """The dtype of places: f64 in NumPy, and what images of f64 are worth."""
+    """Return the dtype of places: f64 in NumPy and for images of f64."""
     known = all(isinstance(size, int) for size in sizes)
     return "f64" if known or x.dtype == "f64" else "f32"
 
@@ -120,7 +120,7 @@ def _scaled_size(size: Size, factor: float) -> Size:
 
 
 def _each(given: Any, spatial: int) -> list[Any]:
-    """One positive number per spatial axis."""
+    """Return one positive number per spatial axis."""
     many = isinstance(given, (list, tuple))
     values = list(given) if many else [given] * spatial
     numbers = [value for value in values if isinstance(value, (int, float))]
@@ -137,7 +137,9 @@ def _each(given: Any, spatial: int) -> list[Any]:
 def _source_positions(
     size: Size, new: Size, factor: float | None, coordinates: str, dtype: str
 ) -> Places:
-    """Where in x the pixels of the result are; without a factor by the sizes."""
+    """Return positions in x of the result's pixels; the ratio of sizes is the
+    default factor.
+    """
     i, after, before = grid(new, size, dtype)
     xp = module_of(after)
     ratio = after / before if factor is None else factor
@@ -156,7 +158,7 @@ def _source_positions(
 def _nearest(
     x: Array, axis: int, new: Size, factor: float | None, coordinates: str, dtype: str
 ) -> Array:
-    """By position; halves round up, "asymmetric" rounds down."""
+    """Resize by the nearest position; halves round up, "asymmetric" rounds down."""
     size = x.shape[axis]
     repeats = whole_ratio(new, size)
     if repeats and factor in (None, repeats) and coordinates != "align_corners":
@@ -170,7 +172,7 @@ def _nearest(
 
 
 def depth_to_space(x: ArrayLike, block: int) -> Array:
-    """Channels as blocks of pixels: N, H, W, block * block * C → N, H b, W b, C."""
+    """Move channels to blocks of pixels: N, H, W, block² C → N, H b, W b, C."""
     x, b = _blocks(x, block)
     n, h, w, c = x.type.shape
     if c % (b * b) != 0:
@@ -204,7 +206,7 @@ def pixel_unshuffle(x: ArrayLike, factor: int) -> Array:
 
 
 def _regroup_channels(x: ArrayLike, factor: int, before: bool) -> Array:
-    """Channels C, blocks as blocks, C (`before`), or the other way."""
+    """Regroup channels from C, blocks to blocks, C (`before`), or the other way."""
     x, b = _blocks(x, factor)
     *rest, c = x.type.shape
     if c % (b * b) != 0:

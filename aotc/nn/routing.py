@@ -23,7 +23,7 @@ __all__ = ["Routing", "mixture_of_experts"]
 
 
 class Routing(NamedTuple):
-    """How a router spread the tokens."""
+    """The distribution of tokens over experts."""
 
     balance: Array  # a loss, 1 where all experts are chosen alike
     fractions: Array  # of the choices, for each expert
@@ -38,7 +38,7 @@ def mixture_of_experts(
     k: int,
     capacity: int,
 ) -> tuple[Array, Routing]:
-    """Each token by the `k` experts with the largest logits, weighted by softmax.
+    """Apply the `k` experts with the largest logits to each token, weighted by softmax.
 
     Shazeer et al., "Outrageously large neural networks: the sparsely-gated
     mixture-of-experts layer", ICLR 2017; capacity and groups: Lepikhin et al.,
@@ -97,7 +97,8 @@ def _rows(x: Array, numbers: Array) -> Array:
 
 
 def _assign_places(chosen: Array, count: int, capacity: int) -> tuple[Array, Array]:
-    """Whether choices [groups, tokens, k] find a place, and which of all places.
+    """Assign choices [groups, tokens, k] to places; return whether each fits, and its
+    place.
 
     Places are numbered as experts, groups, capacity. The number after the last one
     stands for none.
@@ -114,7 +115,7 @@ def _assign_places(chosen: Array, count: int, capacity: int) -> tuple[Array, Arr
 
 
 def _sources(places: Array, total: int) -> Array:
-    """The token at each of all places; the number of tokens where there is none."""
+    """Return the token at each place; the number of tokens for an empty place."""
     groups, tokens, _ = places.shape
     numbers = emit("iota", shape=(groups * tokens, 1), axis=0, dtype="i32")
     numbers = np.broadcast_to(np.reshape(numbers, (groups, tokens, 1)), places.shape)
@@ -123,7 +124,7 @@ def _sources(places: Array, total: int) -> Array:
 
 
 def _routing(probabilities: Array, chosen: Array, fits: Array, count: int) -> Routing:
-    """What the router did; only probabilities have a derivative."""
+    """Measure the distribution of tokens; only probabilities have a derivative."""
     dtype = probabilities.dtype
     fractions = np.mean(one_hot(chosen, count, dtype), (0, 1, 2))
     shares = np.mean(probabilities, (0, 1))

@@ -35,7 +35,9 @@ def pixels_at(image: Array, places: Places) -> Array:
 
 
 def inside_mask(image: Array, places: Places) -> Array:
-    """Where places are inside of the image; the last axis is that of the channels."""
+    """Return whether places are inside of the image, with a last axis for the
+    channels.
+    """
     inside = [
         np.logical_and(np.greater_equal(place, 0), np.less(place, size))
         for place, size in zip(places, image.shape[1:-1], strict=True)
@@ -55,7 +57,7 @@ def linear(place: Array) -> tuple[Array, list[Array]]:
 
 
 def cubic(place: Array) -> tuple[Array, list[Array]]:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981."""
+    """Return the floor and four shares of Keys's cubic convolution (1981)."""
     a, floor = -0.75, np.floor(place)
     t = np.subtract(place, floor)
     shares = []
@@ -81,7 +83,7 @@ def interpolate(places: Places, taps: Taps, pixels: Callable[[Places], Array]) -
 
 
 def to_pixels(place: Array, size: Size, align_corners: bool) -> Array:
-    """From -1 … 1, the centers or the edges of the outer pixels, to pixels."""
+    """Convert -1 … 1, the centers or the edges of the outer pixels, to pixels."""
     half = np.multiply(np.add(place, 1.0), 0.5)
     if align_corners:
         return np.multiply(half, size - 1)
@@ -89,7 +91,7 @@ def to_pixels(place: Array, size: Size, align_corners: bool) -> Array:
 
 
 def reflect(place: Array, size: Size, align_corners: bool) -> Array:
-    """Places beyond the border as seen in mirrors at it."""
+    """Reflect places beyond the border as in mirrors at it."""
     low = 0.0 if align_corners else -0.5
     span = np.asarray(maximum(size - 1, 1) if align_corners else size, place.dtype)
     away = np.absolute(np.subtract(place, low))

@@ -17,14 +17,14 @@ Sides = tuple[Size, ...]
 
 
 def spatial_rank(x: Array) -> int:
-    """How many spatial axes an image has: 1 to 3."""
+    """Return the number of spatial axes of an image: 1 to 3."""
     if x.ndim not in (3, 4, 5):
         fail("shape-mismatch", f"expected x as N, 1 to 3 spatial axes, C; got {x.type}")
     return x.ndim - 2
 
 
 def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
-    """One number of at least 1 per spatial axis."""
+    """Return one number of at least 1 per spatial axis."""
     numbers = (value,) * spatial if isinstance(value, int) else tuple(value)
     if len(numbers) != spatial:
         fail(
@@ -37,7 +37,9 @@ def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
 
 
 def static_size(size: Size, what: str) -> int:
-    """`size`, which must not be symbolic: that of `what`, such as `image`."""
+    """Return `size`, or refuse a symbolic one in the name of `what`, such as
+    `image`.
+    """
     if not isinstance(size, int):
         article = "an" if what[0] in "aeiou" else "a"
         fail("symbolic-size", f"expected {article} {what} of fixed size; got {size!r}")
@@ -51,7 +53,7 @@ def sides_of(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Sides:
-    """Low and high padding per spatial axis, in a row.
+    """Return low and high padding per spatial axis, in a row.
 
     "SAME" gives as many windows as size / stride, rounded up; what is odd goes to the
     end, for "SAME_LOWER" to the start.
@@ -72,7 +74,9 @@ def sides_of(
 
 
 def _same_total(size: Size, reach: int, stride: int) -> Size:
-    """What makes ceil(size / stride) windows fit; `reach` is a window less 1."""
+    """Return the padding for ceil(size / stride) windows; `reach` is a window less
+    1.
+    """
     total = ((size + (stride - 1)) // stride - 1) * stride + reach + 1 - size
     if isinstance(total, int):
         return max(total, 0)
@@ -99,7 +103,7 @@ def _is_pair(sides: Any) -> bool:
 
 
 def fail_padding(padding: Padding) -> NoReturn:
-    """Refuse what is no padding."""
+    """Refuse an invalid padding."""
     fail(
         "bad-padding",
         "expected padding 'SAME', 'SAME_LOWER', 'VALID', an int, or an int or "

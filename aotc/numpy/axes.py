@@ -23,7 +23,7 @@ def one_axis(x: Array, axis: Any, new: int = 0) -> int:
 
 
 def axis_list(x: Array, axes: Any, new: int = 0) -> list[int]:
-    """One axis or several, counted from the front, in the order given."""
+    """Return one axis or several, counted from the front, in the order given."""
     wanted = axes if isinstance(axes, (tuple, list, range)) else (axes,)
     numbers = [one_axis(x, axis, new) for axis in wanted]
     if len(set(numbers)) != len(numbers):
@@ -37,5 +37,5 @@ def rising_axes(x: Array, axes: Any) -> tuple[int, ...]:
 
 
 def other_axes(x: Array, axes: Sequence[int]) -> list[int]:
-    """The other axes of `x`."""
+    """Return the other axes of `x`."""
     return [axis for axis in range(x.ndim) if axis not in axes]

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class _Format(NamedTuple):
-    """How a float dtype lies in its bits."""
+    """The bit layout of a float dtype."""
 
     bits: str
     fraction: int
@@ -62,7 +62,7 @@ def bitcast(x: ArrayLike, dtype: Any) -> Array:
 
 
 def signbit(x: ArrayLike, /) -> Array:
-    """Whether the sign is negative, of zero and NaN as well."""
+    """Return whether the sign bit is set, of zero and NaN as well."""
     array = lift(x)
     if not dtypes.is_float(array.dtype):
         return less(array, 0)
@@ -106,7 +106,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
-    """Fraction m in [0.5, 1) and i32 n of `x = m * 2**n`; x and 0 if not finite."""
+    """Split x into m in [0.5, 1) and i32 n: `x = m * 2**n`; x and 0 if not finite."""
     array = as_float(x)
     if dtypes.bits(array.dtype) == 16:
         m, n = frexp(astype(array, "f32"))
@@ -132,7 +132,7 @@ def _power_of_two(exponent: Array, dtype: str) -> Array:
 
 
 def bitwise_count(x: ArrayLike, /) -> Array:
-    """How many bits of `|x|` are set, as u8."""
+    """Count the bits of `|x|` that are set, as u8."""
     array = _integers(x)
     if array.dtype in dtypes.SIGNED:
         array = bitcast(absolute(array), f"u{dtypes.bits(array.dtype)}")
@@ -140,7 +140,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
 
 
 def count_leading_zeros(x: ArrayLike) -> Array:
-    """How many bits above the highest one set; the width for 0 (NumPy has none)."""
+    """Count the bits above the highest one set; the width for 0 (NumPy has none)."""
     array = _integers(x)
     width = dtypes.bits(array.dtype)
     filled = bitcast(array, f"u{width}")

@@ -63,7 +63,7 @@ def broadcast_to(array: ArrayLike, shape: Any) -> Array:
 
 
 def _broadcast(x: Array, wanted: Shape) -> Array:
-    """The same for a shape that arrays have."""
+    """Broadcast to a shape that arrays have."""
     if x.type.shape == wanted:
         return x
     if x.ndim > len(wanted):

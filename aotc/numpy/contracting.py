@@ -41,7 +41,7 @@ class _Term:
 
 
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
-    """Sums of products by Einstein's notation: one letter per axis.
+    """Sum products by Einstein's notation: one letter per axis.
 
     Letters that stand twice for one operand take its diagonal; `...` stands for axes
     that broadcast; without an arrow the letters that stand once are kept, in order.
@@ -102,7 +102,9 @@ def _labels(text: str, array: Array) -> Labels:
 
 
 def _split_dots(text: str, dots: Labels) -> Labels:
-    """One label per axis; those of `...` count from its end, as broadcasting does."""
+    """Return one label per axis; those of `...` count from its end, as broadcasting
+    does.
+    """
     before, ellipsis, after = text.partition("...")
     if not all(c.isalpha() and c.isascii() for c in before + after):
         fail("bad-subscripts", f"expected letters and one '...'; got '{text}'")
@@ -186,7 +188,7 @@ def _contract_pair(terms: list[_Term], output: Labels) -> list[_Term]:
 def _cheapest(
     terms: tuple[frozenset[str], ...], output: frozenset[str], sizes: dict[str, float]
 ) -> tuple[float, tuple[int, int]]:
-    """How many products it takes to contract all terms, and the pair to begin with.
+    """Return the least number of products to contract all terms, and the first pair.
 
     Tries all orders; of more terms than `_SEARCHED` it looks at the next pair only.
     """
@@ -212,7 +214,7 @@ def _typical(size: Size) -> float:
 
 
 def _product(left: _Term, right: _Term, kept: set[str], output: Labels) -> _Term:
-    """The product of two operands, summed over what is not kept.
+    """Multiply two operands, and sum over labels that are not kept.
 
     The operand whose axes come first in the output is the left one, which saves
     transposing the result.

@@ -42,7 +42,7 @@ def bincount(
     *,
     length: Size | None = None,
 ) -> Array:
-    """How often each of 0 … length - 1 is in the vector `x`, or the sum of its weights.
+    """Count each of 0 … length - 1 in the vector `x`, or sum its weights.
 
     Without `length`, the values must be known: it is one more than the largest of them,
     and at least `minlength`. Others are not counted.
@@ -92,7 +92,8 @@ def histogram(
     density: bool = False,
     weights: ArrayLike | None = None,
 ) -> tuple[Array, Array]:
-    """How many elements are in each bin (or their weights), and the edges of the bins.
+    """Count the elements in each bin, or sum their weights; return also the bins'
+    edges.
 
     Bins hold their lower edge; the last one holds its upper edge too. A number of bins
     divides `range` evenly, or the span of the elements.

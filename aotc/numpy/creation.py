@@ -62,7 +62,7 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
 
 
 def zeros(shape: Any, dtype: Any = "f32") -> Array:
-    """Zeros, in a shape of ints and symbolic sizes.
+    """Return zeros, in a shape of ints and symbolic sizes.
 
     Raises:
         InputError: `bad-shape` for a negative size, `unknown-dtype`.
@@ -71,12 +71,12 @@ def zeros(shape: Any, dtype: Any = "f32") -> Array:
 
 
 def empty(shape: Any, dtype: Any = "f32") -> Array:
-    """Zeros: nothing here has a value that is not decided."""
+    """Return zeros: nothing here has a value that is not decided."""
     return zeros(shape, dtype)
 
 
 def ones(shape: Any, dtype: Any = "f32") -> Array:
-    """Ones, in a shape of ints and symbolic sizes; raises like `zeros`."""
+    """Return ones, in a shape of ints and symbolic sizes; raises like `zeros`."""
     return full(shape, 1, "f32" if dtype is None else dtype)
 
 
@@ -87,17 +87,17 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None) -> Array:
 
 
 def zeros_like(a: ArrayLike, dtype: Any = None) -> Array:
-    """Zeros in the shape and dtype of `a`."""
+    """Return zeros in the shape and dtype of `a`."""
     return full_like(a, 0, dtype)
 
 
 def empty_like(prototype: ArrayLike, dtype: Any = None) -> Array:
-    """Zeros in the shape and dtype of `prototype`."""
+    """Return zeros in the shape and dtype of `prototype`."""
     return zeros_like(prototype, dtype)
 
 
 def ones_like(a: ArrayLike, dtype: Any = None) -> Array:
-    """Ones in the shape and dtype of `a`."""
+    """Return ones in the shape and dtype of `a`."""
     return full_like(a, 1, dtype)
 
 
@@ -151,7 +151,7 @@ def _as_int(part: Any) -> Any:
 
 
 def _count(start: Any, stop: Any, step: Any) -> Size:
-    """How many steps fit between the bounds."""
+    """Return the number of steps between the bounds."""
     if not isinstance(start, Dim) and not isinstance(stop, Dim):
         return len(range(start, stop, step))
     distance: Size = stop - start if step > 0 else start - stop
@@ -217,12 +217,12 @@ def _spaced_numbers(
 
 
 def _floored_linspace(start: float, stop: float, num: int, endpoint: bool) -> Any:
-    """Integers round down, as NumPy's do."""
+    """Return NumPy's linspace, rounded down for integers as NumPy rounds."""
     return np.floor(np.linspace(start, stop, num, endpoint))
 
 
 def _numbers(values: Any, dtype: Any) -> Array:
-    """NumPy's f64 in the dtype that is wanted."""
+    """Convert NumPy's f64 to the dtype that is wanted."""
     name = dtypes.canonical("f32" if dtype is None else dtype)
     with np.errstate(all="ignore"):
         return Array(data=values.astype(dtypes.to_numpy(name)))
@@ -248,7 +248,8 @@ def meshgrid(*xi: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list
 
 
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Vectors of positions, each along its own axis, to index a grid of elements.
+    """Return vectors of positions, each along its own axis, to index a grid of
+    elements.
 
     A mask stands for the positions where it is true, and must be known.
     """

@@ -14,7 +14,7 @@ from aotc.tracing.tracing import emit
 
 
 def slice_axis(x: Array, axis: int, key: Any) -> Array:
-    """`x` with what a slice takes of an axis, or with one element of it."""
+    """Slice an axis of `x`, or select one of its elements."""
     size = x.type.shape[axis]
     if isinstance(key, slice):
         return take_span(x, axis, slice_span(key, size))

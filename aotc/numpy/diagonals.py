@@ -27,7 +27,7 @@ __all__ = [
 
 
 def eye(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Ones on the k-th diagonal of an N × M matrix."""
+    """Return ones on the k-th diagonal of an N × M matrix."""
     return astype(equal(_diagonal_of(N, N if M is None else M), k), dtype)
 
 
@@ -37,7 +37,7 @@ def identity(n: Size, dtype: Any = "f32") -> Array:
 
 
 def tri(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Ones on and below the k-th diagonal."""
+    """Return ones on and below the k-th diagonal."""
     return astype(less_equal(_diagonal_of(N, N if M is None else M), k), dtype)
 
 
@@ -54,14 +54,14 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 
 
 def _lower_triangle(m: Array, k: int) -> Array:
-    """True on and below the k-th diagonal of the last two axes."""
+    """Return True on and below the k-th diagonal of the last two axes."""
     if m.ndim < 2:
         fail("bad-axis", f"expected an array of at least two axes; got {m.type}")
     return less_equal(_diagonal_of(m.shape[-2], m.shape[-1]), k)
 
 
 def _diagonal_of(rows: Size, columns: Size) -> Array:
-    """For each element, the number of the diagonal that it is on."""
+    """Return, for each element of a matrix, the number of its diagonal."""
     for size in (rows, columns):
         if not isinstance(size, Dim) and size < 0:
             fail("bad-shape", f"expected sizes of 0 or more; got {(rows, columns)}")
@@ -71,12 +71,12 @@ def _diagonal_of(rows: Size, columns: Size) -> Array:
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """Rows and columns of the elements on and below the k-th diagonal of n × m."""
+    """Return rows and columns of the elements on and below an n × m k-th diagonal."""
     return _indices(np.tril_indices(n, k, m))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """Rows and columns of the elements on and above the k-th diagonal of n × m."""
+    """Return rows and columns of the elements on and above an n × m k-th diagonal."""
     return _indices(np.triu_indices(n, k, m))
 
 
@@ -136,7 +136,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 
 
 def _in_steps(x: Array, columns: int, offset: int, count: Size) -> Array:
-    """Every element that is one row and one column on, in rows of fixed length."""
+    """Return the diagonal elements of rows of fixed length."""
     *rest, rows, _ = x.shape
     if count == 0:
         return broadcast_to(astype(0, x.dtype), (*rest, 0))

@@ -52,7 +52,7 @@ def _unsigned_dtype(dtype: str) -> str:
 
 
 def _euclid(x: Array, y: Array) -> Array:
-    """Euclid's algorithm, in as many steps as the dtype may need.
+    """Compute Euclid's algorithm, in as many steps as the dtype may need.
 
     Neighbours in Fibonacci's sequence need the most (Lamé 1844): one step for each
     factor of the golden ratio.

@@ -71,13 +71,13 @@ def _starts(start_indices: ArrayLike, shape: Shape) -> Array:
 
 
 def _holding_sizes(starts: Array) -> Array:
-    """In a dtype that holds sizes, if it is signed."""
+    """Widen signed starts to a dtype that holds sizes."""
     narrow = starts.dtype in dtypes.SIGNED and dtypes.bits(starts.dtype) < 32
     return astype(starts, "i32") if narrow else starts
 
 
 def _from_front(starts: Array, sizes: Any) -> Array:
-    """`starts` with the sizes added where they are negative."""
+    """Add the sizes to `starts` where they are negative."""
     known = starts._data
     if starts.dtype not in dtypes.SIGNED or (
         known is not None and known.min(initial=0) >= 0

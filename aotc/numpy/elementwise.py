@@ -77,7 +77,9 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _floor_divide_floats(x: Array, y: Array) -> Array:
-    """From the exact remainder, as NumPy does: x / y may round up to a whole number."""
+    """Divide and floor by the exact remainder, as NumPy: x / y may round up to an
+    integer.
+    """
     ratio = emit("stop_gradient", emit("divide", x, y))
     rest = emit("remainder", x, y)
     quotient = divide(subtract(x, rest), y)
@@ -89,7 +91,7 @@ def _floor_divide_floats(x: Array, y: Array) -> Array:
 
 
 def _is_opposite(rest: Array, y: Array) -> Array:
-    """Whether a remainder is not zero and has another sign than the divisor."""
+    """Return whether a remainder is nonzero and has another sign than the divisor."""
     return logical_and(not_equal(rest, 0), not_equal(less(rest, 0), less(y, 0)))
 
 
@@ -262,7 +264,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
 
 
 def sqrt(x: ArrayLike, /) -> Array:
-    """The square root."""
+    """Return the square root."""
     return emit("sqrt", as_float(x))
 
 
@@ -321,7 +323,7 @@ def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def isnan(x: ArrayLike, /) -> Array:
-    """Whether x is NaN."""
+    """Return whether each element is NaN."""
     array = lift(x)
     return not_equal(array, array)
 
@@ -330,28 +332,28 @@ def isnan(x: ArrayLike, /) -> Array:
 
 
 def truth(x: ArrayLike) -> Array:
-    """Whether x is not zero."""
+    """Return whether each element is not zero."""
     array = lift(x)
     return array if array.dtype == "bool" else not_equal(array, 0)
 
 
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Whether both hold."""
+    """Return whether both are true, elementwise."""
     return bitwise_and(truth(x1), truth(x2))
 
 
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Whether either holds."""
+    """Return whether either is true, elementwise."""
     return bitwise_or(truth(x1), truth(x2))
 
 
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Whether exactly one holds."""
+    """Return whether exactly one is true, elementwise."""
     return bitwise_xor(truth(x1), truth(x2))
 
 
 def logical_not(x: ArrayLike, /) -> Array:
-    """Whether x does not hold."""
+    """Return whether x is false, elementwise."""
     return emit("bitwise_not", truth(x))
 
 

@@ -43,7 +43,7 @@ def exp2(x: ArrayLike, /) -> Array:
 
 
 def log(x: ArrayLike, /) -> Array:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     return emit("log", as_float(x))
 
 
@@ -93,7 +93,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _log_add(x1: ArrayLike, x2: ArrayLike, rest: Callable[[Array], Array]) -> Array:
-    """The larger and `rest` of the smaller less the larger.
+    """Add `rest` of (smaller - larger) to the larger of x1 and x2.
 
     With selections, whose derivatives of every order are right at a tie as well: those
     of `maximum` and `absolute` are not.

@@ -196,7 +196,7 @@ def extract(
 
 
 def _true_places(mask: Array, count: Size, fill: Any) -> Array:
-    """The first `count` places where a vector is true, and `fill`."""
+    """Return the first `count` places where a vector is true, then `fill`."""
     number = subtract(cumsum(mask, 0, "i32"), 1)
     found = At(full((count,), fill, "i32"))
     places = found[select(mask, number, count)]  # `count` is left out
@@ -235,7 +235,7 @@ def unique(
     size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The distinct elements in rising order, and what else is asked for of:
+    """Return the distinct elements in rising order, and for each, if asked for:
 
     Args:
         ar: at least one element.
@@ -268,7 +268,7 @@ def unique(
 
 
 def _differs(ordered: Array, equal_nan: bool = True) -> Array:
-    """Whether each element of a sorted vector is not the one before it."""
+    """Return whether each element of a sorted vector differs from the one before it."""
     before = roll(ordered, 1)
     differs = not_equal(ordered, before)
     if equal_nan and dtypes.is_float(ordered.dtype):

@@ -55,7 +55,7 @@ def _require_mode(mode: str, known: Sequence[str]) -> None:
 
 
 def _take_clipped(x: Array, positions: Array, axis: int) -> Array:
-    """NumPy's "clip": negative positions do not count from the end."""
+    """Take at clipped positions; negative positions do not count from the end."""
     after = axis + positions.ndim
     kept = (*range(axis), *range(after, after + x.ndim - axis - 1))
     maps = {"axes": (axis,), "along": tuple(range(axis, after)), "kept": kept}
@@ -138,7 +138,7 @@ def _along(
 
 
 def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, dict[str, Any]]:
-    """Indices without the axes that they only broadcast along, and the maps."""
+    """Return indices without the axes that they only broadcast along, and the maps."""
     others = [n for n in range(x.ndim) if n != axis]
     along = [
         n
@@ -163,7 +163,7 @@ def _shape_with(shape: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...]:
 
 
 def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -> Array:
-    """Each element from the choice that `a` has the number of; all broadcast."""
+    """Select each element from the choice that `a` has the number of; all broadcast."""
     if not len(choices):
         fail("shape-mismatch", "expected at least one choice; got none")
     numbers, arrays = integers(a), common(*choices)
@@ -182,7 +182,9 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -
 def select(
     condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: Any = 0
 ) -> Array:
-    """Each element from the choice of the first condition that holds, or `default`."""
+    """Select each element from the choice of the first condition that holds, or
+    `default`.
+    """
     if len(condlist) != len(choicelist) or not len(condlist):
         fail(
             "shape-mismatch",

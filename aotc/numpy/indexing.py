@@ -57,7 +57,7 @@ class Key:
 
 
 def read_key(x: Array, key: Any) -> Key:
-    """What `key` means for `x`."""
+    """Parse an index `key` of `x`."""
     keys = _expand_ellipsis(
         x, _without_masks(x, key if isinstance(key, tuple) else (key,))
     )
@@ -78,7 +78,7 @@ def read_key(x: Array, key: Any) -> Key:
 
 
 def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
-    """Slices and integers for each axis, then the axes that go and come."""
+    """Apply slices and integers for each axis, then drop and insert axes."""
     axis = 0
     sizes: list[Size] = []
     for key in fixed:
@@ -94,7 +94,7 @@ def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
 
 
 def elements_at(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
-    """The elements that a key takes; `mode` is for positions out of bounds."""
+    """Take the elements at a key; `mode` is for positions out of bounds."""
     part = cut_out(x, key.fixed)
     if not key.axes:
         return part
@@ -130,14 +130,14 @@ def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
 
 
 def _axis_count(part: Any) -> int:
-    """How many axes of x a part of the key stands for."""
+    """Return the number of axes of x that a part of the key consumes."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if isinstance(part, Array) and part.dtype == "bool" else 1
 
 
 def _expand_ellipsis(x: Array, keys: list[Any]) -> list[Any]:
-    """One key per axis and new axis; `...` filled in."""
+    """Return one key per axis and new axis, with `...` filled in."""
     dots = [number for number, part in enumerate(keys) if part is Ellipsis]
     used = len([part for part in keys if part is not None and part is not Ellipsis])
     if used > x.ndim or len(dots) > 1:

@@ -70,7 +70,9 @@ def interp(
 
 
 def _interpolate_linearly(x: Array, points: Array, values: Array) -> Array:
-    """Between the point before each `x` and the one behind it; ends meet themselves."""
+    """Interpolate between the points on both sides of each `x`; ends meet
+    themselves.
+    """
     behind = searchsorted(points, x, side="right")
     last = points.shape[0] - 1
     pair = (clip(subtract(behind, 1), 0, last), clip(behind, 0, last))
@@ -88,7 +90,7 @@ def _interpolate_linearly(x: Array, points: Array, values: Array) -> Array:
 
 
 def _wrap_period(x: Array, points: Array, values: Array, period: float) -> list[Array]:
-    """All within one period, and the points sorted, with one more at both ends."""
+    """Wrap points into one period, sort them, and add one more at both ends."""
     if not period:
         fail("bad-period", f"expected a period other than 0; got {period}")
     span = abs(period)
@@ -107,7 +109,7 @@ def unwrap(
     *,
     period: float = 2 * math.pi,
 ) -> Array:
-    """Angles without jumps: whole periods are added, so that no step is over half one.
+    """Remove jumps from angles: add whole periods, so that no step is over half one.
 
     Args:
         p: angles.

@@ -101,7 +101,7 @@ def column_stack(tup: Sequence[ArrayLike]) -> Array:
 
 
 def block(arrays: Any) -> Array:
-    """Nested lists of arrays joined: the innermost ones along the last axis."""
+    """Join nested lists of arrays: the innermost ones along the last axis."""
     depth = _depth(arrays)
     leaves = _parts(_leaves(arrays), "block")
     rank = max(depth, *(leaf.ndim for leaf in leaves))
@@ -213,7 +213,7 @@ vsplit, dsplit = _split_along(0, least=2), _split_along(2, least=3)
 
 
 def hsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
-    """aotc.numpy.split along axis 1, or 0 for vectors."""
+    """Split along axis 1, or 0 for vectors, as `aotc.numpy.split` does."""
     x = lift(ary)
     return split(x, indices_or_sections, 0 if x.ndim == 1 else 1)
 

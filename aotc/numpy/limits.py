@@ -1,4 +1,4 @@
-"""Functions of `aotc.numpy` on dtypes: the limits of what they hold."""
+"""Functions of `aotc.numpy` on dtypes: the limits of their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["finfo", "iinfo"]
 
 
 def finfo(dtype: Any) -> Any:
-    """NumPy's description of a float dtype: `finfo("f32").max`, `.eps`, `.tiny`, …"""
+    """Describe a float dtype as NumPy does: `finfo("f32").max`, `.eps`, `.tiny`, …"""
     name = dtypes.canonical(dtype)
     if not dtypes.is_float(name):
         fail("bad-dtype", f"expected a float dtype; got {name}", "use iinfo")
@@ -25,7 +25,7 @@ def finfo(dtype: Any) -> Any:
 
 
 def iinfo(int_type: Any) -> Any:
-    """NumPy's description of an integer dtype: `iinfo("i8").min` and `.max`."""
+    """Return NumPy's description of an integer dtype: `iinfo("i8").min` and `.max`."""
     name = dtypes.canonical(int_type)
     if name not in dtypes.INTEGERS:
         fail("bad-dtype", f"expected an integer dtype; got {name}", "use finfo")

@@ -26,21 +26,21 @@ def without_nan(a: ArrayLike, instead: float) -> Array:
 
 
 def _not_nan(x: Array) -> Array:
-    """A mask of what is not NaN."""
+    """Return a mask of elements other than NaN."""
     return logical_not(isnan(x))
 
 
 def nansum(
     a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
 ) -> Array:
-    """The sum over `axis` of what is not NaN."""
+    """Sum over `axis`, leaving NaNs out."""
     return reducing.sum(without_nan(a, 0.0), axis, dtype, keepdims=keepdims)
 
 
 def nanprod(
     a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
 ) -> Array:
-    """The product over `axis` of what is not NaN."""
+    """Multiply over `axis`, leaving NaNs out."""
     return reducing.prod(without_nan(a, 1.0), axis, dtype, keepdims=keepdims)
 
 
@@ -72,7 +72,7 @@ def _nan_extreme(
 def nanmean(
     a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
 ) -> Array:
-    """The mean over `axis` of what is not NaN; NaN if all are."""
+    """Return the mean over `axis`, leaving NaNs out; NaN if all are."""
     x = as_float(a)
     return reducing.mean(x, axis, dtype, keepdims=keepdims, where=_not_nan(x))
 
@@ -85,7 +85,7 @@ def nanvar(
     ddof: float = 0,
     keepdims: bool = False,
 ) -> Array:
-    """The variance over `axis` of what is not NaN; NaN of no more than `ddof`."""
+    """Return the variance over `axis`, leaving NaNs out; NaN of no more than `ddof`."""
     x = as_float(a)
     found = reducing.var(
         x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x)

@@ -1,4 +1,4 @@
-"""Functions of `aotc.numpy` that sort, and those that search what is sorted."""
+"""Functions of `aotc.numpy` that sort, and those that search sorted arrays."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def sort(a: ArrayLike, axis: int | None = -1, *, descending: bool = False) -> Ar
 def argpartition(
     a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1
 ) -> Array:
-    """The positions of the elements with those in place that `kth` names: all."""
+    """Return positions that put the elements named by `kth` in place: a full sort."""
     return argsort(a, _checked_axis(a, kth, axis))
 
 
 def partition(a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
-    """The elements with those in place that `kth` names: all are, by `sort`."""
+    """Put the elements that `kth` names in place, by a full sort."""
     return sort(a, _checked_axis(a, kth, axis))
 
 
@@ -113,7 +113,7 @@ def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Array:
 
 
 class TopK(NamedTuple):
-    """What `top_k` finds: the elements and their positions (i32)."""
+    """The result of `top_k`: the elements and their positions (i32)."""
 
     values: Array
     indices: Array
@@ -142,7 +142,8 @@ def top_k(a: ArrayLike, k: int, axis: int = -1, *, largest: bool = True) -> TopK
 
 
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left") -> Array:
-    """Where (i32) to insert `v` into the sorted `a`, before or after equal elements.
+    """Find positions (i32) to insert `v` into the sorted `a`, before or after equal
+    elements.
 
     `a` is a vector; or its last axis is sorted, and the axes before it are those of `v`
     (PyTorch's). NaN counts as greater than any number.
@@ -165,7 +166,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left") -> Array:
 
 
 def _is_before(one: Array, other: Array, side: str) -> Array:
-    """Whether an element of the table stands before the place of the value."""
+    """Return whether an element of the table is before the place of the value."""
     if side == "right":
         return logical_not(_is_less(other, one))
     return _is_less(one, other)
@@ -180,7 +181,7 @@ def _is_less(one: Array, other: Array) -> Array:
 
 
 def _search_by_counting(table: Array, values: Array, side: str) -> Array:
-    """How many elements of the table stand before each value."""
+    """Count the elements of the table before each value."""
     shape = (*values.shape, table.shape[-1])
     spread = broadcast_to(expand_dims(values, -1), shape)
     if table.ndim > 1:
@@ -190,7 +191,7 @@ def _search_by_counting(table: Array, values: Array, side: str) -> Array:
 
 
 def _search_by_bisection(table: Array, values: Array, side: str) -> Array:
-    """The place of each value by halving, 31 times for a size that is not known."""
+    """Search each value by halving, 31 times if the table's size is unknown."""
     size = table.shape[-1]
     flat = reshape(values, (-1,)) if table.ndim == 1 else values
     low = broadcast_to(lift(0, "i32"), flat.shape)
@@ -228,7 +229,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
 def isin(
     element: ArrayLike, test_elements: ArrayLike, *, invert: bool = False
 ) -> Array:
-    """Whether each element is one of `test_elements`."""
+    """Return whether each element is one of `test_elements`."""
     values, tests = one_dtype(element, test_elements)
     found = any_of(equal(expand_dims(values, -1), ravel(tests)), -1)
     return logical_not(found) if invert else found

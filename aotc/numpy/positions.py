@@ -1,4 +1,4 @@
-"""Arrays of positions: what they may be, how they meet, and what they pick.
+"""Arrays of positions: validation, broadcasting and reads.
 
 A mode says what becomes of positions out of bounds: "raise" refuses those that are
 known and takes the nearest element for those that the model computes, "clip" always
@@ -41,7 +41,7 @@ def integers(positions: ArrayLike) -> Array:
 
 
 def known_integers(values: ArrayLike) -> Any:
-    """Integers that are known when the model is built, as a NumPy array."""
+    """Return integers that are known when the model is built, as a NumPy array."""
     array = integers(values)
     if array._data is None:
         fail(
@@ -74,7 +74,9 @@ def fail_mask() -> NoReturn:
 
 
 def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
-    """Where a known mask over axes of `x` from `axis` is true, along each of them."""
+    """Return the positions where a known mask over axes from `axis` is true, by
+    axis.
+    """
     if mask._data is None or not mask.ndim:
         fail_mask()
     covered = x.type.shape[axis : axis + mask.ndim]
@@ -88,7 +90,7 @@ def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
 
 
 def broadcast_positions(arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Arrays of positions in one dtype and shape."""
+    """Broadcast arrays of positions to one dtype and shape."""
     names = {array.dtype for array in arrays}
     if len(names) > 1:
         wide = any(dtypes.bits(name) == 64 or name == "u32" for name in names)
@@ -100,7 +102,7 @@ def broadcast_positions(arrays: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def nonnegative_positions(x: Array, axis: int, positions: Array, mode: str) -> Array:
-    """Positions along an axis counted from its front, as `mode` says."""
+    """Count positions along an axis from its front, as `mode` says."""
     if mode == "wrap":
         wide = _wide_positions(positions)
         return remainder(wide, lift(x.shape[axis], wide.dtype))
@@ -116,13 +118,13 @@ def nonnegative_positions(x: Array, axis: int, positions: Array, mode: str) -> A
 
 
 def _wide_positions(positions: Array) -> Array:
-    """In a dtype that can hold the size of an axis."""
+    """Widen positions to a dtype that can hold the size of an axis."""
     narrow = dtypes.bits(positions.dtype) < 32
     return astype(positions, "i32") if narrow else positions
 
 
 def _narrow_positions(known: Any) -> Array:
-    """Known positions in i32 where they fit."""
+    """Return known positions in i32 where they fit."""
     fits = (np.abs(known) < 1 << 31).all()
     return Array(data=known.astype("i4" if fits else "i8"))
 
@@ -169,7 +171,7 @@ def gather_at(
 def read(
     x: Array, indices: Sequence[Array], maps: dict[str, Any], mode: str, fill: Any
 ) -> Array:
-    """A gather; with mode "fill", `fill` (NaN or 0) out of bounds."""
+    """Gather elements; mode "fill" gives `fill` (NaN or 0) out of bounds."""
     if mode != "fill":
         return emit("gather", x, *indices, **maps, mode="clip")
     value = (np.nan if dtypes.is_float(x.dtype) else 0) if fill is None else fill
@@ -183,7 +185,7 @@ def read(
 def _inside(
     x: Array, indices: Sequence[Array], maps: dict[str, Any], shape: Shape
 ) -> Array:
-    """Which of the elements that are read are elements of `x`."""
+    """Return whether each element that is read is inside of `x`."""
     inside = lift(True)
     for axis, positions in zip(maps["axes"], indices, strict=True):
         size = lift(x.shape[axis], positions.dtype)

@@ -33,22 +33,22 @@ __all__ = [
 
 
 def isinf(x: ArrayLike, /) -> Array:
-    """Whether x is plus or minus infinity."""
+    """Return whether each element is plus or minus infinity."""
     return equal(absolute(as_float(x)), math.inf)
 
 
 def isposinf(x: ArrayLike, /) -> Array:
-    """Whether x is plus infinity."""
+    """Return whether each element is plus infinity."""
     return equal(as_float(x), math.inf)
 
 
 def isneginf(x: ArrayLike, /) -> Array:
-    """Whether x is minus infinity."""
+    """Return whether each element is minus infinity."""
     return equal(as_float(x), -math.inf)
 
 
 def isfinite(x: ArrayLike, /) -> Array:
-    """Whether x is neither NaN nor infinite."""
+    """Return whether each element is neither NaN nor infinite."""
     return less(absolute(as_float(x)), math.inf)
 
 
@@ -76,7 +76,9 @@ def isclose(
     atol: float = 1e-08,
     equal_nan: bool = False,
 ) -> Array:
-    """Whether `|a - b| <= atol + rtol * |b|`; infinities are near themselves only."""
+    """Return whether `|a - b| <= atol + rtol * |b|`; infinities are near themselves
+    only.
+    """
     x, y = common_floats(a, b)
     distance, bound = absolute(subtract(x, y)), add(multiply(absolute(y), rtol), atol)
     near = logical_and(less_equal(distance, bound), isfinite(y))
@@ -93,12 +95,12 @@ def allclose(
     atol: float = 1e-08,
     equal_nan: bool = False,
 ) -> Array:
-    """Whether all elements are close; see `isclose`."""
+    """Return whether all elements are close; see `isclose`."""
     return every(isclose(a, b, rtol, atol, equal_nan))
 
 
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
-    """Whether two arrays have one shape and the same elements."""
+    """Return whether two arrays have the same shape and elements."""
     x, y = one_dtype(a1, a2)
     if x.ndim != y.ndim:
         return lift(False)

@@ -88,7 +88,7 @@ def _batched_matmul(x: Array, y: Array) -> Array:
 
 
 def dot(a: ArrayLike, b: ArrayLike) -> Array:
-    """NumPy's dot: the last axis of a with the second-last of b, without batches."""
+    """Contract the last axis of a with the second-last of b, without batches."""
     x, y = one_dtype(a, b)
     if not x.ndim or not y.ndim:
         return multiply(x, y)
@@ -104,7 +104,7 @@ def inner(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 def outer(a: ArrayLike, b: ArrayLike) -> Array:
-    """All products of an element of a with one of b."""
+    """Return the products of each element of a with each of b."""
     x, y = one_dtype(a, b)
     return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
@@ -128,13 +128,13 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 
 
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Matrices times vectors, which are the last axis of x2; the others broadcast."""
+    """Multiply matrices by vectors (the last axis of x2); the others broadcast."""
     matrices, vectors = _with_axes(x1, 2), _with_axes(x2, 1)
     return squeeze(matmul(matrices, expand_dims(vectors, -1)), -1)
 
 
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Vectors, which are the last axis of x1, times matrices; the others broadcast."""
+    """Multiply vectors (the last axis of x1) by matrices; the others broadcast."""
     vectors, matrices = _with_axes(x1, 1), _with_axes(x2, 2)
     return squeeze(matmul(expand_dims(vectors, -2), matrices), -2)
 
@@ -161,7 +161,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | tuple[Axes, Axes] = 2) -> 
 
 
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
-    """Every element of `a` times the whole of `b`, in its place."""
+    """Multiply every element of `a` by the whole of `b`, in its place."""
     x, y = one_dtype(a, b)
     rank = max(x.ndim, y.ndim)
     x = reshape(x, (1,) * (rank - x.ndim) + x.shape)

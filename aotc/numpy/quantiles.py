@@ -64,7 +64,7 @@ def nanquantile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> Array:
-    """`quantile` of what is not NaN."""
+    """Return quantiles, leaving NaNs out."""
     return _quantile(a, q, axis, method, keepdims, skip_nan=True)
 
 
@@ -100,7 +100,7 @@ def median(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 
 def nanmedian(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """`median` of what is not NaN."""
+    """Return the median, leaving NaNs out."""
     return nanquantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
 
 

@@ -40,14 +40,14 @@ def _reduce(name: str, x: Array, axis: Any, keepdims: bool) -> Array:
 
 
 def summable(a: ArrayLike, dtype: Any) -> Array:
-    """In the asked dtype, or its own; bool is counted in i32."""
+    """Cast to `dtype`, or for sums to the array's own; bool is counted in i32."""
     x = lift(a)
     natural = "i32" if x.dtype == "bool" else x.dtype
     return astype(x, natural if dtype is None else dtype)
 
 
 def apply_where(x: Array, where: Any, neutral: Any) -> Array:
-    """`x` where the mask holds, and what does not count elsewhere."""
+    """Return `x` where the mask holds, and the neutral element elsewhere."""
     if where is None:
         return x
     mask = lift(where)
@@ -182,7 +182,9 @@ def any(  # noqa: A001 - NumPy's name
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether any element is true, or not 0; False of no elements. A bool array."""
+    """Return whether any element is true, or not 0; False of no elements. A bool
+    array.
+    """
     x = apply_where(each.truth(a), where, False)
     return each.not_equal(sum(x, axis, keepdims=keepdims), 0)
 
@@ -194,13 +196,15 @@ def all(  # noqa: A001 - NumPy's name
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether all elements are true, or not 0; True of no elements. A bool array."""
+    """Return whether all elements are true, or not 0; True of no elements. A bool
+    array.
+    """
     doubts = each.logical_not(apply_where(each.truth(a), where, True))
     return each.equal(sum(doubts, axis, keepdims=keepdims), 0)
 
 
 def count_nonzero(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """How many elements (i32) are not zero."""
+    """Count the elements (i32) that are not zero."""
     return sum(each.truth(a), axis, keepdims=keepdims)
 
 
@@ -225,7 +229,9 @@ def mean(
 def _count(
     x: Array, axis: Any, keepdims: bool, where: Any, fewer: float = 0
 ) -> ArrayLike:
-    """How many elements are reduced over; a float, so that zero divides to NaN."""
+    """Return the number of elements reduced over; a float, so that zero divides to
+    NaN.
+    """
     if where is not None:
         ones = astype(broadcast_to(where, x.shape), x.dtype)
         held = each.subtract(sum(ones, axis, keepdims=keepdims), fewer)

@@ -1,4 +1,4 @@
-"""What a function returns for one element after the other, stacked: loops in Python."""
+"""Loops in Python over elements, with stacked results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Rows:
         self._rows.append(row)
 
     def stacked(self, reverse: bool = False) -> tuple[list[Array], Structure]:
-        """The leaves of all results, which are some, and the form of one."""
+        """Stack the leaves of all results, at least one; return the structure too."""
         assert self._tree is not None
         ordered = self._rows[::-1] if reverse else self._rows
         columns = zip(*ordered, strict=True)

@@ -35,7 +35,7 @@ __all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "polyval"]
 
 
 def diff(a: ArrayLike, n: int = 1, axis: int = -1) -> Array:
-    """Each element along `axis` less the one before it, `n` times over."""
+    """Subtract from each element along `axis` the one before it, `n` times over."""
     x = lift(a)
     if operator.index(n) < 0:
         fail("bad-order", f"expected n to be 0 or more; got {n}")
@@ -56,7 +56,7 @@ def ediff1d(ary: ArrayLike, to_end: Any = None, to_begin: Any = None) -> Array:
 
 
 def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
-    """Central differences along each axis, one-sided at the ends.
+    """Return central differences along each axis, one-sided at the ends.
 
     Args:
         f: at least two elements along each axis.
@@ -98,7 +98,7 @@ def _axis_gradient(x: Array, axis: int, step: Any) -> Array:
 
 
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
-    """Sums of products of two vectors, one of them backwards and moved along."""
+    """Sum products of two vectors, one of them backwards and moved along."""
     x, kernel = _vectors(a, v)
     if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
         x, kernel = kernel, x
@@ -106,7 +106,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
 
 
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
-    """Sums of products of two vectors, one of them moved along."""
+    """Sum products of two vectors, one of them moved along."""
     x, kernel = _vectors(a, v)
     if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
         return flip(_window_products(kernel, x, mode))

@@ -58,7 +58,7 @@ def reshape(a: ArrayLike, shape: Any) -> Array:
 
 
 def _resolved_shape(x: Array, shape: Shape) -> Shape:
-    """`shape` with -1 replaced by what the number of elements leaves for it."""
+    """Return `shape` with -1 replaced by the remaining size."""
     known = tuple(n for n in shape if n != -1)
     rest: Size | None = 1
     if len(known) < len(shape):
@@ -119,17 +119,17 @@ def _unit_axes(x: Array) -> list[int]:
 
 
 def atleast_1d(*arys: ArrayLike) -> Any:
-    """Scalars as vectors; a list for several arrays."""
+    """View scalars as vectors; return a list for several arrays."""
     return _map_each(arys, lambda x: reshape(x, (1,)) if x.ndim < 1 else x)
 
 
 def atleast_2d(*arys: ArrayLike) -> Any:
-    """Vectors as rows; a list for several arrays."""
+    """View vectors as rows; return a list for several arrays."""
     return _map_each(arys, lambda x: reshape(x, (1, -1)) if x.ndim < 2 else x)
 
 
 def atleast_3d(*arys: ArrayLike) -> Any:
-    """Vectors as (1, n, 1), matrices as (n, m, 1); a list for several arrays."""
+    """View vectors as (1, n, 1), matrices as (n, m, 1); list several arrays."""
 
     def wide(x: Array) -> Array:
         return expand_dims(atleast_2d(x), -1) if x.ndim < 3 else x
@@ -304,7 +304,9 @@ def _shift(shift: ArrayLike) -> int | Array:
 
 
 def repeat(a: ArrayLike, repeats: Any, axis: int | None = None) -> Array:
-    """Every element along `axis`, `repeats` times in a row; or a number for each."""
+    """Repeat every element along `axis` `repeats` times in a row; or a number for
+    each.
+    """
     x, number = (ravel(a), 0) if axis is None else (lift(a), axis)
     number = one_axis(x, number)
     counts = repeats if isinstance(repeats, Dim) else _counts(repeats)
@@ -316,7 +318,7 @@ def repeat(a: ArrayLike, repeats: Any, axis: int | None = None) -> Array:
 
 
 def _counts(repeats: Any) -> int | list[int]:
-    """One number of 0 or more, or a list of them."""
+    """Return one number of 0 or more, or a list of them."""
     numbers = known_integers(repeats)
     if numbers.ndim > 1 or (numbers < 0).any():
         fail("bad-repeats", f"expected integers of 0 or more; got {repeats}")

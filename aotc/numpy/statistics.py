@@ -54,13 +54,13 @@ def _covariance(x: Array, bias: bool, ddof: int | None) -> Array:
 
 
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
-    """Pearson's correlation of each two variables; arguments as of `cov`."""
+    """Return Pearson's correlation of each two variables; arguments as of `cov`."""
     rows = _variables(x, y, rowvar)
     return astype(_correlation(to_accumulator(rows)), rows.dtype)
 
 
 def _correlation(rows: Array) -> Array:
-    """Pearson's correlation of each two rows."""
+    """Return Pearson's correlation of each two rows."""
     shares = _covariance(rows, False, None)
     if not shares.ndim:
         return divide(shares, shares)
@@ -70,7 +70,7 @@ def _correlation(rows: Array) -> Array:
 
 
 def _variables(m: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Array:
-    """All variables as rows."""
+    """Return all variables as rows."""
     parts = [m] if y is None else one_dtype(m, y)
     rows = []
     for part in parts:

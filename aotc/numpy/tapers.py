@@ -21,27 +21,27 @@ __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
 
 def hanning(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Hann's window of `M` elements: one period of a cosine, from 0 to 0."""
+    """Return Hann's window of `M` elements: one period of a cosine, from 0 to 0."""
     return _window(np.hanning, M, dtype)
 
 
 def hamming(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Hamming's window of `M` elements: a cosine that ends at 0.08."""
+    """Return Hamming's window of `M` elements: a cosine that ends at 0.08."""
     return _window(np.hamming, M, dtype)
 
 
 def blackman(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Blackman's window of `M` elements: a sum of two cosines."""
+    """Return Blackman's window of `M` elements: a sum of two cosines."""
     return _window(np.blackman, M, dtype)
 
 
 def bartlett(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Bartlett's window of `M` elements: a triangle."""
+    """Return Bartlett's window of `M` elements: a triangle."""
     return _window(np.bartlett, M, dtype)
 
 
 def kaiser(M: int, beta: float, *, dtype: Any = "f32") -> Array:  # noqa: N803
-    """Kaiser's window of `M` elements, the narrower the larger `beta`."""
+    """Return Kaiser's window of `M` elements, the narrower the larger `beta`."""
     if not math.isfinite(beta):
         fail("bad-argument", f"expected 'beta' to be finite; got {beta}")
     return _window(lambda count: np.kaiser(count, beta), M, dtype)

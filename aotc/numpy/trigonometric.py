@@ -61,12 +61,12 @@ def sinc(x: ArrayLike) -> Array:
 
 
 def deg2rad(x: ArrayLike, /) -> Array:
-    """Degrees to radians."""
+    """Convert degrees to radians."""
     return multiply(as_float(x), math.pi / 180)
 
 
 def rad2deg(x: ArrayLike, /) -> Array:
-    """Radians to degrees."""
+    """Convert radians to degrees."""
     return multiply(as_float(x), 180 / math.pi)
 
 
@@ -121,7 +121,7 @@ def _half_expm1(x: ArrayLike) -> tuple[Array, Array]:
 
 
 def tanh(x: ArrayLike, /) -> Array:
-    """The hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return emit("tanh", as_float(x))
 
 

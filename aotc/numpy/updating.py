@@ -57,15 +57,15 @@ class Place:
         )
 
     def set(self, values: ArrayLike, *, mode: str | None = None) -> Array:
-        """With `values` in their place."""
+        """Return the array with `values` in place of the selected elements."""
         return self._update("scatter", lambda _, new: new, values, mode)
 
     def add(self, values: ArrayLike, *, mode: str | None = None) -> Array:
-        """With `values` added."""
+        """Return the array with `values` added to the selected elements."""
         return self._update("scatter_add", add, values, mode)
 
     def multiply(self, values: ArrayLike, *, mode: str | None = None) -> Array:
-        """Multiplied by `values`."""
+        """Return the array with the selected elements multiplied by `values`."""
         return self._update("scatter_mul", multiply, values, mode)
 
     def min(self, values: ArrayLike, *, mode: str | None = None) -> Array:
@@ -118,7 +118,9 @@ def _scatter(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Ar
 
 
 def _put_back(x: Array, fixed: Sequence[Any], part: Array) -> Array:
-    """`x` with `part` in the place of what the slices and integers cut out."""
+    """Return `x` with `part` in the place of the elements that slices and integers
+    select.
+    """
     spans = [
         _span(key, size)
         for key, size in zip(

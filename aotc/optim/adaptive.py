@@ -157,7 +157,7 @@ def scale_by_lion(
 
 
 def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> GradientTransformation:
-    """Updates of the size that they had, whatever the size of gradients.
+    """Scale updates to the size that they had, whatever the size of gradients.
 
     Zeiler, "ADADELTA: an adaptive learning rate method", arXiv:1212.5701 (2012).
 

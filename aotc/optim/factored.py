@@ -47,7 +47,7 @@ def scale_by_factored_rms(
     min_dim_size_to_factor: int = 128,
     epsilon: float = 1e-30,
 ) -> GradientTransformation:
-    """Updates over the root of the average of their squares, of rank one.
+    """Divide updates by the root of the average of their squares, of rank one.
 
     Args:
         factored: whether matrices are kept as two vectors.
@@ -101,7 +101,7 @@ def _axes(shape: Sequence[Any], least: int) -> tuple[int, int] | None:
 
 
 def _empty(x: Array, axes: tuple[int, int] | None) -> Sequence[Array]:
-    """The row, the column and the whole that are kept of zeros."""
+    """Return sums of x over its row and its column, or x itself; zeros for the rest."""
     nothing = np.zeros(1, x.dtype)
     if axes is None:
         return nothing, nothing, x

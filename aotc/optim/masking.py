@@ -49,7 +49,7 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
 
 
 class Mask:
-    """Which branches of a tree are meant.
+    """A choice of branches of a tree.
 
     Args:
         mask: what `masked` takes.

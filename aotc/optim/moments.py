@@ -23,12 +23,12 @@ __all__ = [
 
 
 def average(decay: Any) -> Callable[[Array, Array], Array]:
-    """One step of an average: of a new value and the old average."""
+    """Return a step of a moving average: of a new value and the old average."""
     return lambda new, old: (1 - decay) * new + decay * old
 
 
 def average_square(decay: float) -> Callable[[Array, Array], Array]:
-    """One step of an average of squares."""
+    """Return a step of a moving average of squares."""
     return lambda new, old: (1 - decay) * np.square(new) + decay * old
 
 
@@ -116,7 +116,7 @@ class ScaleByRssState(NamedTuple):
 def scale_by_rss(
     initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> GradientTransformation:
-    """Updates over the root of the sum of all their squares.
+    """Divide updates by the root of the sum of all their squares.
 
     Duchi, Hazan and Singer, Journal of Machine Learning Research 12 (2011).
 
@@ -175,7 +175,7 @@ def scale_by_rms(
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Updates over the root of the average of their squares.
+    """Divide updates by the root of the average of their squares.
 
     Tieleman and Hinton, "Lecture 6.5: RMSProp", Coursera (2012).
 
@@ -214,7 +214,8 @@ def scale_by_stddev(
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Updates over the root of the average of their squares, less the squared average.
+    """Divide updates by the root of the average of their squares, less the squared
+    average.
 
     Graves, "Generating sequences with recurrent neural networks", arXiv:1308.0850
     (2013). Arguments are those of `scale_by_rms`.
@@ -246,7 +247,7 @@ def scale_by_stddev(
 
 
 def _division_by_root(eps: float, eps_in_sqrt: bool) -> Callable[[Array, Array], Array]:
-    """An update over the root of a square."""
+    """Return a function to divide an update by the root of a square."""
     if eps_in_sqrt:
         return lambda update, square: np.rsqrt(square + eps) * update
     return lambda update, square: update / (np.sqrt(square) + eps)

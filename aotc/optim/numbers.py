@@ -1,4 +1,4 @@
-"""Numbers that whole trees share: rates, counts of steps, and what follows from them.
+"""Numbers that whole trees share: rates, counts of steps, and their corrections.
 
 They stay scalars, so that an update is one loop over the elements of each parameter.
 """
@@ -43,12 +43,12 @@ def number(name: str, x: Any) -> Any:
 
 
 def rate(name: str, x: Rate) -> Rate:
-    """What `number` takes, or a schedule."""
+    """Return a schedule as it is, or a number checked as by `number`."""
     return x if callable(x) else number(name, x)
 
 
 def scheduled_value(name: str, schedule: Schedule, count: Array) -> Any:
-    """What a schedule says for a number of steps."""
+    """Return the value of a schedule for a number of steps."""
     return number(f"{name}(count)", schedule(count))
 
 
@@ -58,7 +58,7 @@ def in_dtype(x: Any, dtype: str) -> Array:
 
 
 def fraction(name: str, x: float) -> float:
-    """How much of an average is kept from step to step: at least 0, and below 1."""
+    """Check the decay of an average: at least 0, and below 1."""
     if not 0 <= x < 1:
         fail("bad-number", f"expected '{name}' to be at least 0 and below 1; got {x}")
     return x
@@ -80,12 +80,12 @@ def zero_count() -> Array:
 
 
 def increment(count: Any) -> Array:
-    """One step more."""
+    """Count one step more."""
     return np.minimum(count, _LAST - 1) + 1
 
 
 def in_each_dtype(compute: Callable[[str], Array]) -> Callable[[Array], Array]:
-    """A number that beside f64 is computed in f64, and in f32 beside other floats.
+    """Return a function for a number: computed in f64 beside f64, else in f32.
 
     Args:
         compute: the number in f32 or f64.
@@ -102,7 +102,7 @@ def in_each_dtype(compute: Callable[[str], Array]) -> Callable[[Array], Array]:
 
 
 def bias_corrector(decay: float, count: Array) -> Callable[[Array], Array]:
-    """Divides averages that began with 0 by what the weights so far add up to.
+    """Return a function that divides averages that began with 0 by the sum of weights.
 
     That is 1 - decay ** count, without the cancellation that the formula suffers while
     `count` is small.

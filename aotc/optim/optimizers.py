@@ -40,7 +40,7 @@ def sgd(
     nesterov: bool = False,
     accumulator_dtype: Any = None,
 ) -> GradientTransformation:
-    """Stochastic gradient descent; see `trace` for momentum."""
+    """Return stochastic gradient descent; see `trace` for momentum."""
     return chain(
         _momentum(momentum, nesterov, accumulator_dtype),
         scale_by_learning_rate(learning_rate),
@@ -50,7 +50,7 @@ def sgd(
 def adagrad(
     learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> GradientTransformation:
-    """Adagrad; see `scale_by_rss`."""
+    """Return the optimizer Adagrad; see `scale_by_rss`."""
     return chain(
         scale_by_rss(initial_accumulator_value, eps),
         scale_by_learning_rate(learning_rate),
@@ -68,7 +68,7 @@ def rmsprop(
     nesterov: bool = False,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """RMSProp; see `scale_by_rms`, and `scale_by_stddev` for `centered`."""
+    """Return RMSProp; see `scale_by_rms`, and `scale_by_stddev` for `centered`."""
     scaled = scale_by_stddev if centered else scale_by_rms
     return chain(
         scaled(decay, eps, initial_scale, eps_in_sqrt, bias_correction),
@@ -87,7 +87,7 @@ def adam(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Adam; see `scale_by_adam`."""
+    """Return the optimizer Adam; see `scale_by_adam`."""
     return chain(
         scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         scale_by_learning_rate(learning_rate),
@@ -104,7 +104,7 @@ def nadam(
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
-    """Adam with Nesterov's momentum; see `scale_by_adam`."""
+    """Return the optimizer Adam with Nesterov's momentum; see `scale_by_adam`."""
     return adam(learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
 
 
@@ -120,7 +120,7 @@ def adamw(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Adam with decoupled weight decay; see `add_decayed_weights`."""
+    """Return Adam with decoupled weight decay; see `add_decayed_weights`."""
     return chain(
         scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         add_decayed_weights(weight_decay, mask),
@@ -140,7 +140,7 @@ def nadamw(
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
-    """NAdam with decoupled weight decay."""
+    """Return the optimizer NAdam with decoupled weight decay."""
     return adamw(
         learning_rate,
         b1,
@@ -157,7 +157,7 @@ def nadamw(
 def adamax(
     learning_rate: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> GradientTransformation:
-    """Adam by the largest gradient; see `scale_by_adamax`."""
+    """Return the optimizer Adam by the largest gradient; see `scale_by_adamax`."""
     return chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
 
 
@@ -169,7 +169,7 @@ def adamaxw(
     weight_decay: Rate = 1e-4,
     mask: Any = None,
 ) -> GradientTransformation:
-    """Adamax with decoupled weight decay."""
+    """Return the optimizer Adamax with decoupled weight decay."""
     return chain(
         scale_by_adamax(b1, b2, eps),
         add_decayed_weights(weight_decay, mask),
@@ -184,7 +184,7 @@ def adadelta(
     weight_decay: Rate = 0.0,
     weight_decay_mask: Any = None,
 ) -> GradientTransformation:
-    """Adadelta; see `scale_by_adadelta`."""
+    """Return the optimizer Adadelta; see `scale_by_adadelta`."""
     return chain(
         add_decayed_weights(weight_decay, weight_decay_mask),
         scale_by_adadelta(rho, eps),
@@ -200,7 +200,7 @@ def lion(
     weight_decay: Rate = 1e-3,
     mask: Any = None,
 ) -> GradientTransformation:
-    """Lion; see `scale_by_lion`."""
+    """Return the optimizer Lion; see `scale_by_lion`."""
     return chain(
         scale_by_lion(b1, b2, mu_dtype),
         add_decayed_weights(weight_decay, mask),
@@ -217,7 +217,7 @@ def lamb(
     weight_decay: Rate = 0.0,
     mask: Any = None,
 ) -> GradientTransformation:
-    """Adam with a trust ratio for each array; see `scale_by_trust_ratio`.
+    """Return Adam with a trust ratio for each array; see `scale_by_trust_ratio`.
 
     You et al., "Large batch optimization for deep learning: training BERT in 76
     minutes", ICLR 2020.
@@ -244,7 +244,7 @@ def adafactor(
     factored: bool = True,
     weight_decay_mask: Any = None,
 ) -> GradientTransformation:
-    """Adafactor; see `scale_by_factored_rms`.
+    """Return the optimizer Adafactor; see `scale_by_factored_rms`.
 
     Args:
         learning_rate: 1 if not given, beside the scale of the parameters.

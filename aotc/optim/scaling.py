@@ -36,7 +36,7 @@ __all__ = [
 
 
 class ScaleByScheduleState(NamedTuple):
-    """How many steps there were: an i32 scalar."""
+    """State of a schedule: the number of steps, an i32 scalar."""
 
     count: Any
 
@@ -101,7 +101,7 @@ def _scale_updates(size: Any, updates: Tree) -> Tree:
 def scale_by_trust_ratio(
     min_norm: float = 0.0, trust_coefficient: float = 1.0, eps: float = 0.0
 ) -> GradientTransformation:
-    """Each array times trust_coefficient |parameters| / (|updates| + eps).
+    """Scale each array by trust_coefficient |parameters| / (|updates| + eps).
 
     Where one of the norms is 0, updates stay. You, Gitman and Ginsburg, "Large batch
     training of convolutional networks", arXiv:1708.03888 (2017).
@@ -125,7 +125,9 @@ def scale_by_trust_ratio(
 
 
 def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation:
-    """Each array times the norm of its parameters, or `min_scale` if that is larger."""
+    """Scale each array by the norm of its parameters, or `min_scale` if that is
+    larger.
+    """
 
     def scale_update(update: Array, param: Array) -> Array:
         return update * in_dtype(np.maximum(norm(param), min_scale), update.dtype)
@@ -136,7 +138,7 @@ def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation
 
 
 def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
-    """Each array times the root mean square of its parameters, or `min_scale`."""
+    """Scale each array by the root mean square of its parameters, or `min_scale`."""
 
     def scale_update(update: Array, param: Array) -> Array:
         size = np.maximum(root_mean_square(param), min_scale)
@@ -158,7 +160,7 @@ def root_mean_square(x: Array) -> Array:
 
 
 def wide(x: Array) -> Array:
-    """In f32, or f64 if it is: sums of squares leave the range of f16."""
+    """Cast to f32, unless it is f64: sums of squares leave the range of f16."""
     return x if x.dtype == "f64" else x.astype("f32")
 
 
@@ -166,7 +168,7 @@ def wide(x: Array) -> Array:
 
 
 class WeightDecaySchedule(NamedTuple):
-    """How many steps there were: an i32 scalar."""
+    """State of a weight decay schedule: the number of steps, an i32 scalar."""
 
     count: Any
 
@@ -174,7 +176,7 @@ class WeightDecaySchedule(NamedTuple):
 def add_decayed_weights(
     weight_decay: Rate = 0.0, mask: Any = None
 ) -> GradientTransformation:
-    """What is added to updates is weight_decay * parameters.
+    """Add weight_decay * parameters to the updates.
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 

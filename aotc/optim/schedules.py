@@ -38,7 +38,7 @@ def polynomial_schedule(
     transition_steps: int,
     transition_begin: int = 0,
 ) -> Schedule:
-    """From one value to another: (init - end) (1 - t)^power + end, where t goes to 1.
+    """Interpolate (init - end) (1 - t)^power + end, where t goes from 0 to 1.
 
     Args:
         init_value: before, and forever if there are no steps.
@@ -66,7 +66,7 @@ def linear_schedule(
     transition_steps: int,
     transition_begin: int = 0,
 ) -> Schedule:
-    """From one value to another along a straight line; see `polynomial_schedule`."""
+    """Interpolate linearly between two values; see `polynomial_schedule`."""
     return polynomial_schedule(
         init_value, end_value, 1, transition_steps, transition_begin
     )
@@ -75,7 +75,7 @@ def linear_schedule(
 def cosine_decay_schedule(
     init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
 ) -> Schedule:
-    """From `init_value` to alpha * init_value along half a period of the cosine.
+    """Decay from `init_value` to alpha * init_value along half a period of the cosine.
 
     Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR
     2017.
@@ -155,7 +155,7 @@ def piecewise_constant_schedule(
 def join_schedules(
     schedules: Sequence[Callable[..., Any]], boundaries: Sequence[int]
 ) -> Schedule:
-    """One schedule after the other.
+    """Join schedules one after the other.
 
     Args:
         schedules: each gets the number of steps since it began.
@@ -186,7 +186,7 @@ def join_schedules(
 def warmup_constant_schedule(
     init_value: float, peak_value: float, warmup_steps: int
 ) -> Schedule:
-    """Along a straight line to `peak_value`, which stays."""
+    """Rise linearly to `peak_value`, which stays."""
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
@@ -198,7 +198,7 @@ def warmup_cosine_decay_schedule(
     end_value: float = 0.0,
     exponent: float = 1.0,
 ) -> Schedule:
-    """Along a straight line to the peak, then along a cosine to the end.
+    """Rise linearly to the peak, then decay along a cosine to the end.
 
     Args:
         init_value: at the first step.
@@ -228,7 +228,7 @@ def warmup_exponential_decay_schedule(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """Along a straight line to the peak, then as `exponential_decay` has it.
+    """Rise linearly to the peak, then decay as `exponential_decay` does.
 
     Args:
         init_value: at the first step.
@@ -253,7 +253,7 @@ def _float(count: Any) -> Array:
 
 
 def _scales(given: Any) -> list[tuple[int, float]]:
-    """Steps with their scales, in order."""
+    """Return steps with their scales, in order."""
     fits = isinstance(given, Mapping) and all(
         isinstance(step, int) and isinstance(scale, int | float) and scale >= 0
         for step, scale in given.items()

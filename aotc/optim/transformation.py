@@ -1,4 +1,4 @@
-"""Gradient transformations: what optimizers are made of, and how they are put together.
+"""Gradient transformations, of which optimizers consist, and their composition.
 
 updates, state = optimizer.update(grads, state, params)
 params = optim.apply_updates(params, updates)
@@ -27,12 +27,12 @@ __all__ = [
 
 
 class Update(Protocol):
-    """How gradients are transformed: (updates, state, params) → (updates, state)."""
+    """A transformation of gradients: (updates, state, params) → (updates, state)."""
 
     def __call__(
         self, updates: Tree, state: Tree, params: Tree = None
     ) -> tuple[Tree, Tree]:
-        """New updates, of the form of the old ones, and the new state."""
+        """Return new updates, of the form of the old ones, and the new state."""
 
 
 class GradientTransformation(NamedTuple):
@@ -50,7 +50,7 @@ class GradientTransformation(NamedTuple):
 
 
 class EmptyState(NamedTuple):
-    """The state of what keeps nothing."""
+    """The state of a transformation that keeps nothing."""
 
 
 # ---- how they are made --------------------------------------------------------------
@@ -107,17 +107,17 @@ def require_params(params: Tree) -> Tree:
 
 
 def identity() -> GradientTransformation:
-    """Updates as they are."""
+    """Return updates as they are."""
     return stateless(lambda updates, params: updates)
 
 
 def set_to_zero() -> GradientTransformation:
-    """No updates: what they would have been added to stays."""
+    """Replace updates by zeros, so that parameters stay."""
     return stateless(lambda updates, params: leafwise(zeros_like, updates))
 
 
 def chain(*args: GradientTransformation) -> GradientTransformation:
-    """One transformation after the other; the state is a tuple of theirs."""
+    """Apply one transformation after the other; the state is a tuple of theirs."""
 
     def init(params: Tree) -> Tree:
         return tuple(each.init(params) for each in args)
@@ -143,7 +143,7 @@ def chain(*args: GradientTransformation) -> GradientTransformation:
 
 
 def apply_updates(params: Tree, updates: Tree, key: Any = None) -> Tree:
-    """New parameters: params + updates, in the dtypes of the old ones.
+    """Return params + updates, in the dtypes of the old parameters.
 
     Args:
         params: a pytree of float arrays.

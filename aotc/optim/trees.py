@@ -84,7 +84,7 @@ def _at(structure: Structure, position: int) -> str:
 
 
 def in_widest(arrays: Sequence[Array]) -> list[Array]:
-    """Float arrays in the narrowest dtype that holds the values of all."""
+    """Convert float arrays to the narrowest dtype that holds the values of all."""
     found = {array.dtype for array in arrays}
     widest = max(found, key=dtypes.bits)
     if found == {"f16", "bf16"}:

@@ -22,7 +22,9 @@ __all__ = ["ApplyIfFiniteState", "MultiSteps", "MultiStepsState", "apply_if_fini
 
 
 def select_tree(flag: Array, new: Tree, old: Tree) -> Tree:
-    """One of two trees; both are computed, so that states can be written over."""
+    """Select one of two trees; both are computed, so that states can be written
+    over.
+    """
     return tree_map(lambda x, y: np.where(flag, x, y), new, old)
 
 
@@ -30,7 +32,7 @@ def select_tree(flag: Array, new: Tree, old: Tree) -> Tree:
 
 
 class MultiStepsState(NamedTuple):
-    """How far an optimizer of `MultiSteps` is.
+    """State of an optimizer of `MultiSteps`.
 
     Args:
         mini_step: how many gradients were added since the last step (i32).
@@ -89,7 +91,7 @@ class MultiSteps:
     def update(
         self, updates: Tree, state: Any, params: Tree = None
     ) -> tuple[Tree, MultiStepsState]:
-        """Zeros, or at every k-th call the optimizer's updates; and the new state."""
+        """Return zeros, or at every k-th call the updates; and the new state."""
         old = require_state(MultiStepsState, state)
         total = leafwise(self._accumulator(old.mini_step), updates, old.acc_grads)
         found, inner = self._opt.update(
@@ -109,14 +111,14 @@ class MultiSteps:
         return select_tree(full, found, zeros_like(found)), new
 
     def has_updated(self, state: Any) -> Array:
-        """Whether the last update was a step: a bool scalar."""
+        """Return whether the last update was a step: a bool scalar."""
         state = require_state(MultiStepsState, state)
         return np.logical_and(
             np.equal(state.mini_step, 0), np.greater(state.gradient_step, 0)
         )
 
     def gradient_transformation(self) -> GradientTransformation:
-        """The same as a pair of functions."""
+        """Return the optimizer as a pair of functions."""
         return GradientTransformation(self.init, self.update)
 
     def _accumulator(self, count: Any) -> Callable[[Array, Array], Array]:
@@ -159,7 +161,7 @@ def _fail_to_count(k: Any) -> NoReturn:
 
 
 class ApplyIfFiniteState(NamedTuple):
-    """How often gradients were not finite.
+    """State with counts of gradients that were not finite.
 
     Args:
         notfinite_count: how often in a row (i32).
@@ -209,6 +211,6 @@ def apply_if_finite(
 
 
 def all_finite(tree: Tree) -> Array:
-    """Whether no element of a tree of floats is infinite or NaN: a bool scalar."""
+    """Return whether all elements of a tree of floats are finite: a bool scalar."""
     parts = [np.all(np.isfinite(x)) for x in float_leaves(tree)]
     return reduce(np.logical_and, parts, np.asarray(True))

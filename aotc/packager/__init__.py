@@ -174,7 +174,7 @@ _OWN_WEIGHTS = "weights-own.irpa"
 
 
 def take_back(archives: Archives, bundle: Path) -> None:
-    """Move archives out of a bundle, which is none then, to where they came from."""
+    """Move archives from an abandoned bundle back to their own paths."""
     for name, archive in archives.items():
         (bundle / name).rename(archive.path)
 
@@ -185,7 +185,7 @@ def files(
     variants: Sequence[Compiled],
     title: tuple[str, str],
 ) -> dict[str, Content]:
-    """Every file of a bundle but manifest and signature."""
+    """Return every file of a bundle but manifest and signature."""
     found: dict[str, Content] = {module_file(v): v.vmfb for v in variants}
     found |= archives
     digested = digests(found)

@@ -1,4 +1,4 @@
-"""A compiled program → its manifest, but for what writing a bundle adds."""
+"""A compiled program → its manifest, without the facts that writing a bundle adds."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def manifest(
 
 
 def _quantization(program: Program) -> dict[str, Any]:
-    """What precision each layer was given and what was measured of it, if it was."""
+    """Return the manifest's section on the precision of layers, if they are
+    quantised.
+    """
     facts = program.quantization
     return {} if facts is None else {"quantization": facts}
 
@@ -89,7 +91,7 @@ def _tuning(program: Program) -> dict[str, Any]:
 
 
 def _features(program: Program) -> list[str]:
-    """What a reader must know to call entries as they are to be called."""
+    """Return the features that a reader must know to call the entries correctly."""
     entries = program.entry_points
     needed = {
         "guards": any(entry.guards for entry in entries),

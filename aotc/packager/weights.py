@@ -18,7 +18,7 @@ Archives = Mapping[str, FinishedFile]  # by path in the bundle
 
 @dataclass(frozen=True)
 class WeightFile:
-    """The parameters that the same variants read: none loads what it does not need.
+    """The parameters that the same variants read, so that none loads others.
 
     Args:
         path: in the bundle.

@@ -1,4 +1,4 @@
-"""Processes that compute together: what each gives to the others, and who they are.
+"""Processes that compute together: their exchange of arrays, and their ranks.
 
     group = parallel.current()                 # of `aotc run --ranks`, torchrun, mpirun
     total = group.all_reduce(np.ones(3))       # the same bits on each rank

@@ -54,7 +54,7 @@ class Devices:
 
     @classmethod
     def alone(cls) -> Devices:
-        """Return the one device of a model that takes no others."""
+        """Make the one device of a model that is computed alone."""
         return cls(Group(Alone()), DeviceAxis("", 1))
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
@@ -114,7 +114,7 @@ class Devices:
 
 
 class Device:
-    """One of the devices that this process computes.
+    """A device of this process.
 
     Args:
         devices: all of them.
@@ -126,7 +126,7 @@ class Device:
 
     @property
     def number(self) -> int:
-        """Its number along the axis."""
+        """The device's number along the axis."""
         return self.devices.numbers[self.place]
 
     def exchange(self, asked: Mapping[str, Any], x: Array) -> Array:

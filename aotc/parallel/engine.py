@@ -60,7 +60,7 @@ class Alone:
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """Yield its own arrays."""
+        """Yield this process's own arrays."""
         yield [list(arrays)]
 
     def lost_ranks(self) -> set[int]:
@@ -90,7 +90,7 @@ def rank_lost(
 
 
 def require_same(what: Sequence[str]) -> None:
-    """Refuse ranks that are at different points of what they compute.
+    """Refuse ranks that are at different points of the computation.
 
     Args:
         what: that each of them is at, in their order.

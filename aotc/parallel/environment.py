@@ -31,7 +31,8 @@ def current() -> Group:
 
 
 def starter() -> tuple[str, str] | None:
-    """Return what has started this process as one of several, and how many.
+    """Return the launcher that started this process as one of several, and their
+    number.
 
     None for `aotc run --ranks`, and where there is but one.
     """

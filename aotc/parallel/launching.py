@@ -113,7 +113,7 @@ _SILENT: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEV
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait until all have ended; what goes on long after a failure is ended."""
+    """Wait until all have ended; end those that run on long after a failure."""
     failed_at: float | None = None
     while any(each.poll() is None for each in processes):
         if failed_at is None and any(each.returncode for each in processes):
@@ -137,7 +137,7 @@ def _text(log: IO[bytes]) -> str:
 
 
 class _Forwarding:
-    """Within this block, signals that ask this process to end go to the ranks."""
+    """A block that forwards signals to end this process to the ranks."""
 
     def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         self._processes = processes

@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def layout(arrays: Arrays) -> tuple[list[Any], int]:
-    """Return where arrays lie in memory that holds them all, and its size.
+    """Return the places of arrays in one block of memory, and its size.
 
     One row for each: dtype, shape and the first byte.
     """
@@ -49,7 +49,7 @@ def write(array: Array, memory: Any, row: Sequence[Any], start: int = 0) -> None
 
 
 def pack(what: str, arrays: Arrays) -> bytes:
-    """Return arrays, and what they are for, as bytes that `unpack` reads."""
+    """Return arrays, and their purpose, as bytes that `unpack` reads."""
     rows, size = layout(arrays)
     head = json.dumps([what, rows]).encode()
     start = -(-(_LENGTH.size + len(head)) // _ALIGNMENT) * _ALIGNMENT
@@ -62,7 +62,7 @@ def pack(what: str, arrays: Arrays) -> bytes:
 
 
 def unpack(message: Any) -> tuple[str, list[Array]]:
-    """Return what the arrays of a message are for, and the arrays, as views of it."""
+    """Return the purpose of a message's arrays, and the arrays, as views of it."""
     (length,) = _LENGTH.unpack_from(message)
     what, rows = json.loads(bytes(message[_LENGTH.size : _LENGTH.size + length]))
     start = -(-(_LENGTH.size + length) // _ALIGNMENT) * _ALIGNMENT
@@ -88,7 +88,7 @@ class MessageEngine(ABC):
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """See `Engine`: every rank gets all arrays of every other one."""
+        """Exchange as `Engine`: every rank gets all arrays of every other one."""
         found = [unpack(each) for each in self.gather(pack(what, arrays))]
         require_same([said for said, _ in found])
         yield [given for _, given in found]

@@ -39,7 +39,7 @@ class Rendezvous:
         self._someone_left = False
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
-        """Call `work(number)` in each thread, at the same time; return what it gives.
+        """Call `work(number)` in each thread, at the same time; return the results.
 
         Raises:
             Diverged: they do not meet the same number of times, and none has failed.

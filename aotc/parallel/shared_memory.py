@@ -56,7 +56,7 @@ class SharedMemoryEngine:
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """See `Engine`: arrays are views of the memory of those who gave them."""
+        """Exchange as `Engine`: arrays are views of the givers' memory."""
         rows, size = layout(arrays)
         descriptor = self._reserve(size)
         start = self._round % 2 * self._half
@@ -153,7 +153,7 @@ class SharedMemoryEngine:
         return rank_lost(rank, self.size)
 
     def _map(self, rank: int, descriptors: list[int]) -> None:
-        """Map the memory of another rank, if it has sent new memory."""
+        """Map memory that another rank has sent descriptors of."""
         for descriptor in descriptors:
             size = os.fstat(descriptor).st_size
             self._theirs[rank] = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)

@@ -30,7 +30,7 @@ _MOST_MERGED = 1000  # distinct sizes of several symbols; more are rounded up fi
 
 @dataclass(frozen=True)
 class Buckets:
-    """Sizes that calls are padded to, and what that means for some traffic.
+    """The sizes that calls are padded to, and their effect on some traffic.
 
     Args:
         traffic: that they are for.
@@ -69,7 +69,7 @@ class Buckets:
         return [dict(zip(symbols, each, strict=True)) for each in self.sizes]
 
     def to_json(self) -> dict[str, Any]:
-        """As the build report holds it."""
+        """Return the buckets as the build report holds them."""
         return {
             "calls": self.traffic.calls,
             "buckets": self.by_name(),
@@ -159,7 +159,9 @@ def _best_of_one(calls_of: Mapping[Sizes, int], most: int, top: int) -> list[Siz
 
 
 def _grids(counts: Mapping[Sizes, int], most: int, top: Sizes) -> Iterator[list[Sizes]]:
-    """All combinations of the best buckets of each size by itself, if not too many."""
+    """Yield all combinations of the best buckets of each size by itself, if not too
+    many.
+    """
     for shares in product(range(1, most + 1), repeat=len(top)):
         if prod(shares) <= most < prod(shares) + min(shares):
             lines = [
@@ -170,7 +172,7 @@ def _grids(counts: Mapping[Sizes, int], most: int, top: Sizes) -> Iterator[list[
 
 
 def _counts_along(counts: Mapping[Sizes, int], axis: int) -> dict[Sizes, int]:
-    """Calls by one of their sizes."""
+    """Count calls by one of their sizes."""
     found: dict[Sizes, int] = {}
     for sizes, count in counts.items():
         found[sizes[axis],] = found.get((sizes[axis],), 0) + count
@@ -178,7 +180,7 @@ def _counts_along(counts: Mapping[Sizes, int], axis: int) -> dict[Sizes, int]:
 
 
 def _padded_elements(counts: Mapping[Sizes, int], buckets: Sequence[Sizes]) -> int:
-    """How many elements calls have in buckets, of which one has room for any."""
+    """Count the elements of padded calls in buckets, of which one has room for any."""
     return sum(
         count * min(prod(each) for each in buckets if _fits(sizes, each))
         for sizes, count in counts.items()
@@ -186,7 +188,7 @@ def _padded_elements(counts: Mapping[Sizes, int], buckets: Sequence[Sizes]) -> i
 
 
 def _merge_buckets(counts: Mapping[Sizes, int], most: int, top: Sizes) -> list[Sizes]:
-    """Buckets of several sizes: those of all calls, merged until there are few."""
+    """Merge the buckets of all calls, of several sizes, until there are few."""
     rest = [sizes for sizes in counts if sizes != top]
     sizes = np.array(rest, np.int64).reshape(len(rest), len(top))
     calls = np.array([counts[each] for each in rest], np.float64)
@@ -211,7 +213,9 @@ def _merging_costs(sizes: Any, calls: Any) -> Any:
 
 
 def _costs_with(sizes: Any, calls: Any, one: int) -> Any:
-    """What it adds to merge a bucket with each other one; infinity with itself."""
+    """Return the added cost of merging a bucket with each other one; infinity with
+    itself.
+    """
     merged = np.maximum(sizes, sizes[one]).prod(1).astype(np.float64)
     own = sizes.prod(1).astype(np.float64)
     added = calls * (merged - own) + calls[one] * (merged - own[one])
@@ -222,7 +226,7 @@ def _costs_with(sizes: Any, calls: Any, one: int) -> Any:
 def _round_up(
     counts: Mapping[Sizes, int], top: Sizes, steps: Sizes
 ) -> dict[Sizes, int]:
-    """Calls by sizes, coarser where there are too many distinct ones.
+    """Count calls by sizes, coarser where there are too many distinct ones.
 
     Args:
         counts: of calls.

@@ -30,7 +30,7 @@ def text_of(module: Module, readable: bool = False) -> str:
 
 
 def _term(function: Function) -> str:
-    """Return the term of a region, which says what its kernel computes."""
+    """Return the term of a region, which defines its kernel's computation."""
     from aotc.kernels.term_builder import term_of  # which few builds ask for
 
     term = term_of(function) if is_region(function) else None

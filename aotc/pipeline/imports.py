@@ -178,7 +178,7 @@ def _places(arrays: Iterable[StoredArray], path: Path) -> Iterator[tuple[int, Ro
 
 
 def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the elements as integers, of which none is unlike itself."""
+    """View elements as unsigned integers, so that NaN equals itself."""
     size = array.dtype.itemsize
     return array.view(f"u{size}") if size in (1, 2, 4, 8) else array
 

@@ -1,4 +1,4 @@
-"""Where a bundle goes: its name and version, its folder, and who signs it."""
+"""Destination of a bundle: its name and version, its folder, and who signs it."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def channel_of(signer: Signer | None) -> str:
 
 
 def require_writable(output: Path) -> None:
-    """Fail before the work, not after it; writing checks once more."""
+    """Refuse an output that cannot be written, before the work begins."""
     standing = next(p for p in (output, *output.absolute().parents) if p.exists())
     if (found := unwritable(standing)) is not None:
         raise cannot_write(output, found, "the bundle")
 
 
 def require_free(output: Path, title: tuple[str, str], force: bool) -> None:
-    """Fail before the work, not after it; writing checks once more."""
+    """Refuse a bundle that is there already, before the work begins."""
     target = bundle_path(output, *title)
     if os.path.lexists(target) and not force:
         raise InputError(

@@ -1,4 +1,4 @@
-"""What a build tells: of its progress, and in the end of what it made and cost."""
+"""Reports of a build: its progress, and in the end its results and costs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """What a build tells of its progress."""
+    """Receiver of a build's progress."""
 
     def stage(self, name: str) -> Any:
         """A context manager for the duration of a stage."""
 
     def step(self, text: str) -> None:
-        """Tell what the stage is busy with, or what it waits for."""
+        """Report the stage's current work, or what it waits for."""
 
     def report_part(self, part: str, seconds: float) -> None:
         """Tell that a part of the stage is done, such as the code of one target."""
@@ -36,14 +36,14 @@ class Reporter(Protocol):
 
 class Silent:
     def stage(self, name: str) -> Any:
-        """Tell nothing."""
+        """Report nothing."""
         return nullcontext()
 
     def step(self, text: str) -> None:
-        """Tell nothing."""
+        """Report nothing."""
 
     def report_part(self, part: str, seconds: float) -> None:
-        """Tell nothing."""
+        """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ImageLayout:
     port: Port
 
     def to_json(self) -> dict[str, str]:
-        """As the build report holds it."""
+        """Return the layout as the build report holds it."""
         port = self.port
         return {
             "entry": self.entry,
@@ -88,7 +88,7 @@ def image_layouts(entries: Iterable[Entry]) -> list[ImageLayout]:
 
 @dataclass
 class BuildReport:
-    """What a build made and what it cost.
+    """The results and costs of a build.
 
     Args:
         bundle: the bundle's folder, or None if the build stopped earlier.
@@ -130,7 +130,7 @@ class BuildReport:
     channel: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Schema `aotc.build/1`."""
+        """Return the report as a document of the schema `aotc.build/1`."""
         return {
             "bundle": str(self.bundle) if self.bundle else None,
             "ir": self.ir,
@@ -153,7 +153,9 @@ class BuildReport:
         }
 
     def _variant_passes(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what passes did for each target, those over IREE's own IR last."""
+        """Return the records of passes for each target, those over IREE's own IR
+        last.
+        """
         rewrites = {str(each.target): each.rewrites for each in self.variants}
         return {
             target: [each.to_json() for each in (*records, *rewrites.get(target, ()))]
@@ -161,7 +163,9 @@ class BuildReport:
         }
 
     def findings(self) -> dict[str, Any]:
-        """What the checks found, by the field of the manifest; none without a check."""
+        """Return the findings of the checks, by field of the manifest; none without
+        a check.
+        """
         found = {
             "gradient_certificates": [each.to_json() for each in self.certificates],
             "parity": [each.to_json() for each in self.parities],
@@ -170,7 +174,7 @@ class BuildReport:
         return {name: rows for name, rows in found.items() if rows}
 
     def to_text(self) -> str:
-        """The same for people."""
+        """Return the report as text for people."""
         if self.ir is not None:
             return self.ir
         lines = [

@@ -1,4 +1,4 @@
-"""What a build can be asked for."""
+"""Requests for a build."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STOPS = (*IR_STAGES, "vmfb", "bundle")
 
 @dataclass(frozen=True)
 class Span:
-    """Between which stages something that can be asked for is of use.
+    """The range of stages in which an option has an effect.
 
     Args:
         last: the stage up to which IR can be asked for it.
@@ -61,7 +61,7 @@ _SPANS = {
 
 @dataclass(frozen=True)
 class Request:
-    """What a build is asked for.
+    """The options of a build.
 
     Args:
         source: the model, such as a model.py, or IR that a build has dumped.
@@ -232,11 +232,11 @@ class Request:
 
     @property
     def packs(self) -> bool:
-        """Whether it is to end in a bundle."""
+        """Return whether the build is to end in a bundle."""
         return self.stop_after in (None, "bundle")
 
     def require_open(self, stage: str) -> None:
-        """Refuse to be asked for what comes before the stage that the source is at.
+        """Refuse options that act before the stage of the source.
 
         Raises:
             InputError: `bad-option`; `no-graph`, if lowered IR was to be compared with

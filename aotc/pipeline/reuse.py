@@ -1,4 +1,4 @@
-"""Builds in the cache: what passes and the compiler made of a program.
+"""Cached builds: results of passes and the compiler for a program.
 
 A build that is equal to one before it runs no pass: it takes the compiled modules, the
 program that the manifest is made of, and the weights that passes have changed. It is
@@ -50,7 +50,7 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Made:
-    """What passes and the compiler made of a program.
+    """The results of passes and the compiler for a program.
 
     Args:
         module: of the program, as far as it is the same for all targets.
@@ -75,7 +75,7 @@ class Made:
 
 
 def computing_parts() -> dict[str, str]:
-    """Return the parts of a recipe that decide what aotc and NumPy compute here."""
+    """Return the parts of a recipe that decide the results of aotc and NumPy here."""
     return {
         "aotc": code_digest(),
         "packages": digest(
@@ -89,7 +89,7 @@ def computing_parts() -> dict[str, str]:
 
 
 def is_reusable(request: Request, stage: str) -> bool:
-    """Return whether a build does nothing with passes but what every build does.
+    """Return whether a build runs the default passes and nothing more.
 
     Args:
         request: what it is asked for.
@@ -103,7 +103,7 @@ def is_reusable(request: Request, stage: str) -> bool:
 
 @dataclass(frozen=True)
 class KeptBuild:
-    """What was made of a program, where the cache has it or may keep it.
+    """The cache entry of the results for a program.
 
     Args:
         cache: what keeps it.
@@ -121,7 +121,7 @@ class KeptBuild:
     def of(
         cls, cache: Cache, program: Program, targets: Sequence[Target], weights: str
     ) -> KeptBuild:
-        """Return where it is kept what is made of a program for some targets.
+        """Return the cache entry of the results for a program and some targets.
 
         Args:
             cache: what keeps it.
@@ -147,7 +147,7 @@ class KeptBuild:
         return cls(cache, recipe, program.module.context, dict(program.parameters))
 
     def find(self) -> Made | None:
-        """Return what was made, if the cache has all of it."""
+        """Return the kept results, if the cache has all of them."""
         start = time.perf_counter()
         value = self.cache.find(self.recipe)
         if value is None:
@@ -172,7 +172,7 @@ class KeptBuild:
         )
 
     def keep(self, made: Made) -> None:
-        """Keep what was made; not if the cache has not the modules, or it is large."""
+        """Keep the results, unless the cache lacks the modules or they are large."""
         table = ArrayTable({id(array): [name] for name, array in self.own.items()})
         parameters = [[k, table.number_of(x)] for k, x in made.parameters.items()]
         if table.nbytes > MOST_BYTES:
@@ -200,7 +200,7 @@ class KeptBuild:
 
 
 def _records(rows: Sequence[tuple[str, bool]]) -> list[PassRecord]:
-    """Return what passes did in a build before, which takes no time now."""
+    """Return the records of passes from an earlier build, which take no time now."""
     return [PassRecord(name, 0.0, changed) for name, changed in rows]
 
 
@@ -211,7 +211,7 @@ _PLAIN = ("compiler", "statistics", "memory_unknown", "kernels")
 
 
 def _variant_row(variant: Compiled) -> dict[str, Any]:
-    """Return a variant as JSON, with the recipe of its module in place of that."""
+    """Return a variant as JSON, with the recipe in place of its module."""
     assert variant.kept is not None
     return {
         **{name: getattr(variant, name) for name in _PLAIN},

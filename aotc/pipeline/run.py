@@ -1,4 +1,4 @@
-"""One build under way: what was asked, and what has been made of it so far."""
+"""A build under way: its request, and its results so far."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ARCHIVE = "parameters.irpa"  # in the folder of a dump
 
 @dataclass(frozen=True)
 class Source:
-    """What a build starts from.
+    """The starting point of a build.
 
     Args:
         unit: the program as it was imported, its images in the layout that was asked
@@ -81,7 +81,7 @@ class Source:
 
 
 class Build:
-    """One build under way.
+    """A build under way.
 
     Args:
         request: what was asked for.
@@ -116,7 +116,7 @@ class Build:
 
     @cached_property
     def source(self) -> Source:
-        """The source, imported; at which stage it is, it says itself."""
+        """The imported source, with the options of the request."""
         path = Path(self.request.source)
         self._imported = import_file(path, tuple(self.request.entries), self.cache)
         program = self._imported.program
@@ -148,7 +148,7 @@ class Build:
         return Source(unit, stage, title, dict(program.parameters), original)
 
     def _state_sizes(self, program: Program) -> None:
-        """State for which sizes there is to be code, and what becomes of others."""
+        """State the sizes that get code, and the policy for others."""
         asked = self.request
         if not asked.own_sizes:
             leave_out_specializations(program)
@@ -173,11 +173,11 @@ class Build:
 
     @property
     def program(self) -> Program:
-        """That of `unit`."""
+        """The program of `unit`."""
         return self.unit.program
 
     def load(self) -> None:
-        """Import the source, and see that it can be built as was asked."""
+        """Import the source; refuse at once a build that must fail."""
         if self.request.packs:
             require_free(self.request.output, self.source.title, self.request.force)
         if self.program.target is not None:
@@ -224,7 +224,7 @@ class Build:
 
     @property
     def compares(self) -> bool:
-        """Whether compiled code is run and compared, with what its graph says."""
+        """Return whether compiled code is run and compared with its graph or source."""
         return self.request.parity is not None or self.self_check != "off"
 
     @cached_property
@@ -254,7 +254,7 @@ class Build:
     # ---- what is made of the program
 
     def take_made(self, made: Made) -> None:
-        """Go on from what an equal build has made of the program."""
+        """Continue from the results of an equal build."""
         self.unit.program = Program(made.module, networks=self.program.networks)
         report = self.report
         report.graph_ops.update(made.graph_ops)
@@ -263,7 +263,7 @@ class Build:
         self.parameters, self.weights = made.parameters, made.weights
 
     def keep_made(self) -> None:
-        """Let the cache keep what was made of the program, if that may be reused."""
+        """Keep the results of the program in the cache, if they may be reused."""
         if self.kept is None or self.made is not None:
             return
         report = self.report
@@ -283,23 +283,23 @@ class Build:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure a stage and tell of it."""
+        """Measure the seconds of a stage within this block, and show the stage."""
         start = time.perf_counter()
         with self._reporter.stage(name):
             yield
         self.report.stages[name] = time.perf_counter() - start
 
     def step(self, text: str) -> None:
-        """Tell what the stage is busy with, or what it waits for."""
+        """Report the stage's current work, or what it waits for."""
         self._reporter.step(text)
 
     def tell(self, part: str, reuse: str, seconds: float) -> None:
-        """Tell that a part is done, and whether the cache had it."""
+        """Report a finished part, and whether the cache had it."""
         known = "" if reuse == "off" else f", cache: {reuse}"
         self._reporter.report_part(f"{part}{known}", seconds)
 
     def tell_part(self, part: str, seconds: float) -> None:
-        """Tell that a part of the stage is done."""
+        """Report a finished part of the stage."""
         self._reporter.report_part(part, seconds)
 
     def run_passes(self, unit: Unit, stage: str, passes: Sequence[Pass]) -> None:
@@ -310,14 +310,14 @@ class Build:
         self.dump_ir(unit)
 
     def keep_regions(self, unit: Unit) -> None:
-        """Keep a program as it has regions, if a self-check evaluates their kernels."""
+        """Copy a program with regions if a self-check evaluates its kernels."""
         target = unit.target
         assert target is not None
         if self.self_check != "off" and not BACKENDS[target.backend].on_cpu:
             self.regions[target] = unit.program.copy()
 
     def folder_of(self, unit: Unit) -> Path | None:
-        """Where IR of a unit is dumped, if it is."""
+        """Return the folder for dumps of a unit's IR, if it is dumped."""
         if self.dump is None or unit.target is None:
             return self.dump
         return make_folder(self.dump / unit.target.id)
@@ -329,7 +329,9 @@ class Build:
             write_program(unit.program, file, self._archive_of(unit, self.dump, folder))
 
     def _archive_of(self, unit: Unit, dump: Path, folder: Path) -> Path:
-        """That of the program; one of its own where passes have changed parameters."""
+        """Return the program's archive; write another one where passes changed
+        parameters.
+        """
         own, shared = unit.program.parameters, self.source.parameters
         if own.keys() == shared.keys() and all(own[k] is shared[k] for k in own):
             return dump / ARCHIVE
@@ -351,7 +353,7 @@ class Build:
     # ---- the bundle
 
     def require_room(self) -> None:
-        """Fail before the work and not after it, where no bundle can be written."""
+        """Refuse, before the work, a build whose bundle could not be written."""
         require_runnable(self.targets_to_check)
         if self.request.packs:
             request = self.request
@@ -383,7 +385,7 @@ class Build:
 
     @cached_property
     def archives(self) -> packager.Archives:
-        """The archives of the weights, written once: any bundle takes these."""
+        """The archives of the weights, written once for all bundles."""
         return packager.write_archives(self.weights, self._scratch)
 
     def write_archives(self) -> None:
@@ -412,7 +414,7 @@ class Build:
             packager.take_back(self.archives, bundle)
 
     def _write(self, output: Path, signer: Signer | None, force: bool) -> Path:
-        """Write what has been made as a bundle."""
+        """Write the results as a bundle."""
         return packager.pack(
             self.program,
             self.report.variants,
@@ -426,7 +428,7 @@ class Build:
         )
 
     def close(self) -> None:
-        """Remove what the build has on the disk beside its bundle."""
+        """Remove the build's temporary files."""
         self._opened.close()
 
 
@@ -470,7 +472,7 @@ def _self_check_mode(request: Request) -> str:
 def _require_known(
     asked: Sequence[str], targets: Sequence[Target], self_check: str
 ) -> None:
-    """Refuse to require a check of what is not built, or without any check."""
+    """Refuse to require a check of a target that is not built, or without any check."""
     if asked and self_check == "off":
         raise InputError(
             "bad-option",

@@ -68,7 +68,7 @@ def leave_out_specializations(program: Program) -> None:
 
 
 def ask_for_policies(program: Program, wanted: Mapping[str, str]) -> None:
-    """State at the entries of a program what becomes of sizes without code.
+    """State policies for sizes without code at the entries of a program.
 
     Args:
         program: at the stage `graph`.
@@ -188,7 +188,7 @@ def complete_specializations(program: Program) -> None:
 
 
 def _require_routes(program: Program, entry: Entry) -> None:
-    """Refuse to route calls to what does not take them."""
+    """Refuse to route calls to an entry that does not take them."""
     entries = {each.name: each for each in program.entry_points}
     for contract in entry.symbols:
         if not contract.route:
@@ -206,7 +206,7 @@ def _require_routes(program: Program, entry: Entry) -> None:
 
 
 def _is_alike(entry: Entry, other: Entry) -> bool:
-    """Whether calls of one entry may be those of another, as far as forms tell."""
+    """Return whether the forms of two entries allow calls of one to be of the other."""
 
     def form(each: Entry) -> Any:
         ports = (*each.ports("input"), *each.ports("output"))

@@ -1,4 +1,4 @@
-"""The stages of a build, in order, each with what it does.
+"""The stages of a build, in order, with their actions.
 
 What a stage needs alone is imported when it is run: a build that the cache knows runs
 no pass and no check, and imports none.
@@ -46,11 +46,11 @@ class Stage:
     name: str
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether the build asks for it."""
+        """Return whether the build asks for this stage."""
         return True
 
     def run(self, build: Build) -> None:
-        """Take the build a step on."""
+        """Run this stage of the build."""
         raise NotImplementedError
 
 
@@ -58,7 +58,7 @@ class Import(Stage):
     """The source as a program."""
 
     def run(self, build: Build) -> None:
-        """Load it."""
+        """Load the source."""
         build.load()
         build.report.images = image_layouts(build.program.entry_points)
         _note_ops(build, "graph")
@@ -70,11 +70,11 @@ class Certify(Stage):
     """The derivatives, checked on compiled code of their own."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether certificates are asked for."""
+        """Return whether certificates are asked for."""
         return build.request.certify_gradients
 
     def run(self, build: Build) -> None:
-        """Certify them."""
+        """Certify the gradients."""
         from aotc.checks.certificate import certify
 
         build.report.certificates = certify(build.program)
@@ -93,11 +93,11 @@ class Lower(Stage):
     stage: PassStage
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether no equal build has run them."""
+        """Return whether no equal build has run the passes."""
         return build.made is None
 
     def run(self, build: Build) -> None:
-        """Run them."""
+        """Run the passes of the stage."""
         if self.stage.per_target and not build.units:
             _require_specialized(build.program)
             require_supported(build.program.module, build.targets)
@@ -126,7 +126,7 @@ class Lower(Stage):
         _state_intermediates(build)
 
     def passes(self, build: Build) -> Sequence[Pass]:
-        """Return those of a build."""
+        """Return the stage's passes in a build."""
         from aotc.checks.budget import FitMemory
         from aotc.passes.fuse_regions import FuseRegions
         from aotc.passes.join_products import JoinProducts
@@ -219,7 +219,7 @@ def _note_ops(build: Build, stage: str) -> None:
 
 
 def _require_specialized(program: Program) -> None:
-    """Refuse to leave out what was to make code for some sizes.
+    """Refuse to leave out the pass that makes code for some sizes.
 
     Raises:
         InputError: `bad-option`.
@@ -236,14 +236,14 @@ def _require_specialized(program: Program) -> None:
 
 
 class Tune(Stage):
-    """Measured schedules, for the kernels that are to come."""
+    """The stage that reads or measures schedules of kernels."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether there is a tuning file."""
+        """Return whether there is a tuning file."""
         return build.tuning is not None
 
     def run(self, build: Build) -> None:
-        """Read it, or measure what it lacks."""
+        """Read the tuning file, or measure the schedules that it lacks."""
         from aotc.tuning import is_tunable, tune
 
         assert build.tuning is not None
@@ -260,7 +260,7 @@ class Tune(Stage):
 
 
 def _fusing(build: Build) -> FuseRegions:
-    """The pass that forms the regions of a build."""
+    """Return the pass that forms the regions of a build."""
     from aotc.passes.fuse_regions import FuseRegions
 
     passes = Lower("regions", PASS_STAGES[1]).passes(build)
@@ -275,7 +275,7 @@ def _fusing(build: Build) -> FuseRegions:
 
 
 def _state_intermediates(build: Build) -> None:
-    """State at the program for all targets what tensors any of them may have.
+    """State at the program the intermediate tensors of all targets.
 
     The manifest lists them, so that a call whose sizes are too large is refused.
     """
@@ -294,7 +294,7 @@ class Compile(Stage):
     """The code of each target."""
 
     def run(self, build: Build) -> None:
-        """Compile it, or find it in the cache."""
+        """Compile the program, or find its modules in the cache."""
         if build.made is not None:
             build.take_made(build.made)
             for each in build.report.variants:
@@ -348,11 +348,11 @@ class CompareWithSource(Stage):
     """The compiled entries beside their source."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether that is asked for, and what was compiled is not the end."""
+        """Return whether a comparison is asked for, in a build that packs a bundle."""
         return build.request.parity is not None and build.request.packs
 
     def run(self, build: Build) -> None:
-        """Compare them, and refuse what differs."""
+        """Compare the bundle with the source, and refuse differences."""
         from aotc.checks.parity import measure, require
 
         assert build.request.parity is not None
@@ -373,16 +373,18 @@ class CheckItself(Stage):
     """The compiled entries beside the reference evaluator."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether that is not switched off."""
+        """Return whether the self-check is not switched off."""
         return build.self_check != "off"
 
     def run(self, build: Build) -> None:
-        """Compare them, and refuse what was to be compared and was not."""
+        """Compare compiled code with the graph, and refuse code left unchecked
+        though required.
+        """
         self._compare(build)
         build.require_checked()
 
     def _compare(self, build: Build) -> None:
-        """Compare them, unless that was done of the same code."""
+        """Compare code with the graph, unless that was done of the same code."""
         report, full = build.report, build.self_check == "full"
         original = build.source.original
         if original is None:
@@ -423,14 +425,14 @@ class CheckItself(Stage):
 
 
 class Pack(Stage):
-    """The bundle."""
+    """The stage that writes the bundle."""
 
     def is_wanted(self, build: Build) -> bool:
-        """Whether it is what the build is for."""
+        """Return whether the build is to end in a bundle."""
         return build.request.packs
 
     def run(self, build: Build) -> None:
-        """Write it."""
+        """Write the bundle."""
         build.pack()
         build.keep_made()
 
@@ -449,7 +451,9 @@ STAGES: tuple[Stage, ...] = (
 
 
 def stages_after(name: str, last: str | None) -> tuple[Stage, ...]:
-    """What is left to do with IR of a stage, if the build may end with `last`."""
+    """Return the stages that follow on IR of a stage, if the build may end with
+    `last`.
+    """
     if name not in IR_STAGES:
         raise InputError(
             "bad-ir",

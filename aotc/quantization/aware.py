@@ -50,7 +50,7 @@ def quantization_aware(
     learned: bool = False,
     rate: float = _MOVING,
 ) -> QuantizationAware:
-    """The function with weights and inputs of layers rounded to what a recipe holds.
+    """Return the function with weights and inputs of layers rounded as by a recipe.
 
     Layers are products and convolutions by weights, the leaves of the first argument
     (or transposes and other views of them), and rows that are read of such. Those in
@@ -113,7 +113,8 @@ class QuantizationAware:
     def observe(
         self, ranges: Ranges, params: Any, *args: Any, **kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """The ranges after what is seen of inputs, and the function's result by them.
+        """Return the ranges updated by the inputs seen, and the function's result by
+        them.
 
         The ends of a range move towards the least and the greatest element of the
         input (Jacob et al., "Quantization and Training of Neural Networks for
@@ -185,7 +186,7 @@ class QuantizationAware:
 
 
 def _ends(kind: Precision, x: Array) -> dict[str, Array]:
-    """The least and the greatest element of an input, and 0, if its range is static."""
+    """Return an input's least and greatest element, or 0, for a static range."""
     if kind.inputs != "static":
         return {}
     x = stop_gradient(x)
@@ -193,7 +194,7 @@ def _ends(kind: Precision, x: Array) -> dict[str, Array]:
 
 
 class _Rounding:
-    """Rounds what layers read, while a function is called.
+    """A hook that rounds the operands of layers, while a function is called.
 
     Args:
         aware: what is asked for.
@@ -206,7 +207,7 @@ class _Rounding:
         self._aware, self._range_of = aware, range_of
 
     def _change(self, layer: LayerOp) -> list[Array]:
-        """Return the results of a layer, of operands as its precision has them."""
+        """Compute a layer with its operands rounded to the layer's precision."""
         form = _form(layer)
         if form is None:
             return layer.results()

@@ -1,4 +1,4 @@
-"""Plans for the layers of a program, by what calibration data shows of their inputs."""
+"""Plans for the layers of a program, by the statistics of calibration data."""
 
 from __future__ import annotations
 
@@ -80,11 +80,13 @@ class Choice:
 
     @property
     def has_calibration(self) -> bool:
-        """Whether a calibration was asked for, other than the usual one."""
+        """Return whether a calibration other than the default was asked for."""
         return self.calibration != Choice.calibration or self.percentile is not None
 
     def _without_effect(self) -> Iterator[tuple[str, str]]:
-        """Yield why options do nothing, and by what they would do something."""
+        """Yield the options without effect, with the reason, and how they would have
+        one.
+        """
         recipe = "another recipe"
         kinds = [each for each in ladder(self.recipe) if not each.is_of_tables]
         for method in self.methods:
@@ -163,7 +165,7 @@ def calibrate(
 def _rungs(
     program: Program, layer: Layer, choice: Choice, seen: Mapping[str, Seen]
 ) -> list[LayerPlan]:
-    """The plans that a layer can have, without what is measured."""
+    """Return the plans that a layer can have, before measurements."""
     plans, why = list[LayerPlan](), ""
     for kind in ladder(choice.recipe):
         if kind.is_of_tables and not layer.is_table:
@@ -179,12 +181,12 @@ def _rungs(
 
 
 def _is_for(method: str, choice: Choice, kind: Precision) -> bool:
-    """Whether a method is asked for, and for such a precision."""
+    """Return whether a method is asked for, and suits the precision."""
     return method in choice.methods and _suits(method, kind)
 
 
 def _suits(method: str, kind: Precision) -> bool:
-    """Whether a method is one for a precision."""
+    """Return whether a method suits a precision."""
     inputs = METHODS[method][1]
     return kind.is_integer and ("all" in inputs or kind.inputs in inputs)
 
@@ -289,7 +291,7 @@ def _with_corrections(
     integers: Integers,
     grids: Grids,
 ) -> Rungs:
-    """The plans with the mean error of each feature, to be added to results.
+    """Add to plans the mean error of each feature, to correct the results.
 
     Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
     Correction", ICCV 2019, by the data.

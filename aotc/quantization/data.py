@@ -51,7 +51,9 @@ class Data:
         return arrays_digest(dict(sorted(self.arrays.items())))
 
     def facts(self, entries: Sequence[Entry]) -> dict[str, Any]:
-        """Return what recipes and bundles say of it: digest and number of samples."""
+        """Return the facts on the data for recipes and bundles: digest and number of
+        samples.
+        """
         found = [
             self.array(entry, port)
             for entry in entries
@@ -61,7 +63,7 @@ class Data:
         return {"sha256": self.sha256, "samples": max(lengths, default=0)}
 
     def has(self, entry: Entry) -> bool:
-        """Whether there are arrays for all inputs of an entry."""
+        """Return whether there are arrays for all inputs of an entry."""
         return not self.missing(entry)
 
     def array(self, entry: Entry, port: Port) -> Array | None:
@@ -112,7 +114,7 @@ class Data:
         return found
 
     def _parts(self, entry: Entry, port: Port) -> Iterator[Array]:
-        """Return what the calls of an entry are given of an input, in their order."""
+        """Yield the input arrays of the calls of an entry, in their order."""
         kind, array = port.type, self._converted(entry, port)
         self._require_sizes(entry, port, array)
         if array.ndim == kind.rank + 1:
@@ -180,7 +182,7 @@ class Data:
 
 
 def _batch(entry: Entry) -> int:
-    """How many samples a call takes, where any number will do."""
+    """Return the number of samples in a call, where any number is allowed."""
     most = [each.max for each in entry.symbols if each.max is not None]
     step = max((each.multiple_of for each in entry.symbols), default=1)
     return max(min([BATCH, *most]) // step, 1) * step

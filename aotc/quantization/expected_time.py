@@ -58,7 +58,7 @@ def _seconds(layer: Layer, kind: Precision, machine: Machine) -> float:
 
 
 def _rate(kind: Precision, machine: Machine) -> float:
-    """How many products are added up in a cycle."""
+    """Return the number of products summed in a cycle."""
     if kind.inputs != "float":
         pairs = [("u8", "i8"), ("i8", "i8")]
     else:

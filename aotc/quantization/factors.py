@@ -1,4 +1,4 @@
-"""Factors of input channels: what is hard to round moves between input and weight.
+"""Factors of input channels that move rounding errors between input and weight.
 
     x W = (x / f) (f W)
 
@@ -73,7 +73,7 @@ def smooth(
 def _balanced(
     program: Program, group: Sequence[Layer], seen: Seen, share: float
 ) -> Array | None:
-    """Factors by which weights take a share of what is hard to round; None for none.
+    """Return factors that move a share of the input's range to weights; None for none.
 
     What is below the median counts as that: channels that the data hardly uses, such as
     pixels at the border, would else exceed their range in a call that does.
@@ -158,7 +158,7 @@ def activation_aware(
 
 
 def _usable(factors: Array) -> Array:
-    """Factors within bounds, as they are stored."""
+    """Clip factors to bounds, as they are stored."""
     return np.clip(factors, _LEAST, _MOST).astype(np.float32)
 
 
@@ -197,7 +197,9 @@ def _layer_before(layer: Layer, by_result: Mapping[Value, Layer]) -> Layer | Non
 
 
 def _is_weight(layer: Layer, value: Value) -> bool:
-    """Whether a value is of weights alone, or repeats one along the samples."""
+    """Return whether a value is of weights alone, or a weight repeated along the
+    samples.
+    """
     repeated = made_by(value, Broadcast)
     known = layer.values.number_of
     return value in known or (repeated is not None and repeated.x in known)

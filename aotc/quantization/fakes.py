@@ -1,4 +1,4 @@
-"""Layers computed in their precisions, in NumPy: what a layer alone loses."""
+"""Layers computed in their precisions, in NumPy, to measure the loss of one alone."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class FakeLayer:
         return x
 
     def result(self, operands: Sequence[Array]) -> Array:
-        """Return what the layer gives for its operands, but for the weight."""
+        """Compute the layer on its operands besides the weight."""
         weight = self.weight.transpose(self.layer.order)
         if self.layer.is_table:
             given = [weight, *operands[1:]]

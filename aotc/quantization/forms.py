@@ -1,4 +1,6 @@
-"""What decides which precisions a layer can have: its op, shape and summed axes."""
+"""Facts that decide which precisions a layer can have: its op, shape and summed
+axes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Form:
 
     @property
     def is_table(self) -> bool:
-        """Whether rows of the weight are read, and nothing is multiplied."""
+        """Return whether the layer reads rows of the weight, without a product."""
         return self.op == TABLE
 
     @property

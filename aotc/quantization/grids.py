@@ -1,4 +1,4 @@
-"""Scales and integers of weights and inputs, in NumPy: what a layer's numbers become.
+"""Scales and integers of weights and inputs, in NumPy.
 
 Weights are symmetric, with a scale for each feature or group; inputs are u8 with one
 scale and zero point, and 0 is among their values.
@@ -118,7 +118,9 @@ def trained_grid(
 
 
 def _storable(scale: Array, precision: Precision) -> Array:
-    """Scales as they are stored: those of groups in f16 where that loses no digits."""
+    """Return scales as they are stored: those of groups in f16 where no digits are
+    lost.
+    """
     fits = scale.min() >= LEAST_STEP and scale.max() <= LARGEST_F16
     if precision.group and fits:
         scale = scale.astype(np.float16).astype(np.float32)
@@ -126,7 +128,7 @@ def _storable(scale: Array, precision: Precision) -> Array:
 
 
 def are_half(scales: Array, precision: Precision) -> bool:
-    """Whether scales are those that f16 holds exactly."""
+    """Return whether f16 holds the scales exactly."""
     halves = scales.astype(np.float16).astype(np.float32)
     return bool(precision.group) and bool(np.array_equal(halves, scales))
 
@@ -137,7 +139,7 @@ def rounded(values: Array, scale: Array, precision: Precision) -> Array:
 
 
 def fake_weight(weight: Array, grid: WeightGrid, precision: Precision) -> Array:
-    """Return what a weight is after rounding to nearest."""
+    """Return a weight after rounding to nearest."""
     grouped = weight.reshape(grid.grouped)
     steps = rounded(grouped, grid.scales, precision)
     return (steps * grid.scales).reshape(weight.shape).astype(np.float32)
@@ -166,7 +168,7 @@ class InputGrid:
 
 
 def fake_input(x: Array, grid: InputGrid) -> Array:
-    """Return what an input is after quantisation."""
+    """Return an input after quantisation."""
     scale, zero = np.float32(grid.scale), np.float32(grid.zero_point)
     steps = np.round(np.clip(x / scale, 0 - zero, 255 - zero))
     return (steps * scale).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What of a program can be quantised: products by weights, and tables that are read.
+"""Layers of a program that can be quantised: products by weights, and lookup tables.
 
 A program is prepared first: its calls are inlined and what scales results is folded
 into weights, so that a layer has the weight that a build would give it.
@@ -86,12 +86,12 @@ class Layer:
 
     @property
     def is_table(self) -> bool:
-        """Whether rows of the weight are read, and nothing is multiplied."""
+        """Return whether the layer reads rows of the weight, without a product."""
         return isinstance(self.op, Gather)
 
     @property
     def weight(self) -> Value:
-        """The weight."""
+        """The weight of the layer."""
         return _base(weight_operand(self.op))[0]
 
     @property
@@ -101,12 +101,12 @@ class Layer:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the weight."""
+        """The shape of the weight."""
         return tuple(map(int, Tensor.of(self.weight).shape))
 
     @property
     def where(self) -> str:
-        """The user's line."""
+        """The user's line of the layer."""
         return where_of(self.op) or self.entry.name
 
     @property
@@ -142,12 +142,12 @@ class Layer:
 
     @property
     def channel_count(self) -> int:
-        """How many channels are summed up; 0 where they are not one axis."""
+        """The number of channels that are summed; 0 where they are not one axis."""
         return 0 if self.channels is None else self.shape[self.channels[1]]
 
     @property
     def form(self) -> Form:
-        """What decides which precisions the layer can have."""
+        """The form of the layer, which decides the precisions that it can have."""
         op = self.op
         return Form(
             type(op)._op_name,
@@ -158,7 +158,7 @@ class Layer:
         )
 
     def scale_count(self, precision: Precision) -> int:
-        """How many scales the weight has in a precision; 0 of one without."""
+        """Return the number of scales of the weight in a precision; 0 for floats."""
         if not precision.is_integer:
             return 0
         shape, axes = grouped_shape(self.shape, self.summed, precision)
@@ -224,7 +224,7 @@ def divide_channels(layer: Layer, x: Array, factors: Array) -> Array:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What stays as it is, whatever the recipe.
+    """An op that no recipe quantises.
 
     Args:
         op: its name, or that of an op that reads a weight.
@@ -258,7 +258,9 @@ def layers_of(program: Program) -> list[Layer]:
 
 
 def refusals_of(program: Program) -> list[Refusal]:
-    """Return what no recipe quantises: other products, and what else reads weights."""
+    """Return the ops that no recipe quantises: other products, and other readers of
+    weights.
+    """
     found, read = list[Refusal](), set[str]()
     for values, op in _products(program):
         sources = [values.source_of[x] for x in op.operands if x in values.source_of]
@@ -287,7 +289,7 @@ def _unused(
 
 
 def _in_bodies(program: Program) -> Iterator[Refusal]:
-    """Products in functions that loops, branches and derivatives run."""
+    """Yield products in functions that loops, branches and derivatives run."""
     for name, function in functions_of(program.module).items():
         if is_entry(function) or function.is_external:
             continue
@@ -308,7 +310,7 @@ def _entries(program: Program) -> Iterator[BuildTimeValues]:
 def _products(
     program: Program,
 ) -> Iterator[tuple[BuildTimeValues, LayerOp]]:
-    """The products of calls and what reads tables, with what is known of weights."""
+    """Yield the products of calls and the reads of tables, with the known weights."""
     for values in _entries(program):
         for op in values.ops:
             if not isinstance(op, LayerOp):
@@ -320,7 +322,7 @@ def _products(
 
 
 def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
-    """Why a product is no layer; None if it is one."""
+    """Return the reason why a product cannot be quantised; None if it can."""
     if _is_quantized(values, weight_operand(op)):
         return "its weight is quantised already"
     if isinstance(op, Gather):
@@ -345,7 +347,7 @@ def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
 
 
 def _is_quantized(values: BuildTimeValues, value: Value) -> bool:
-    """Whether a weight is computed from integers."""
+    """Return whether a weight is computed from integers."""
     if value not in values.source_of:
         return False
     leaves = values.values_below([value]) & values.weight_of.keys()
@@ -353,7 +355,7 @@ def _is_quantized(values: BuildTimeValues, value: Value) -> bool:
 
 
 def _is_state(values: BuildTimeValues, value: Value) -> bool:
-    """Whether a value is a leaf of a state, or that in another order or shape."""
+    """Return whether a value is a leaf of a state, perhaps transposed or reshaped."""
     while isinstance(op := defining_op(value), Transpose | Reshape):
         value = op.x
     arguments = values.function.entry_block.arguments

@@ -78,7 +78,7 @@ def join_outputs(parts: Sequence[Array]) -> Array:
 
 
 class Measured(NamedTuple):
-    """What was measured of a program.
+    """The measured loss of a program.
 
     Args:
         lost: by the metric.
@@ -91,7 +91,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What programs are measured by: data, metric, and the results to come near.
+    """The yardstick of programs: data, metric, and expected results.
 
     Args:
         metric: how.
@@ -107,7 +107,7 @@ class Yardstick:
 
     @classmethod
     def of(cls, program: Program, data: Data, metric: Metric) -> Yardstick:
-        """Return that of a program."""
+        """Make the yardstick of a program."""
         calls = calls_of(program, data)
         outputs = run(program, calls)
         every = [x for each in outputs.values() for x in each]
@@ -146,11 +146,11 @@ class Yardstick:
         return found
 
     def measure(self, program: Program) -> Measured:
-        """Return what a program loses: the most of any entry."""
+        """Measure the loss of a program: the largest of any entry."""
         return self.compare(program, run(program, self.calls))
 
     def compare(self, program: Program, found: Mapping[str, list[Array]]) -> Measured:
-        """Return what a program loses whose outputs for the calls are known.
+        """Return the loss of a program from its outputs for the calls.
 
         Args:
             program: that gave them.

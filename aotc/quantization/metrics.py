@@ -1,4 +1,4 @@
-"""How far the results of a quantised program are from those of the program: 0 is none.
+"""Metrics of the distance between results before and after quantisation: 0 is none.
 
 A metric gives what is lost, as a share where that makes sense: `--quality 0.5%` asks
 for at most 0.005.
@@ -70,7 +70,7 @@ METRICS: dict[str, Callable[[Array, Array], float]] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of what is lost.
+    """A metric of the loss.
 
     Args:
         name: of it: one of `METRICS`, `auto`, or that of a user's function.
@@ -119,7 +119,7 @@ class Metric:
         return Metric("cosine")
 
     def measures(self, output: Array) -> bool:
-        """Whether the metric looks at such an output."""
+        """Return whether the metric applies to such an output."""
         return self.function is not None or _suits(METRICS[self.name], output)
 
     def lost(
@@ -129,7 +129,7 @@ class Metric:
         found: Outputs,
         data: Mapping[str, Array],
     ) -> float:
-        """Return what is lost of the outputs of an entry: the most of any of them.
+        """Return the loss in an entry's outputs: the largest of any of them.
 
         Raises:
             InputError: `bad-metric`: the user's function fails, or gives no number.
@@ -150,7 +150,7 @@ class Metric:
 
 
 def _suits(measure: object, x: Array) -> bool:
-    """Whether a metric is one of such an output; others are not looked at."""
+    """Return whether a metric applies to such an output; others are ignored."""
     is_float = dtypes.is_float(dtypes.canonical(x.dtype))
     if measure is disagreement:
         return not is_float

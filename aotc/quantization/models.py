@@ -1,4 +1,4 @@
-"""Quantise a model of any frontend, and write what it becomes.
+"""Quantisation of a model of any frontend, and writing of the result.
 
 Three files of one name: the program (`.mlir`), its parameters (`.irpa`) and the recipe
 (`.json`). All verbs take the program; a recipe is applied to the model by a build.
@@ -32,7 +32,7 @@ from aotc.target import Target
 
 @dataclass(frozen=True)
 class Files:
-    """Where a quantised program is written to.
+    """The destination files of a quantised program.
 
     Args:
         program: its IR; the others are beside it.
@@ -42,12 +42,12 @@ class Files:
 
     @property
     def parameters(self) -> Path:
-        """The archive of its parameters."""
+        """The path of the archive of parameters (`.irpa`)."""
         return self.program.with_suffix(".irpa")
 
     @property
     def recipe(self) -> Path:
-        """The recipe that gives it."""
+        """The path of the recipe file (`.json`)."""
         return self.program.with_suffix(".json")
 
     def require_replaceable(self) -> None:

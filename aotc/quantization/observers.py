@@ -1,4 +1,4 @@
-"""What is seen of the inputs of layers, and the ranges that calibration makes of it.
+"""Observers of the inputs of layers, and the ranges that calibration derives.
 
 A histogram has bins around zero whose width doubles when a value lies outside, by
 which neighbours are added up: it is the same however the data is cut into calls.

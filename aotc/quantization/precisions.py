@@ -17,7 +17,7 @@ WIDE = "f32"
 
 @dataclass(frozen=True)
 class Precision:
-    """How the weight and the input of a layer are stored, and multiplied.
+    """A precision: the storage of a layer's weight and input, and their product.
 
     Args:
         name: of it.
@@ -40,13 +40,13 @@ class Precision:
 
     @property
     def form(self) -> str:
-        """How weights are stored, which several precisions may have in common."""
+        """The storage form of weights, which several precisions may share."""
         groups = f"g{self.group}" if self.group else ""
         return f"i{self.bits}{groups}" if self.is_integer else self.dtype
 
     @property
     def is_integer(self) -> bool:
-        """Whether the weight is one of integers and scales."""
+        """Return whether the weight is stored as integers and scales."""
         return self.bits > 0
 
     @property

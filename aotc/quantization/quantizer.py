@@ -46,7 +46,7 @@ from aotc.target import Target
 
 @dataclass(frozen=True)
 class Quantized:
-    """What a program has become.
+    """A quantised program with its recipe and report.
 
     Args:
         program: of the stage `graph`.

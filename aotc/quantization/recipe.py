@@ -1,4 +1,4 @@
-"""The recipe file: what precision each layer has, and where its scales come from.
+"""The recipe file: the precision of each layer, and the origin of its scales.
 
 It is JSON that people commit. `aotc build MODEL --quantize FILE` applies it again, to
 the same integers: scales of weights follow from the weights, those of inputs stand in
@@ -80,7 +80,7 @@ class LayerPlan:
 
     @property
     def kind(self) -> Precision:
-        """The precision."""
+        """The precision of the layer."""
         return PRECISIONS[self.precision]
 
     def misfit(self, channels: int, features: Sequence[int], scales: int) -> str | None:
@@ -167,12 +167,12 @@ class Recipe:
 
     @property
     def needs_data(self) -> bool:
-        """Whether weights follow from the calibration data."""
+        """Return whether weights depend on the calibration data."""
         return any(plan.rounding == GPTQ for plan in self.layers)
 
     @property
     def is_trained(self) -> bool:
-        """Whether its ranges are those of quantisation-aware training."""
+        """Return whether the ranges are those of quantisation-aware training."""
         return self.calibration.get("method") == TRAINING
 
     def text(self) -> str:
@@ -191,7 +191,7 @@ class Recipe:
         write_text(path, self.text())
 
     def facts(self, weights: str) -> dict[str, Any]:
-        """Return what a bundle says of it: the certificate.
+        """Return the bundle's facts on the recipe: the certificate.
 
         Args:
             weights: the digest of those that it is applied to: what was measured of
@@ -266,7 +266,7 @@ def _plan_of(row: Any) -> LayerPlan:
 
 
 def is_recipe(path: Path) -> bool:
-    """Whether a file is a recipe, of whatever version and content."""
+    """Return whether a file is a recipe, of whatever version and content."""
     with suppress(OSError, ValueError, RecursionError):
         data = json.loads(path.read_bytes())
         schema = data.get("schema") if isinstance(data, dict) else None
@@ -275,7 +275,7 @@ def is_recipe(path: Path) -> bool:
 
 
 def layers_digest(plans: Sequence[LayerPlan]) -> str:
-    """Return the SHA-256 of what plans make of layers, whatever they say for people."""
+    """Return the SHA-256 of the plans of layers, without their texts for people."""
     rows = [replace(plan, where="", why="").to_json() for plan in plans]
     rows.sort(key=lambda row: row["layer"])
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
@@ -291,7 +291,7 @@ def _bad(path: Path, expected: str) -> InputError:
 
 
 def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Refuse what was measured without all that is to be said of it.
+    """Refuse measurements without all required facts.
 
     Raises:
         ValueError: something is missing, or of another type.

@@ -1,4 +1,4 @@
-"""What is said of a quantised program: errors of layers, bytes, what is lost."""
+"""Report on a quantised program: errors of layers, bytes, loss."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FEW_SAMPLES = 32  # fewer leave much of the ranges of inputs to chance
 
 @dataclass
 class LayerError:
-    """What the result of a layer loses by the precision of the layer alone.
+    """The error in a layer's result that its own precision causes.
 
     Args:
         signal: the sum of the squares of the results.
@@ -43,7 +43,7 @@ class LayerError:
     both: float = 0.0
 
     def add(self, wanted: Array, found: Array) -> None:
-        """Take note of a result."""
+        """Note a result."""
         x, y = wanted.astype(np.float64), found.astype(np.float64)
         self.signal += float(np.square(x).sum())
         self.noise += float(np.square(x - y).sum())
@@ -72,7 +72,7 @@ def layer_errors(
     rounded: Mapping[str, Array],
     grids: Grids,
 ) -> dict[str, LayerError]:
-    """Return what each quantised layer loses, given inputs that are not quantised."""
+    """Return the error of each quantised layer, given inputs that are not quantised."""
     fakes = {
         layer.op.results[0]: FakeLayer.of(
             program, layer, plan, grids, rounded.get(layer.name)
@@ -136,7 +136,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What is said of a quantised program.
+    """The report on a quantised program.
 
     Args:
         recipe: that gives it.
@@ -199,14 +199,14 @@ class Report:
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """Of all layers, before and after, at best."""
+        """The seconds of all layers, before and after, at best."""
         found = [row.seconds for row in self.rows if row.seconds is not None]
         if self.target is None:
             return None
         return sum(each[0] for each in found), sum(each[1] for each in found)
 
     def to_json(self) -> dict[str, Any]:
-        """Schema `aotc.quantize/1`."""
+        """Return the report as a document of the schema `aotc.quantize/1`."""
         return {
             "recipe": self.recipe.name,
             "calibration": dict(self.recipe.calibration),
@@ -236,7 +236,7 @@ class Report:
         }
 
     def to_text(self) -> str:
-        """Return it for people."""
+        """Return the report as text for people."""
         counts = Counter(row.plan.precision for row in self.rows)
         said = ", ".join(f"{n} {name}" for name, n in counts.items())
         share = self.bytes_after / max(self.bytes_before, 1)
@@ -306,7 +306,7 @@ def _refusal_text(refusal: Refusal) -> str:
 
 
 def counted(texts: Iterable[str]) -> list[str]:
-    """Return each text once, with how often it came if that is several times."""
+    """Return each text once, with a count if it occurs several times."""
     counts = Counter(texts).items()
     return [f"{text} ({count}×)" if count > 1 else text for text, count in counts]
 

@@ -74,7 +74,7 @@ def rewrite(
 
 @dataclass
 class _Rewriting:
-    """One entry whose layers are written anew.
+    """A rewrite of the layers of an entry.
 
     Args:
         program: that it is of.
@@ -223,7 +223,7 @@ class _Rewriting:
     def _computed(
         self, name: str, value: Value, arrays: dict[Value, StoredArray]
     ) -> Value:
-        """A parameter for what ops compute of others, which nothing reads then."""
+        """Return a parameter computed from others, which nothing reads then."""
         ops = _ops_below(value, arrays)
         return self._store(name, ComputedArray(ops, value, arrays))
 
@@ -269,7 +269,7 @@ def _ops_below(value: Value, known: Mapping[Value, object]) -> list[GraphOp]:
 
 
 def _erase_unused(function: Function) -> None:
-    """Erase what of a function nothing reads, such as transposes of old weights."""
+    """Erase unused ops of a function, such as transposes of old weights."""
     for op in reversed([*function.entry_block.operations]):
         if isinstance(op, GraphOp) and not has_effect(op) and not _is_read(op):
             op.operation.erase()
@@ -334,7 +334,7 @@ def _dynamic_signed_bytes(b: Builder, x: Value) -> Value:
 
 
 def _step(b: Builder, span: Value, count: float) -> Value:
-    """The part of a span that is one of `count` steps; 1 where there is none."""
+    """Divide a span into `count` steps; return 1 for an empty span."""
     step = b.scale(span, 1 / count)
     is_none = b.compare(step, b.full_like(step, 0.0), direction="eq")
     return b.select(is_none, b.full_like(step, 1.0), step)
@@ -391,7 +391,7 @@ def _dequantized(
 
 
 def _corrected(b: Builder, layer: Layer, result: Value, correction: Array) -> Value:
-    """A result, and what is added to each of its features."""
+    """Return a result plus a correction of each feature."""
     kind = Tensor.of(result)
     features = layer.features
     vector = b.constant(value=correction.reshape(features))

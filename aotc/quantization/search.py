@@ -86,7 +86,7 @@ class _Search:
 
     @property
     def bytes(self) -> list[list[int]]:
-        """What the weight of each layer takes, at each of its rungs."""
+        """The bytes of each layer's weight, at each of its rungs."""
         return [
             [plan.kind.stored_bytes(layer.shape, layer.summed) for plan in row]
             for layer, row in zip(self.layers, self.rungs, strict=True)
@@ -103,7 +103,7 @@ class _Search:
         return tuple(rungs[number] for rungs, number in pairs)
 
     def measured(self, choice: tuple[int, ...]) -> Measured:
-        """What a choice loses; nothing, if all is as it was."""
+        """Measure the loss of a choice; zero for the unchanged program."""
         if choice == self.widest:
             return Measured(0.0, 0.0)
         if choice not in self._known:
@@ -111,11 +111,11 @@ class _Search:
         return self._known[choice]
 
     def holds(self, choice: tuple[int, ...]) -> bool:
-        """Whether a choice loses no more than it may."""
+        """Return whether a choice loses no more than allowed."""
         return self.measured(choice).lost <= self.quality
 
     def measure_alone(self) -> list[list[Measured]]:
-        """What each layer loses alone, at each of its rungs."""
+        """Measure the loss of each layer alone, at each of its rungs."""
         wide, count = self.widest, len(self.layers)
         self.keep(self.plans(wide))
         rows = []
@@ -139,7 +139,9 @@ class _Search:
         return found
 
     def narrow(self, choice: tuple[int, ...]) -> tuple[int, ...]:
-        """A choice with layers narrowed where it holds, what spares the most first."""
+        """Narrow layers of a choice while it holds, those first that spare the most
+        bytes.
+        """
         sizes = self.bytes
         steps = [(n, rung) for n, at in enumerate(choice) for rung in range(at)]
         steps.sort(key=lambda step: sizes[step[0]][step[1]] - _at(sizes, choice, step))
@@ -156,7 +158,7 @@ class _Search:
     def chosen(
         self, choice: tuple[int, ...], alone: Sequence[Sequence[Measured]]
     ) -> Chosen:
-        """Return the plans of a choice, with what was measured on the way to it.
+        """Return the plans of a choice, with the measurements on the way to it.
 
         Args:
             choice: a rung for each layer.
@@ -185,7 +187,7 @@ def _at(
 
 
 class _Model(NamedTuple):
-    """What layers cost, if that adds up, and what they take.
+    """A model of layers' costs, assumed to be additive, and of their bytes.
 
     Args:
         bytes: of each layer at each of its rungs.
@@ -202,7 +204,7 @@ class _Model(NamedTuple):
         alone: Sequence[Sequence[Measured]],
         quality: float,
     ) -> _Model:
-        """Return the model of what was measured.
+        """Make the model from the measurements.
 
         A layer costs what it loses by the metric, which may be the same for many, and
         the noise that it adds to results.

@@ -1,4 +1,4 @@
-"""Run programs that begin alike without computing again what they have in common.
+"""Runs of programs that begin alike, which share the computation of their prefix.
 
 Values have numbers: equal ones are computed by equal ops of equal operands, in whatever
 program. Of one program the values that are live in front of each product are kept, for
@@ -156,7 +156,8 @@ class _Entry:
         return [value for port, value in pairs if port.kind == "output"]
 
     def evaluator(self, kept: Kept, wanted: Sequence[Value]) -> EvaluateCall:
-        """Return what computes some values for a call, given its inputs and number.
+        """Return a function that computes some values for a call, given its inputs and
+        number.
 
         Args:
             kept: arrays of values that are known.
@@ -203,7 +204,9 @@ class _Entry:
         return []
 
     def _live(self) -> list[list[Value]]:
-        """Return, for each product, what was computed of inputs and is still read."""
+        """Return, for each product, the values computed from inputs that are still
+        live.
+        """
         arguments = self.function.entry_block.arguments
         pairs = zip(self.entry.arguments, arguments, strict=True)
         inputs = {value for port, value in pairs if port.kind == "input"}
@@ -228,7 +231,9 @@ class _Entry:
 def _needed(
     ops: Sequence[Operation], known: Mapping[Value, Any], wanted: Sequence[Value]
 ) -> tuple[list[Operation], set[Value]]:
-    """Return the ops that compute wanted values of known ones, and what these read."""
+    """Return the ops that compute wanted values from known ones, and the values they
+    read.
+    """
     read = {*wanted}
     found = []
     for op in reversed(ops):

@@ -1,4 +1,4 @@
-"""What calibration sees of the inputs of each layer."""
+"""Statistics of the inputs of each layer during calibration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS_OF_CALL = 128
 
 @dataclass
 class Seen:
-    """What was seen of the input of a layer.
+    """The statistics of a layer's input.
 
     Args:
         histogram: of all elements.
@@ -38,7 +38,7 @@ class Seen:
     moments: Array | None = None
 
     def add(self, layer: Layer, x: Array, *, with_moments: bool) -> None:
-        """Take note of an input of the layer."""
+        """Note an input of the layer."""
         self.histogram.add(x)
         if layer.channels is None:
             return
@@ -72,7 +72,7 @@ def observe(
     with_moments: bool = False,
     factors: Mapping[str, Array | None] | None = None,
 ) -> dict[str, Seen]:
-    """Run a program, and return what is seen of the inputs of its layers.
+    """Run a program, and return the statistics of the inputs of its layers.
 
     Args:
         program: that the layers are of.

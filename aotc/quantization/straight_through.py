@@ -61,7 +61,7 @@ def _spanning_step(grouped: Array, axes: Sequence[int], most: int) -> Array:
 
 
 def _storable(step: Array, kind: Precision) -> Array:
-    """Steps as they are stored: those of groups are numbers of f16."""
+    """Return steps as they are stored: those of groups are numbers of f16."""
     if not kind.group:
         return step
     step = np.clip(step, LEAST_STEP, LARGEST_F16)
@@ -70,7 +70,9 @@ def _storable(step: Array, kind: Precision) -> Array:
 
 
 def _with_scaled_gradient(x: Array, count: int) -> Array:
-    """The same numbers, with derivatives by the factor of LSQ: 1/√(terms · levels)."""
+    """Return the numbers, with derivatives by the factor of LSQ: 1/√(terms ·
+    levels).
+    """
     fixed = stop_gradient(x)
     return np.add(fixed, np.multiply(np.subtract(x, fixed), 1 / math.sqrt(count)))
 

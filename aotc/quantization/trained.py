@@ -79,7 +79,7 @@ class Trained:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What recipes and bundles say of them."""
+        """The facts on trained ranges for recipes and bundles."""
         flat = {f"{k}.{n}": x for k, row in self.rows.items() for n, x in row.items()}
         digest = arrays_digest(dict(sorted(flat.items())))
         return {"method": TRAINING, "sha256": digest, "samples": 0}

@@ -37,7 +37,7 @@ _CANDIDATES = 16
 def poisson(
     key: ArrayLike, lam: ArrayLike, shape: Any = None, dtype: Any = "i32"
 ) -> Array:
-    """Poisson numbers of mean `lam` >= 0."""
+    """Draw Poisson numbers of mean `lam` >= 0."""
     name = _integer(dtype)
     (lam,), wanted = parameters(lam, shape=shape, dtype=_computation_dtype(lam))
     keys, small = split(key), lam < _LARGE
@@ -56,7 +56,7 @@ def binomial(
     shape: Any = None,
     dtype: Any = "i32",
 ) -> Array:
-    """How many of `n` >= 0 trials succeed, each with probability `p`."""
+    """Draw the number of successes in `n` >= 0 trials of probability `p`."""
     name = _integer(dtype)
     (n, p), wanted = parameters(n, p, shape=shape, dtype=_computation_dtype(p))
     keys, rare = split(key), np.minimum(p, 1.0 - p)  # the rarer outcome is counted
@@ -76,7 +76,9 @@ def binomial(
 def geometric(
     key: ArrayLike, p: ArrayLike, shape: Any = None, dtype: Any = "i32"
 ) -> Array:
-    """How many trials of probability `p` > 0 it takes until one succeeds: 1, 2, …"""
+    """Draw the number of trials of probability `p` > 0 until the first success: 1,
+    2, …
+    """
     name = _integer(dtype)
     (p,), wanted = parameters(p, shape=shape, dtype=_computation_dtype(p))
     waited = exact.quotient(exponential(key, wanted, p.dtype), -_log_complement(p))
@@ -111,7 +113,7 @@ def _power(p: Array, n: Array) -> Array:
 
 
 def _inverse_cdf(end: tuple[Array, Array], first: Array, ratios: Array) -> Array:
-    """The number whose probability and those before it make up a uniform number.
+    """Invert a distribution function: add up probabilities until they reach `end`.
 
     Args:
         end: the uniform number, as `tail` gives it.
@@ -146,7 +148,7 @@ def _binomial_ratios(n: Array, p: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Hat:
-    """What candidates are drawn from, by Hörmann's names."""
+    """The hat function that candidates are drawn from, by Hörmann's names."""
 
     a: Array
     b: Array
@@ -202,7 +204,9 @@ def _poisson_cost(k: Array, mean: Array) -> Array:
 
 
 def _binomial_cost(n: Array, p: Array) -> Cost:
-    """As a function of k and the mean; but for a constant."""
+    """Return the binomial's negative log-probability up to a constant, of k and the
+    mean.
+    """
     misses = exact.product(n, 1.0 - p)
 
     def cost(k: Array, mean: Array) -> Array:

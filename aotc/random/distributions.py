@@ -27,7 +27,7 @@ __all__ = [
 
 
 def float_dtypes(dtype: Any) -> tuple[str, str]:
-    """A float dtype as it is asked for, and the one that is computed in."""
+    """Return the name of a float dtype, and the dtype to compute in."""
     name = dtypes.canonical(dtype)
     if not dtypes.is_float(name):
         fail("bad-dtype", f"expected a float dtype; got {name}")
@@ -60,7 +60,8 @@ def uniform(
     minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0,
 ) -> Array:
-    """Uniform in [minval, maxval), in steps of 2**-24 of the range (f64: 2**-53).
+    """Draw uniform numbers in [minval, maxval), in steps of 2**-24 of the range (f64:
+    2**-53).
 
     Has derivatives by both bounds.
     """
@@ -76,7 +77,7 @@ def uniform(
 
 
 def is_number(value: ArrayLike, number: float) -> bool:
-    """Whether `value` is that Python number."""
+    """Return whether `value` is the Python number `number`."""
     return isinstance(value, (int, float)) and value == number
 
 
@@ -84,7 +85,7 @@ _UNIT_BITS = {"f32": 24, "f16": 11, "bf16": 8}
 
 
 def _unit(key: ArrayLike, shape: Shape, dtype: str) -> Array:
-    """Uniform in [0, 1), with as many bits as `dtype` has; in f32 or f64."""
+    """Draw uniform in [0, 1), with as many bits as `dtype` has; in f32 or f64."""
     first, second = words(key, shape)
     if dtype == "f64":
         high, low = np.astype(first >> 5, "f64"), np.astype(second >> 6, "f64")
@@ -94,7 +95,7 @@ def _unit(key: ArrayLike, shape: Shape, dtype: str) -> Array:
 
 
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None) -> Array:
-    """True with probability `p`. Not differentiable.
+    """Draw True with probability `p`. Not differentiable.
 
     Args:
         key: u32[2].
@@ -111,7 +112,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None) -> Array:
 
 
 def rademacher(key: ArrayLike, shape: Any = (), dtype: Any = "i32") -> Array:
-    """-1 or 1. Not differentiable."""
+    """Draw -1 or 1. Not differentiable."""
     return 1 - 2 * np.astype(bits(key, shape) >> 31, dtype)
 
 
@@ -122,7 +123,7 @@ def randint(
     maxval: ArrayLike,
     dtype: Any = "i32",
 ) -> Array:
-    """Uniform integers in [minval, maxval), a range of at most 2**32.
+    """Draw uniform integers in [minval, maxval), a range of at most 2**32.
 
     No two probabilities differ by more than 2**-64. Not differentiable.
     """
@@ -196,7 +197,9 @@ def _standard(
     dtype: Any,
     quantile: Callable[[Array, Array], Array],
 ) -> Array:
-    """What `quantile` makes of the lower end and the distance from the end."""
+    """Draw by inversion: apply `quantile` to the lower end and the distance from the
+    end.
+    """
     name, wide = float_dtypes(dtype)
     return np.astype(quantile(*tail(key, as_shape(shape), wide)), name)
 
@@ -212,7 +215,7 @@ def _symmetric(size: Callable[[Array], Array]) -> Callable[[Array, Array], Array
 
 
 def normal(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard normal, up to 6.3 deviations from zero (f64: 9.1).
+    """Draw standard normal numbers, up to 6.3 deviations from zero (f64: 9.1).
 
     Args:
         key: u32[2].
@@ -223,7 +226,7 @@ def normal(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
 
 
 def exponential(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Exponential of mean 1."""
+    """Draw exponential numbers of mean 1."""
     return _standard(key, shape, dtype, _minus_log)
 
 
@@ -239,12 +242,12 @@ def _minus_log(lower: Array, distance: Array) -> Array:
 
 
 def gumbel(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard Gumbel: the limit of maxima, `-ln(-ln u)`."""
+    """Draw standard Gumbel numbers: the limit of maxima, `-ln(-ln u)`."""
     return _standard(key, shape, dtype, lambda *tail: -exact.log(_minus_log(*tail)))
 
 
 def laplace(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard Laplace: exponential to both sides."""
+    """Draw standard Laplace numbers: exponential to both sides."""
 
     def size(distance: Array) -> Array:
         return -exact.log(2.0 * distance)
@@ -253,7 +256,7 @@ def laplace(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
 
 
 def logistic(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard logistic, `ln(u / (1 - u))`."""
+    """Draw standard logistic numbers, `ln(u / (1 - u))`."""
 
     def size(distance: Array) -> Array:
         complement = exact.log_of(exact.logarithmic_complement(distance))
@@ -263,7 +266,7 @@ def logistic(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
 
 
 def cauchy(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Standard Cauchy, `tan(pi (u - 1/2))`."""
+    """Draw standard Cauchy numbers, `tan(pi (u - 1/2))`."""
     return _standard(key, shape, dtype, _symmetric(exact.cotangent))
 
 
@@ -279,7 +282,7 @@ def truncated_normal(
     shape: Any = None,
     dtype: Any = "f32",
 ) -> Array:
-    """Standard normal between two bounds, with derivatives by both.
+    """Draw standard normal numbers between two bounds, with derivatives by both.
 
     A bound farther out than 11 counts as infinite.
     """
@@ -301,7 +304,7 @@ def _cumulative(x: Array) -> Array:
 
 
 def _quantile(p: Array) -> Array:
-    """Of the standard normal distribution; 1 counts as the number before it."""
+    """Return quantiles of the standard normal; 1 counts as the number before it."""
     lower = p < 0.5
     least = 2.0**-25 if p.dtype == "f32" else 2.0**-54
     size = exact.normal_quantile(np.where(lower, p, np.maximum(1.0 - p, least)))

@@ -81,7 +81,7 @@ def choice(
     p: ArrayLike | None = None,
     axis: int = 0,
 ) -> Array:
-    """Elements of `a` along an axis, or of the numbers below a whole `a`.
+    """Draw elements of `a` along an axis, or of the numbers below a whole `a`.
 
     Args:
         key: the key.

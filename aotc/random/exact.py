@@ -34,7 +34,7 @@ _NEVER = 2.0**100  # larger than any product here
 
 @dataclass(frozen=True)
 class _Format:
-    """What depends on the dtype: its bits, and how many terms series need."""
+    """Constants of a dtype: its bits, and the number of terms that series need."""
 
     bits: str
     fraction: int  # width of the fraction
@@ -70,7 +70,7 @@ def total(x: Array, axis: int) -> Array:
 
 
 def running(function: Callable[[Array, Array], Array], x: Array, unit: float) -> Array:
-    """Sums or products of all elements up to each one, along the last axis.
+    """Return sums or products of all elements up to each one, along the last axis.
 
     By doubling (Hillis and Steele 1986): scans choose their order. `unit` changes
     nothing that `function` joins it with.
@@ -83,14 +83,14 @@ def running(function: Callable[[Array, Array], Array], x: Array, unit: float) ->
 
 
 def first(x: Array, accepted: Array) -> Array:
-    """The first accepted element along the last axis; a sum with zeros is exact."""
+    """Select the first accepted element along the last axis, exactly."""
     first = np.argmax(np.astype(accepted, "i32"), -1)
     place = emit("iota", shape=x.shape, axis=x.ndim - 1, dtype="i32")
     return np.sum(np.where(place == np.expand_dims(first, -1), x, 0.0), -1)
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """Horner's scheme, highest power first."""
+    """Evaluate a polynomial by Horner's scheme, highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         value = product(value, x) + coefficient
@@ -128,7 +128,7 @@ Logarithmic = tuple[Array, Array]
 
 
 def logarithmic(x: Array) -> Logarithmic:
-    """Positive x as f and whole e with x = (1 + f) 2**e and 1 + f near 1."""
+    """Split positive x into f and whole e with x = (1 + f) 2**e and 1 + f near 1."""
     form = _FORMATS[x.dtype]
     bits = emit("bitcast", x, dtype=form.bits)
     exponent = (bits - _bits_of_root_half(form)) >> form.fraction
@@ -136,7 +136,7 @@ def logarithmic(x: Array) -> Logarithmic:
 
 
 def logarithmic_complement(x: Array) -> Logarithmic:
-    """The same of 1 - x, for x up to 1/2; f is as accurate as x."""
+    """Return the logarithmic form of 1 - x, for x up to 1/2; f is as accurate as x."""
     near = np.less(x, 1 - math.sqrt(0.5))
     return np.where(near, -x, 1.0 - 2.0 * x), np.astype(near, x.dtype) - 1.0
 

@@ -40,14 +40,14 @@ _CANDIDATES = 6
 
 
 def gamma(key: ArrayLike, a: ArrayLike, shape: Any = None, dtype: Any = None) -> Array:
-    """Gamma of shape parameter `a` > 0 and scale 1, with its derivative by `a`."""
+    """Draw gamma numbers of shape `a` > 0 and scale 1, with the derivative by `a`."""
     return _of_gamma(key, a, shape, dtype, exact.exp)
 
 
 def loggamma(
     key: ArrayLike, a: ArrayLike, shape: Any = None, dtype: Any = None
 ) -> Array:
-    """The logarithm of what `gamma` draws; small `a` do not underflow."""
+    """Draw the logarithm of `gamma` numbers; small `a` do not underflow."""
     return _of_gamma(key, a, shape, dtype, lambda x: x)
 
 
@@ -72,7 +72,7 @@ def _of_gamma(
 def beta(
     key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None
 ) -> Array:
-    """Beta of `a` and `b`: of two gamma numbers the share of the first.
+    """Draw beta numbers of `a` and `b`: of two gamma numbers the share of the first.
 
     Has derivatives by both.
     """
@@ -86,7 +86,8 @@ def beta(
 def dirichlet(
     key: ArrayLike, alpha: ArrayLike, shape: Any = None, dtype: Any = None
 ) -> Array:
-    """Dirichlet along the last axis of `alpha`, whose other axes broadcast to `shape`.
+    """Draw Dirichlet numbers along the last axis of `alpha`, whose other axes broadcast
+    to `shape`.
 
     Has derivatives by `alpha`.
     """
@@ -101,7 +102,7 @@ def dirichlet(
 
 
 def t(key: ArrayLike, df: ArrayLike, shape: Any = (), dtype: Any = None) -> Array:
-    """Student's t with `df` degrees of freedom, with its derivative by `df`."""
+    """Draw Student's t with `df` degrees of freedom, with the derivative by `df`."""
     name, wide = float_dtypes(as_float(df).dtype if dtype is None else dtype)
     like_df = isinstance(shape, tuple) and not shape
     (half,), wanted = parameters(
@@ -135,8 +136,8 @@ def _log_draw(key: ArrayLike, a: Array, shape: Shape) -> Array:
 
 
 def _marsaglia_tsang(a: Array, x: Array, log_u: Array, log_boost: Array) -> Array:
-    """From normal x and two logarithms of uniform numbers; x and the first have an
-    axis of candidates.
+    """Draw gammas from normal x and two logarithms of uniform numbers; x and the
+    first have an axis of candidates.
     """
     small = a < 1.0
     d = np.where(small, a + 1.0, a) - 1 / 3
@@ -158,7 +159,7 @@ _log_gamma = custom_jvp(_marsaglia_tsang)
 
 
 def _rule(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """The draws depend on nothing but a."""
+    """Return gamma numbers and their tangent, by the slope in `a`."""
     drawn: Array = _log_gamma(*primals)
     return drawn, _slope(drawn, primals[0]) * tangents[0]
 
@@ -170,7 +171,7 @@ _REACH = 16.0  # how far an integrand decays: to e**-16
 
 
 def _slope(log_x: Array, a: Array) -> Array:
-    """How ln x of a gamma number moves with a while F(x; a) stays the same.
+    """Return d(ln x)/da of a gamma number while F(x; a) is constant.
 
     By -(dF/da) / (x dF/dx). With t = x e**(-y) in the integral for dF/da over [0, x],
     for x below a, and t = x e**y in that over [x, inf) above it (the sum of the two is
@@ -194,7 +195,9 @@ def _slope(log_x: Array, a: Array) -> Array:
 
 
 def _reach(x: Array, a: Array, below: Array) -> Array:
-    """Where the integrand has decayed, by a straight line or a parabola, at least."""
+    """Return a bound after which the integrand has decayed, linearly or
+    quadratically.
+    """
     down = _REACH / a + np.sqrt(2 * _REACH / a)
     more = np.maximum(x, a)
     up = np.log1p(_REACH / more + np.sqrt(2 * _REACH / more))

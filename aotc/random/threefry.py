@@ -62,7 +62,7 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
 
 def bits(key: ArrayLike, shape: Any = (), dtype: Any = "u32") -> Array:
-    """Uniform unsigned integers: every bit is 0 or 1 alike."""
+    """Draw uniform unsigned integers: every bit is 0 or 1 alike."""
     name = dtypes.canonical(dtype)
     if name not in dtypes.UNSIGNED:
         fail("bad-dtype", f"expected dtype u8, u16, u32 or u64; got {name}")
@@ -73,7 +73,7 @@ def bits(key: ArrayLike, shape: Any = (), dtype: Any = "u32") -> Array:
 
 
 def words(key: ArrayLike, shape: Shape) -> tuple[Array, Array]:
-    """Two words for each element of `shape`: the same ones in whatever shape."""
+    """Return two words for each element of `shape`: the same ones in whatever shape."""
     if any(isinstance(size, int) and size < 0 for size in shape):
         fail("bad-shape", f"expected sizes of 0 or more; got {shape}")
     first, second = _words_of(key, _DRAW, _counter((element_count(shape),)))
@@ -97,7 +97,7 @@ def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
 
 
 def _behind_barrier(key: Array) -> Array:
-    """The key; one that is known is kept apart from what is computed with it.
+    """Put a key known at build time behind a barrier, so that nothing folds with it.
 
     IREE 3.13 evaluates what follows from constants while it compiles, each op on its
     own, and what it does not evaluate it copies into all that reads it: 12 normal

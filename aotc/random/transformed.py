@@ -27,7 +27,7 @@ Given = tuple[list[Array], Shape, str]
 
 
 def _wide_parameters(*values: ArrayLike, shape: Any, dtype: Any) -> Given:
-    """Parameters in the dtype that is computed in, the shape, and the dtype wanted."""
+    """Return parameters in the wide dtype, the shape, and the dtype wanted."""
     name, wide = float_dtypes(as_float(values[0]).dtype if dtype is None else dtype)
     arrays, wanted = parameters(*values, shape=shape, dtype=wide)
     return arrays, wanted, name
@@ -43,9 +43,10 @@ def lognormal(
 
 
 def pareto(key: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None) -> Array:
-    """Pareto of shape parameter `b` > 0 and scale 1: at least 1; no more than 2**100.
+    """Draw Pareto numbers of shape parameter `b` > 0 and scale 1: at least 1, at most
+    2**100.
 
-    It exceeds x with probability x**-b.
+    Such a number exceeds x >= 1 with probability x**-b.
     """
     (b,), wanted, name = _wide_parameters(b, shape=shape, dtype=dtype)
     waited = exponential(key, wanted, b.dtype)
@@ -55,14 +56,14 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None) -
 def rayleigh(
     key: ArrayLike, scale: ArrayLike = 1.0, shape: Any = None, dtype: Any = None
 ) -> Array:
-    """Rayleigh: the length of a vector of two normal numbers of deviation `scale`."""
+    """Draw Rayleigh numbers: lengths of two normal numbers of deviation `scale`."""
     (scale,), wanted, name = _wide_parameters(scale, shape=shape, dtype=dtype)
     size = exact.sqrt(2.0 * exponential(key, wanted, scale.dtype))
     return np.astype(exact.product(scale, size), name)
 
 
 def maxwell(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
-    """Maxwell: the length of a vector of three standard normal numbers."""
+    """Draw Maxwell numbers: the length of a vector of three standard normal numbers."""
     name, wide = float_dtypes(dtype)
     z = np.moveaxis(normal(key, (*as_shape(shape), 3), wide), -1, 0)
     return np.astype(exact.sqrt(exact.total(exact.product(z, z), 0)), name)
@@ -75,7 +76,9 @@ def weibull_min(
     shape: Any = None,
     dtype: Any = None,
 ) -> Array:
-    """Weibull: it exceeds x with probability `e**-(x / scale)**concentration`."""
+    """Draw Weibull numbers: over x with probability `e**-(x /
+    scale)**concentration`.
+    """
     (scale, power), wanted, name = _wide_parameters(
         scale, concentration, shape=shape, dtype=dtype
     )
@@ -92,7 +95,7 @@ def triangular(
     shape: Any = None,
     dtype: Any = None,
 ) -> Array:
-    """Triangular between `left` and `right`, most often near `mode`."""
+    """Draw triangular numbers between `left` and `right`, most often near `mode`."""
     (left, mode, right), wanted, name = _wide_parameters(
         left, mode, right, shape=shape, dtype=dtype
     )

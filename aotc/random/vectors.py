@@ -26,7 +26,7 @@ def multivariate_normal(
     shape: Any = None,
     dtype: Any = None,
 ) -> Array:
-    """Normal vectors of a mean and a covariance, with derivatives by both.
+    """Draw normal vectors of a mean and a covariance, with derivatives by both.
 
     Args:
         key: the key.
@@ -59,7 +59,7 @@ def multivariate_normal(
 def orthogonal(
     key: ArrayLike, n: int, shape: Any = (), dtype: Any = "f32", m: int | None = None
 ) -> Array:
-    """Matrices n × m (n × n) with orthonormal columns, or rows if there are fewer.
+    """Draw matrices n × m (n × n) with orthonormal columns, or rows if there are fewer.
 
     All directions are alike, for the diagonal of r is positive: Mezzadri, "How to
     generate random matrices from the classical compact groups", Notices of the AMS 54

@@ -1,4 +1,4 @@
-"""From a pytree of inputs to a flat list, by the tree that the manifest declares."""
+"""Flattening of a pytree of inputs by the tree that the manifest declares."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _names_error(
 
 
 def look_up(kind: str, table: Mapping[str, Any], name: str) -> Any:
-    """`table[name]`, or an error that says what there is.
+    """Return `table[name]`, or raise an error that lists the names.
 
     Raises:
         InputError: `unknown-entry` or `unknown-state`.
@@ -111,7 +111,7 @@ def look_up(kind: str, table: Mapping[str, Any], name: str) -> Any:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:
-    """A question that names what is spelled most like `name`, if anything is."""
+    """Return a question that names the closest spelling to `name`, if there is one."""
     folded = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), folded, n=1)
     return f"did you mean {folded[close[0]]!r}?" if close else None

@@ -1,4 +1,4 @@
-"""Between NumPy arrays and buffers of a processor.
+"""Conversion between NumPy arrays and buffers on the CPU.
 
 An input is copied once (Note [no Python memory in IREE] in loader.py). A result is a
 read-only view of the device's buffer, which lives as long as the view does.
@@ -51,7 +51,7 @@ def sender(device: Any, leaf: Leaf) -> ToDevice:
 
 
 class _Capsule:
-    """What `numpy.from_dlpack` wants to see around a DLPack capsule on the CPU."""
+    """A wrapper of a DLPack capsule on the CPU, as `numpy.from_dlpack` expects."""
 
     __slots__ = ("_capsule",)
 
@@ -90,7 +90,7 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
 
 
 def view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
-    """Integers of IREE have no sign, and its booleans are bytes; all else is exact."""
+    """View an array of IREE, with integers of no sign and booleans of bytes."""
     kinds = array.dtype.kind + dtype.kind
     if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
         raise _mismatch_error(leaf, f"{array.dtype}")
@@ -134,7 +134,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
 
 
 def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
-    """For dtypes that NumPy itself does not know, such as bfloat16."""
+    """Return a viewer for dtypes unknown to NumPy, such as bfloat16."""
     element = int(ELEMENTS[leaf.dtype])
 
     def view(buffer_view: Any) -> Array:

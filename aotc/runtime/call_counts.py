@@ -1,4 +1,4 @@
-"""What is counted at every call of a function, in plain integers.
+"""Counters of every call of a function, in plain integers.
 
 A call adds to a `Tally`, one for each code of the entry, under the lock that calls of
 that code take turns with. What the shapes of a call decide is computed once for these
@@ -49,7 +49,7 @@ class Tally:
 
 
 class ShapeCounts:
-    """What one call of some shapes adds to the tally of the code that computes it.
+    """The counts that one call of some shapes adds to the tally of its code.
 
     Args:
         tally: of the code.
@@ -99,7 +99,7 @@ class ShapeCounts:
 
 
 class CallCounts:
-    """What is counted of one function.
+    """The counters of one function.
 
     Args:
         labels: model, version, target and entry; None for a function whose calls are
@@ -125,7 +125,7 @@ class CallCounts:
     def of_entry(
         cls, manifest: Manifest, variant: Variant, spec: EntryPoint, fetched: bool
     ) -> CallCounts:
-        """Those of an entry of a bundle."""
+        """Make the counters of an entry of a bundle."""
         labels = {
             "model": manifest.name,
             "version": manifest.version,
@@ -146,7 +146,7 @@ class CallCounts:
         shapes: Shapes,
         padded: Shapes | None = None,
     ) -> ShapeCounts:
-        """What calls of these shapes count.
+        """Return the counts of a call of these shapes.
 
         Codes that have a lock each need a name each: a tally has no lock of its own.
 
@@ -177,14 +177,14 @@ class CallCounts:
             counters.counter(name, {**self._labels, **labels}).add()
 
     def samples(self) -> Iterator[Sample]:
-        """What the registry asks for, of codes that were called."""
+        """Yield samples for the registry, of codes that were called."""
         assert self._labels is not None
         for variant, tally in list(self._tallies.items()):
             yield from _samples_of(self._labels, variant, tally)
 
 
 def variant_names(spec: EntryPoint) -> dict[str, str]:
-    """What the codes of an entry are called, by export: `general`, or `n<=64`."""
+    """Return the name of each code of an entry, by export: `general`, or `n<=64`."""
     return {each.export: _variant_name(each) for each in spec.codes}
 
 

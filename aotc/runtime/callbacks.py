@@ -17,7 +17,7 @@ Callbacks = Mapping[str, Callable[..., Any]]  # by the names in policies
 
 
 def require_callbacks(callbacks: Callbacks, symbols: Iterable[Symbol]) -> None:
-    """Refuse functions that no policy names, and what is no function.
+    """Refuse callbacks that no policy names, and values that are no functions.
 
     Raises:
         InputError: `bad-option`.
@@ -42,7 +42,7 @@ def require_callbacks(callbacks: Callbacks, symbols: Iterable[Symbol]) -> None:
 def checked_result(
     name: str, spec: EntryPoint, sizes: Mapping[str, int], result: Any
 ) -> list[Array]:
-    """The leaves of what a callback has returned, which are what the entry returns.
+    """Return the leaves of a callback's result, checked against the entry's.
 
     Args:
         name: of the callback.

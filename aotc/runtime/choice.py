@@ -1,4 +1,4 @@
-"""The variant that this machine runs, and what is said where it is not the best one."""
+"""The variant that this machine runs, and messages where it is not the best one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _said: set[tuple[str, str]] = set()  # bundles and variants that were warned of
 
 
 def fallback_count() -> int:
-    """How many loads of this process took a processor where an accelerator was meant.
+    """Count loads of this process that fell back from an accelerator to the CPU.
 
     A service that watches this number sees a fleet losing its GPUs.
     """
@@ -98,7 +98,7 @@ def _fall_back(
 
 
 def _has_accelerator(selection: Selection, host: Host) -> bool:
-    """Whether this machine has an accelerator that passed-over code is for.
+    """Return whether this machine has an accelerator for which code was passed over.
 
     Also where its driver fails, which is what a warning is for.
     """
@@ -115,14 +115,14 @@ def _has_accelerator(selection: Selection, host: Host) -> bool:
 
 
 def _is_driven(judgement: Judgement, host: Host) -> bool:
-    """Whether a driver here has an accelerator, and not a simulation of one."""
+    """Return whether a driver here has an accelerator, and not a simulation of one."""
     if any(mismatch.code == "software-device" for mismatch in judgement.mismatches):
         return False
     return bool(host.drivers.intersection(BACKENDS[judgement.variant.backend].drivers))
 
 
 def _remedy(judgement: Judgement, host: Host) -> str:
-    """How to get an accelerator's variant to run that was passed over."""
+    """Suggest how to run an accelerator's variant that was passed over."""
     variant = judgement.variant
     if judgement.usable:
         return (
@@ -145,7 +145,7 @@ def _remedy(judgement: Judgement, host: Host) -> str:
 
 
 def _advice(manifest: Manifest, host: Host, targets: Sequence[str]) -> str:
-    """What to do when no variant runs here, or not the one that was asked for.
+    """Suggest a remedy when no variant runs here, or not the requested one.
 
     Args:
         manifest: of the bundle.

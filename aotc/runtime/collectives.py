@@ -65,7 +65,7 @@ class Exchange:
         return sender(self._device, leaf)(received).ref
 
     def take_error(self) -> Exception | None:
-        """Return what the function has raised, once."""
+        """Return the exception that the function has raised, once."""
         error, self._error = self._error, None
         return error
 

@@ -39,7 +39,7 @@ _ndarray = np.ndarray
 
 
 class Input:
-    """One input array: its title in messages, and its exact dtype."""
+    """An input array: its title in messages, and its exact dtype."""
 
     def __init__(self, owner: str, leaf: Leaf, gpu: Gpu | None = None) -> None:
         self.leaf = leaf
@@ -107,7 +107,7 @@ class Input:
     def error(
         self, code: str, got: str, guard: str, hint: str | None = None
     ) -> InputError:
-        """The error that a guard of this input is broken."""
+        """Return the error of a broken guard of this input."""
         return InputError(
             code,
             f"{self.title}: expected {self.leaf}, got {got}",
@@ -118,7 +118,7 @@ class Input:
 
 
 class _Place(NamedTuple):
-    """Where a symbolic size stands: input, its number, axis, and what it has to be."""
+    """The position of a symbolic size: input, its number, axis, and expected value."""
 
     spec: Input
     number: int
@@ -132,7 +132,7 @@ class _Place(NamedTuple):
 
 
 class Contract:
-    """What the shapes of all inputs of an entry point have to agree on.
+    """Constraints between the shapes of all inputs of an entry point.
 
     Args:
         owner: how messages call the entry.
@@ -174,7 +174,7 @@ class Contract:
         self._allowed: set[Shapes] = set()
 
     def arrays(self, values: Sequence[Any]) -> tuple[list[Array | Tensor], Shapes]:
-        """The arrays of a call, and the shapes of these.
+        """Return the arrays of a call, and their shapes.
 
         Raises:
             InputError: a value, or the shapes of all together, break the contract.
@@ -205,7 +205,7 @@ class Contract:
         self._check_bytes(values)
 
     def _check_shapes(self, shapes: Shapes) -> dict[str, int]:
-        """What each symbol is in a call whose shapes agree with what is declared."""
+        """Check the shapes of a call, and return the value of each symbol."""
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(spec.dims):
                 guard = rank_guard(spec.leaf.name)
@@ -237,7 +237,9 @@ class Contract:
         return None
 
     def _fits_swapped(self, shapes: Shapes, numbers: Sequence[int]) -> bool:
-        """Whether shapes are right with some of the images in the other layout."""
+        """Return whether shapes are right with some of the images in the other
+        layout.
+        """
         moved = list(shapes)
         for number in numbers:
             layout = self.inputs[number].leaf.layout
@@ -279,7 +281,7 @@ class Contract:
                 )
 
     def _check_guards(self, values: Mapping[str, int]) -> None:
-        """Hold the sizes to what the model was traced for."""
+        """Require the guards of the traced model to hold for the sizes."""
         for guard, condition in self._guards:
             if not condition.holds(values):
                 used = sorted(condition.symbols)
@@ -301,7 +303,8 @@ class Contract:
             raise spec.error("shape-mismatch", got, guard) from None
 
     def sizes(self, shapes: Shapes) -> dict[str, int]:
-        """What the sizes say that each symbol is: those that are just one, then others.
+        """Solve shapes for the symbols: axes that are one symbol first, then
+        expressions.
 
         A size such as `n * 2 + m` decides n once m is known.
         """

@@ -75,7 +75,7 @@ class DeviceModels:
         )
 
     def load_state(self, path: Path | str | os.PathLike[str]) -> None:
-        """Put the states of a file into all of them."""
+        """Load the states of a file into all models."""
         for model in self._models:
             model.load_state(path)
 

@@ -1,4 +1,4 @@
-"""What a process shares between all its models: one VM instance, one device per driver.
+"""State that all models of a process share: one VM instance, one device per driver.
 
 Devices are never given back, because results of a call are views of device memory.
 IREE's thread pool takes its size from a flag when it is first made, so the number of
@@ -97,7 +97,7 @@ def device(backend: str, threads: int | None, *, is_small: bool = False) -> Any:
 
 
 class CallMemory:
-    """What a device keeps of the memory that calls have freed, for calls like them.
+    """Memory that a device keeps from past calls for similar ones.
 
     Args:
         device: whose memory it is.
@@ -166,7 +166,9 @@ def iree_version() -> str:
 
 
 def physical_cores() -> int:
-    """Cores that this process may use; hardware threads of one core count once."""
+    """Count the cores that this process may use; hardware threads of one core count
+    once.
+    """
     return len(_cores())
 
 
@@ -179,7 +181,7 @@ def _cores() -> list[int]:
 
 
 def pool_flag(threads: int) -> str:
-    """What tells IREE how many threads a pool has; Note [threads on one core]."""
+    """Return IREE's flag for the size of a thread pool; Note [threads on one core]."""
     cores = _cores()
     # Without this file IREE does not know the numbers, and makes a single thread.
     if len(cores) == threads and (_SYSTEM_CPUS / "present").exists():
@@ -196,7 +198,7 @@ def _siblings(cpu: int) -> str:
 
 
 def threads(backend: str, wanted: int | None, *, is_small: bool = False) -> int | None:
-    """How many threads compute for `wanted`; None where no processor does."""
+    """Return the number of threads for `wanted`; None for an accelerator."""
     if not BACKENDS[backend].on_cpu:
         return None
     return 1 if is_small else _thread_count(wanted)
@@ -258,7 +260,7 @@ def _open(driver: str) -> Any:
 
 @contextmanager
 def _hidden(names: Sequence[str]) -> Iterator[None]:
-    """Within this block the environment has no variables of these names."""
+    """Remove variables of these names from the environment within this block."""
     held = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tensors of other frameworks on a GPU → what IREE computes with, where they lie.
+"""Tensors of other frameworks on a GPU → buffers of IREE, in place.
 
 DLPack is the protocol: `__dlpack_device__` says where a tensor lies, `__dlpack__` lends
 its memory in a capsule, which keeps the tensor alive until IREE lets go of it.
@@ -59,7 +59,7 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex"}
 
 @cache
 def _dtype(code: int, bits: int) -> Any:
-    """The dtype of NumPy, or a text for what it has none for."""
+    """Return the dtype of NumPy, or a text if it has none."""
     if (code, bits) == (6, 8):
         return np.dtype(bool)
     if (code, bits) == (4, 16):
@@ -95,7 +95,7 @@ class Tensor:
 
     @property
     def is_row_major(self) -> bool:
-        """Whether its elements lie one after the other, the last axis the fastest."""
+        """Return whether elements are contiguous in row-major order."""
         if self.strides is None or not self.size:
             return True
         step = 1
@@ -108,7 +108,7 @@ class Tensor:
 
 
 class _Cuda:
-    """What is asked of CUDA's driver."""
+    """Bindings of the functions of CUDA's driver that transfers need."""
 
     LIBRARIES = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
 
@@ -134,7 +134,7 @@ class _Cuda:
 
 
 class _Hip:
-    """What is asked of AMD's runtime."""
+    """Bindings of the functions of AMD's runtime that transfers need."""
 
     LIBRARIES = ("libamdhip64.so", "amdhip64.dll")
 

@@ -1,4 +1,4 @@
-"""What a module exports, as functions of arrays that check their inputs."""
+"""Exports of a module as functions of arrays that check their inputs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NoCodeForSizes(InputError):
 
 
 class _Way(NamedTuple):
-    """How calls of certain shapes are computed.
+    """The computation of calls of certain shapes.
 
     Args:
         export: that computes them.
@@ -81,7 +81,7 @@ class Prepared(NamedTuple):
 
 
 class Function:
-    """One exported function: flat arrays in, flat arrays out, all of them checked.
+    """An exported function: flat arrays in, flat arrays out, all of them checked.
 
     Args:
         code: that exports it.
@@ -212,7 +212,7 @@ class Function:
             raise self._diagnose(error) from error
 
     def _way_for(self, shapes: Shapes, lent: Sequence[bool] = ()) -> _Way:
-        """How calls of these shapes are computed, which is remembered.
+        """Return the computation of calls of these shapes, and remember it.
 
         Args:
             shapes: of the inputs.

@@ -1,4 +1,4 @@
-"""What a caller gives → an array of NumPy, if its elements lie in the host's memory.
+"""Conversion of a caller's value to a NumPy array, if it is in the host's memory.
 
 Arrays of other frameworks that do are taken as they are. Those of an accelerator are
 refused and never copied over in passing: a call would wait for another device without
@@ -34,7 +34,7 @@ _DEVICES = {
 
 
 class Described(NamedTuple):
-    """What errors say of an input.
+    """The description of an input in errors.
 
     Args:
         title: such as `predict: input 'x'`.
@@ -115,7 +115,7 @@ def _foreign_device(value: Any) -> str | None:
 
 
 def device_name(kind: int, number: int) -> str:
-    """How PyTorch writes a device of DLPack."""
+    """Return a DLPack device in PyTorch's notation."""
     return f"{_DEVICES.get(kind, f'a device of type {kind}')}:{number}"
 
 
@@ -139,7 +139,7 @@ _VIEWS = {
 
 
 def _copy_of(name: str, value: Any) -> str:
-    """What to write in the place of a value."""
+    """Return an expression that copies a value to NumPy, for hints."""
     if isinstance(value, np.ma.MaskedArray):
         return f"{name}.filled(0)"
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):

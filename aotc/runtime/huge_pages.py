@@ -57,7 +57,7 @@ def huge_page_size() -> int | None:
 
 @contextmanager
 def huge_pages_for(size: int) -> Iterator[HugePages | None]:
-    """Memory for so many bytes, unmapped in the end unless it is in place by then.
+    """Map memory for so many bytes, unmapped in the end unless it is in place by then.
 
     None where small pages will do (see AOTC_HUGE_PAGES), or where there are no others.
     """
@@ -119,7 +119,7 @@ class HugePages:
         self.view = memoryview(array).cast("B")
 
     def put_in_place(self, header: int, map_file: Callable[[str], None]) -> None:
-        """Replace what is mapped from a file; the memory belongs to the mapping then.
+        """Replace a mapping of a file by this memory, which the mapping owns then.
 
         Args:
             header: how many bytes the file holds, of the content; zeros come after.
@@ -146,7 +146,7 @@ class HugePages:
         self.view = memoryview(b"")
 
     def close(self) -> None:
-        """Give back what is not in place."""
+        """Free the memory that is not in place."""
         os.close(self._file)
         for address in list(self._mapped):
             self._unmap(address)
@@ -157,7 +157,7 @@ class HugePages:
         return address
 
     def _map_like(self, other: int) -> int:
-        """Private memory as far from a multiple of a huge page as another address."""
+        """Map private memory as far from a huge page's multiple as another address."""
         huge = huge_page_size()
         assert huge is not None
         start = self._map(self._length + huge, _READ | _WRITE, _PRIVATE | _ANONYMOUS)
@@ -176,7 +176,7 @@ class HugePages:
 
 
 def _address_of(file: int, length: int) -> int:
-    """Where this process has mapped a file, as a whole."""
+    """Return the address at which this process has mapped a whole file."""
     status = os.fstat(file)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}".encode()
     for line in Path("/proc/self/maps").read_bytes().split(b"\n")[:-1]:

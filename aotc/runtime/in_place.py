@@ -10,7 +10,7 @@ import numpy as np
 
 
 def augmented(sign: str, target: Any, value: Any) -> Any:
-    """What a variable is after `target += value`: an array that is constant stays so.
+    """Return the result of `target += value`; an array that is constant stays so.
 
     Args:
         sign: of the operator, without `=`.
@@ -27,7 +27,7 @@ def augmented(sign: str, target: Any, value: Any) -> Any:
 
 
 def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[Any], None]:
-    """What does the rest of `owner[index] += value` with the value.
+    """Read `owner[index]` for `+=`, and return a function that adds a value and stores.
 
     Python reads the part before it evaluates that.
     """
@@ -40,7 +40,9 @@ def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[Any], None]:
 
 
 def augmented_attribute(sign: str, owner: Any, name: str) -> Callable[[Any], None]:
-    """What does the rest of `owner.name += value` with the value."""
+    """Read `owner.name` for `+=`, and return a function that adds a value and
+    stores.
+    """
     before = getattr(owner, name)
 
     def store(value: Any) -> None:

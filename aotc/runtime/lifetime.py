@@ -24,7 +24,7 @@ from aotc.errors import SetupError
 
 
 class _Process:
-    """What has to be known of this process when it forks or ends."""
+    """State of this process that matters when it forks or ends."""
 
     def __init__(self) -> None:
         self.calls: WeakSet[Any] = WeakSet()
@@ -86,7 +86,7 @@ def note_open(device: Any, *, pooled: bool) -> None:
 
 
 def has_pool(device: Any) -> bool:
-    """Whether other threads than the caller's do the work of a device."""
+    """Return whether a device computes on a pool of threads."""
     return any(device is each for each in _process.pooled)
 
 

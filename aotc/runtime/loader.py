@@ -179,7 +179,7 @@ def _load_all(asked: _Asked) -> DeviceModels:
 
 
 def _known_part(part: Device, manifest: Manifest) -> Device:
-    """Return a device that is known before the manifest is read."""
+    """Return the given part; the manifest decides nothing here."""
     return part
 
 
@@ -235,7 +235,7 @@ def _map(
 
 
 def _check_backend(code: Buffer, variant: Variant) -> None:
-    """What every CPU is said to run must hold no code that only some can run."""
+    """Refuse a variant whose declared CPU level is below the code that it holds."""
     backend = BACKENDS[variant.backend]
     if not backend.is_portable:
         return
@@ -282,7 +282,7 @@ def start(
 
 
 def _is_mapped(weights: str | None) -> bool:
-    """Whether weights are mapped from the files of the bundle, see `load`."""
+    """Return whether weights are mapped from the files of the bundle, see `load`."""
     mode = options.get("AOTC_WEIGHTS") if weights is None else weights
     if mode not in options.WEIGHTS_MODES:
         known = " or ".join(options.WEIGHTS_MODES)

@@ -81,7 +81,7 @@ class Entry:
     def _by_name(
         self, positional: tuple[Any, ...], inputs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The only input by its name; of several, the order is not to be relied on."""
+        """Name the only positional input; refuse several, whose order may change."""
         names = list(self.spec.arguments["dict"])
         if len(names) == 1 and len(positional) == 1 and not inputs:
             return {names[0]: positional[0]}
@@ -94,7 +94,7 @@ class Entry:
 
     @property
     def function(self) -> Function:
-        """The same of leaves, whose calls can be prepared before they run."""
+        """The function of flat leaves, whose calls can be prepared before they run."""
         return self._run
 
     def flatten(self, inputs: Mapping[str, Any]) -> list[Any]:
@@ -112,7 +112,8 @@ class Entry:
         return self._build(leaves)
 
     def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
-        """The same for the leaves of the inputs: the leaves of the result.
+        """Call the entry with the leaves of the inputs; return the leaves of the
+        result.
 
         Both are in the order of `spec`, and each leaf of the result comes once.
         """
@@ -144,7 +145,7 @@ class Entry:
         return arrays
 
     def connect(self, entries: Mapping[str, Entry], callbacks: Callbacks) -> None:
-        """Tell what may compute calls of sizes that there is no code for.
+        """Connect the entry to others and callbacks for sizes that it has no code for.
 
         Args:
             entries: of the model, by name.
@@ -265,7 +266,9 @@ class Model:
         self._states.load(path, name)
 
     def __copy__(self) -> Model:
-        """The same code and states, with entries that can be replaced."""
+        """Return a model of the same code and states, with entries that can be
+        replaced.
+        """
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         return other

@@ -16,7 +16,7 @@ _RELEASE = "$release_workspaces"  # of modules that have any (aotc.worker.worksp
 
 
 class Module:
-    """The running code of a variant: what all functions of a model share.
+    """The running code of a variant, which all functions of a model share.
 
     Args:
         context: that the module lives in.

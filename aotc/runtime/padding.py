@@ -20,7 +20,7 @@ _Given = TypeVar("_Given", bound=Array | Tensor)
 
 
 class Padding:
-    """How calls of certain sizes are padded.
+    """The padding of calls of certain sizes.
 
     Args:
         code: that they are padded for.

@@ -13,7 +13,7 @@ from aotc.runtime import buffers, transfers
 
 
 def sink(device: Any, on_cpu: bool) -> Any:
-    """What IREE's HAL module hands the buffers of a model's prints to."""
+    """Return the sink for buffers of a model's prints, for IREE's HAL module."""
     return iree.HalModuleDebugSink(_writer(device, on_cpu))
 
 

@@ -19,7 +19,8 @@ Codes = dict[str, list[tuple[str, Mapping[str, Any]]]]
 
 
 def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
-    """What code is made for of a value, as manifests spell it, and its arrays.
+    """Return the form of a value that selects code, as manifests spell it, and its
+    arrays.
 
     Args:
         value: a tree of arrays, numbers, texts and None.
@@ -44,7 +45,9 @@ def value_token(value: Any) -> str:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of NumPy that compiled code takes; no subclass is."""
+    """Return whether a value is a NumPy array that compiled code takes; subclasses
+    are not.
+    """
     if not (type(value) is np.ndarray or isinstance(value, np.generic)):
         return False
     return value.dtype.kind in "biufcV" and value.dtype.names is None
@@ -82,7 +85,9 @@ class Regions:
         return model, codes
 
     def _current(self) -> tuple[Model, Codes]:
-        """What is loaded; the first call loads it, and others wait for that."""
+        """Return the loaded model, loading it at the first call while other threads
+        wait.
+        """
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
@@ -110,7 +115,7 @@ class Regions:
     def _refusal(
         self, region: str, form: Mapping[str, Any], forms: Sequence[Mapping[str, Any]]
     ) -> InputError:
-        """What to say of values that no code was made for."""
+        """Return the error for values that no code was made for."""
         name = next(
             (n for n in form if all(each[n] != form[n] for each in forms)), min(form)
         )

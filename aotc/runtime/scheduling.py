@@ -1,4 +1,4 @@
-"""How Linux schedules a thread that waits for IREE's thread pool.
+"""Linux scheduling of a thread that waits for IREE's thread pool.
 
 Note [a caller that is woken too early]: the worker that ends a call wakes the calling
 thread before it marks the call as completed (IREE 3.13, the timepoint callback of

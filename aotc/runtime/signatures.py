@@ -1,4 +1,4 @@
-"""Compares the functions that a module exports with what the manifest says of them.
+"""Comparison of the functions that a module exports with the manifest.
 
 IREE keeps the declaration of each exported function, such as
 `sync func @f(%x: tensor<?x4xf32>) -> (%output0: tensor<?x3xf32>)`. A manifest that says
@@ -24,7 +24,7 @@ _TYPES = {"bool": "i1"}
 def require_signature(
     function: Any, code: Code, inputs: Sequence[Leaf], outputs: Sequence[Leaf]
 ) -> None:
-    """Refuse a function of the module that is not what the manifest says.
+    """Refuse a function of the module that differs from the manifest.
 
     Args:
         function: of IREE's runtime.

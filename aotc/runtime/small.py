@@ -1,4 +1,4 @@
-"""Whether a model is so small that one thread is faster than several.
+"""Detection of models so small that one thread is faster than several.
 
 To wake the threads of a pool, and then the caller, takes 50 to 120 µs a call, while one
 thread calls a small model in 10. Two facts of a manifest tell that it is small: what
@@ -24,7 +24,7 @@ _TURN = 25  # µs, after each turn of a loop
 
 
 def is_small(manifest: Manifest, variant: Variant, threads: int | None) -> bool:
-    """Whether no call of a variant gains by so many threads.
+    """Return whether no call of a variant gains by so many threads.
 
     A bundle that tells neither how much memory nor how much work there is, or has sizes
     without a greatest, is not small.
@@ -40,7 +40,9 @@ def is_small(manifest: Manifest, variant: Variant, threads: int | None) -> bool:
 
 
 def _is_compact(manifest: Manifest, variant: Variant) -> bool:
-    """Whether all calls of a variant touch little memory, with weights and states."""
+    """Return whether all calls of a variant touch little memory, with weights and
+    states.
+    """
     if not variant.memory.keys() >= _exports(manifest):
         return False
     if not all(_is_greatest(x["sizes"], manifest.symbols) for x in _plans(variant)):
@@ -55,7 +57,7 @@ def _is_compact(manifest: Manifest, variant: Variant) -> bool:
 
 
 def _has_no_gain(manifest: Manifest, variant: Variant, threads: int) -> bool:
-    """Whether waking threads takes each entry longer than they save."""
+    """Return whether waking threads costs each entry more time than they save."""
     known = (variant.kernels or {}).get("shared_work", {})
     if not known.keys() >= _exports(manifest):
         return False
@@ -77,5 +79,5 @@ def _plans(variant: Variant) -> list[Mapping[str, Any]]:
 
 
 def _is_greatest(sizes: Mapping[str, int], symbols: Mapping[str, Symbol]) -> bool:
-    """Whether symbols have the greatest sizes that calls may give them."""
+    """Return whether symbols have the greatest sizes that calls may give them."""
     return all(size == symbols[name].max for name, size in sizes.items())

@@ -39,7 +39,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file of states of a model holds."""
+    """The contents of a file of states of a model."""
 
     model: str
     version: str
@@ -106,7 +106,9 @@ def _header(
 
 
 def _check_content(path: Path, metadata: Mapping[str, str]) -> None:
-    """Files of earlier releases have no digest, or one of their arrays alone."""
+    """Refuse a file whose digest differs; files of earlier releases have none, or
+    one of the arrays.
+    """
     if "content" not in metadata:
         return
     with open(path, "rb") as file:
@@ -187,7 +189,7 @@ def _digest(leaves: Mapping[str, Leaf]) -> str:
 
 
 def _leaf(file: Any, name: str) -> Leaf:
-    """What the header says of an array; its spelling of dtypes is ours in capitals."""
+    """Read an array's dtype and shape from the header; dtypes are in lower case."""
     found = file.get_slice(name)
     return Leaf(name, found.get_dtype().lower(), tuple(found.get_shape()))
 
@@ -231,7 +233,9 @@ def _check_leaves(
 
 
 def _states_hint(found: Mapping[str, Leaf], expected: Mapping[str, Leaf]) -> str | None:
-    """Perhaps the file holds fewer states than are asked for."""
+    """Return a hint if the file holds fewer states than are asked for, or is of
+    another version.
+    """
     states = {name.partition(".")[0] for name in found}
     if states and states < {name.partition(".")[0] for name in expected}:
         return f"the file holds {', '.join(sorted(states))} alone; name that state"

@@ -41,7 +41,7 @@ class _Access:
 
 
 class States:
-    """All states of a model, by name."""
+    """The states of a model, by name."""
 
     def __init__(self, code: Module, manifest: Manifest) -> None:
         self._lock = code.lock
@@ -77,7 +77,7 @@ class States:
         state_files.save(Path(path), self._layout(chosen), arrays, notes)
 
     def load(self, path: Path | str | os.PathLike[str], name: str | None) -> None:
-        """Replace one state, or all of them, by what a file holds."""
+        """Replace one state, or all of them, by the contents of a file."""
         chosen = self._choose(name)
         arrays = state_files.load(Path(path), self._layout(chosen), name)
         # What can fail, such as getting the memory, comes before the first write.

@@ -1,4 +1,4 @@
-"""Between arrays and the memory of a GPU: all inputs of a call, and all its results.
+"""Transfers between arrays and a GPU: all inputs of a call, and all its results.
 
 An input on the host is written to memory that the GPU reads, and copied from there; a
 result is copied to memory that the host reads, and is a view of that. All copies of one
@@ -86,7 +86,7 @@ class Copies:
 
 
 class Transfers:
-    """What moves at the calls of one function.
+    """The transfers at calls of one function.
 
     Args:
         device: that computes, which is no processor.
@@ -185,7 +185,7 @@ class Transfers:
 
 
 def has_tensor(arrays: Sequence[Array | Tensor]) -> bool:
-    """Whether one of them lies on the GPU."""
+    """Return whether one of the arrays is on the GPU."""
     return any(isinstance(array, Tensor) for array in arrays)
 
 
@@ -211,7 +211,7 @@ class Fetcher:
         return self.array(view, staged)
 
     def begin(self, view: Any, copies: Copies) -> Any:
-        """Begin to copy what a buffer view shows; return where to."""
+        """Begin to copy the contents of a buffer view; return the destination."""
         if 0 in view.shape:
             return None
         source = view.get_buffer()
@@ -222,7 +222,7 @@ class Fetcher:
         return staged
 
     def array(self, view: Any, staged: Any) -> Array:
-        """The array of what was copied."""
+        """Return the copied contents as an array."""
         raw = iree.HalElementType.map_to_dtype(view.element_type)
         array: Array = (
             np.empty(view.shape, raw)
@@ -287,7 +287,9 @@ class DeviceArray:
         return self.size * self.dtype.itemsize
 
     def numpy(self) -> Array:
-        """A copy on the host, which waits for what frameworks still do with it."""
+        """Return a copy on the host, after waiting for other frameworks' work on the
+        array.
+        """
         self._gpu.synchronize()
         element = int(ELEMENTS[self._fetcher.leaf.dtype])
         return self._fetcher(_BufferView(self._buffer, self.shape, element))

@@ -38,7 +38,10 @@ def _scaled_bessel(order: int, x: Any) -> Any:
 
 @cache
 def _series(order: int) -> tuple[list[float], list[float]]:
-    """Of it over x**n for t = x / 4 - 1, and times sqrt(x) for t = 16 / x - 1."""
+    """Fit Chebyshev series to the function over x**n in x / 4 - 1, and times sqrt(x) in
+    16 / x - 1.
+    - 1.
+    """
     fit = numpy.polynomial.chebyshev.chebinterpolate
 
     def above(t: Any) -> Any:

@@ -94,7 +94,9 @@ def log_ndtr(x: ArrayLike, /) -> Array:
 
 
 def _log_ndtr_far_out(x: Array, terms: int) -> Array:
-    """By the asymptotic series 1 - 1/x**2 + 3/x**4 - 15/x**6 + … for negative x."""
+    """Compute log_ndtr by the series 1 - 1/x**2 + 3/x**4 - 15/x**6 + … for negative
+    x.
+    """
     inverse = reciprocal(square(x))
     series = multiply(inverse, 0)
     for k in range(terms, 0, -1):

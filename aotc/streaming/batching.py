@@ -1,10 +1,10 @@
-"""Several calls of an entry as one: their rows one after the other, and split again.
+"""Batches: calls of an entry joined to one by rows, and split again.
 
-It takes an entry that has a size, its batch, as the first one of inputs and of all
-outputs, and that in no other place. Inputs without it are those of all calls of a batch
-together, so they must be equal. Whether the rows of a result depend on those of its own
-call alone is not written in a manifest: the first batch of a stream is compared with
-its calls one by one.
+Batching takes an entry that has a size, its batch, as the first one of inputs and of
+all outputs, and that in no other place. Inputs without it are those of all calls of a
+batch together, so they must be equal. Whether the rows of a result depend on those of
+its own call alone is not written in a manifest: the first batch of a stream is compared
+with its calls one by one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Leaves = Sequence[Array]
 
 @dataclass(frozen=True)
 class Batching:
-    """How calls of an entry are put together.
+    """The batching of calls of an entry.
 
     Args:
         limit: rows of a call at most.
@@ -46,7 +46,7 @@ class Batching:
 
     @classmethod
     def of(cls, entry: Entry, max_rows: int | None, stateful: bool) -> Batching:
-        """How calls of this entry are put together.
+        """Decide how calls of this entry are batched.
 
         Args:
             entry: of a loaded model.
@@ -76,11 +76,11 @@ class Batching:
         return cls(limit, tuple(leads))
 
     def rows(self, leaves: Leaves) -> int:
-        """How many rows a call has."""
+        """Return the number of rows of a call."""
         return int(leaves[self.has_rows.index(True)].shape[0])
 
     def fit(self, one: Leaves, other: Leaves) -> bool:
-        """Whether two calls may be one: but for their rows they are the same."""
+        """Return whether two calls can be one: equal but for their rows."""
         return all(
             a.shape[1:] == b.shape[1:] if has_rows else _are_equal(a, b)
             for a, b, has_rows in zip(one, other, self.has_rows, strict=True)
@@ -128,7 +128,7 @@ def require_same_rows(
 
 
 def _batch_symbol(entry: Entry) -> str:
-    """The size that is the first one of inputs and of all outputs, and no other."""
+    """Return the symbol that is the first axis of inputs and outputs, and no other."""
     spec = entry.spec
     leading = {
         leaf.shape[0]: None
@@ -148,7 +148,7 @@ def _batch_symbol(entry: Entry) -> str:
 
 
 def _stands_elsewhere(symbol: str, spec: EntryPoint) -> bool:
-    """Whether a size other than the first of an array says or uses the symbol."""
+    """Return whether a size other than an array's first uses the symbol."""
     sizes = [
         size
         for leaf in (*spec.inputs, *spec.outputs)
@@ -159,14 +159,16 @@ def _stands_elsewhere(symbol: str, spec: EntryPoint) -> bool:
 
 
 def _are_equal(one: Array, other: Array) -> bool:
-    """Whether two arrays are the same to the bit, NaNs and signs of zeros included."""
+    """Return whether two arrays are equal to the bit, NaNs and signs of zeros
+    included.
+    """
     if one is other:
         return True
     return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _agree(leaf: Leaf, one: Array, other: Array) -> bool:
-    """Whether two results differ by rounding at most."""
+    """Return whether two results differ by rounding at most."""
     if not dtypes.is_float(leaf.dtype):
         return np.array_equal(one, other)
     a, b = (each.astype(np.float64) for each in (one, other))

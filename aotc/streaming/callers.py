@@ -1,4 +1,4 @@
-"""How a stream makes its calls: of an entry in two steps, of a function in one."""
+"""Callers of a stream: of an entry in two steps, of a function in one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class EntryCaller:
         return list(self.batching.split(leaves, [item.inputs for item in call.items]))
 
     def require_same_alone(self, call: Call, results: Sequence[Leaves]) -> None:
-        """Refuse to go on if the first batch has other results than its items alone.
+        """Refuse to batch if the first batch differs from its items called alone.
 
         Raises:
             InputError: `not-batchable`.
@@ -113,7 +113,7 @@ class FunctionCaller:
         return [self._function(**given) if is_named else self._function(given)]
 
     def require_same_alone(self, call: Call, results: Sequence[Any]) -> None:
-        """Nothing, as no calls are put together."""
+        """Do nothing, as no calls are batched."""
 
     def build(self, result: Any) -> Any:
         """The result as it is."""

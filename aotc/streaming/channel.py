@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Closed(Exception):
-    """Nothing more comes from a channel, and nobody reads what is put into it."""
+    """A channel was closed: nothing more comes from it, and nobody reads it."""
 
 
 class Channel(Generic[T]):
@@ -70,7 +70,7 @@ class Channel(Generic[T]):
         return self._items.popleft()
 
     def close(self) -> None:
-        """End it, and forget what is in it."""
+        """Close the channel, and drop its items."""
         with self._changed:
             self._is_closed = True
             self._items.clear()

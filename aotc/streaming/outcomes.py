@@ -1,4 +1,4 @@
-"""What goes through a stream: items, calls, and what comes out for each item."""
+"""Data of a stream: items, calls, and the outcome of each item."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aotc.errors import AotcError
 
 
 class Item(NamedTuple):
-    """What the source has given, in the form that its call takes."""
+    """An item of the source, in the form that its call takes."""
 
     number: int  # from 1
     inputs: Any
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 
 class End(NamedTuple):
-    """No item follows: the source is over, or raised an error."""
+    """The end of a stream: the source is over, or raised an error."""
 
     error: BaseException | None
 

@@ -1,4 +1,4 @@
-"""What the threads of a stream do: read, prepare, run.
+"""Work of a stream's threads: read, prepare, run.
 
     source → read → (gather →) prepare → run → consumer
 
@@ -60,13 +60,13 @@ class Work:
         self._workers = [self._thread(loop, name) for name, loop in loops.items()]
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the threads."""
         for thread in (self._reader, *self._workers):
             thread.start()
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a fork of that with the threads."""
+        """Return whether this process is a fork of the one with the threads."""
         return os.getpid() != self._process
 
     def stop(self) -> None:
@@ -111,7 +111,7 @@ class Work:
                 return
 
     def _read_item(self, number: int) -> int | None:
-        """Read an item and pass it on; its number, or None if there was none.
+        """Read an item and pass it on; return its number, or None at the end.
 
         A function of its own, as `_read` may wait long for the next item, and must not
         hold this one and its error meanwhile.
@@ -160,7 +160,7 @@ class Work:
     def _batch_from(
         self, first: Item
     ) -> tuple[list[Item], Item | Failure | End | None]:
-        """The items of a batch, and what came next and is none of them."""
+        """Return the items of a batch, and the next one that did not fit."""
         batching = self._caller.batching
         assert batching is not None
         items, rows = [first], batching.rows(first.inputs)
@@ -179,7 +179,7 @@ class Work:
     # ---- prepare: from items to calls -----------------------------------------------
 
     def _prepare(self, items: list[Item]) -> None:
-        """Prepare a call; where it is refused, those of its items one by one."""
+        """Prepare a call of items; if refused, prepare each item alone."""
         began = perf_counter_ns()
         try:
             prepared = self._caller.prepare([item.inputs for item in items])
@@ -207,7 +207,7 @@ class Work:
                     return
 
     def _outcomes(self, call: Call) -> Iterator[Outcome]:
-        """What comes out for each item; of a batch that fails, one by one."""
+        """Yield the outcome of each item; those of a batch that fails, one by one."""
         try:
             results = self._caller.run(call)
         except AotcError as error:

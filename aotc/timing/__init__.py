@@ -1,4 +1,4 @@
-"""How long calls of a bundle take on this machine; `aotc bench` tells it in words.
+"""Timing of a bundle's calls on this machine; `aotc bench` reports it.
 
     inputs      sizes and arrays for a call, from the contracts of the manifest
     process     a bundle that is loaded and called in a process of its own (serve)

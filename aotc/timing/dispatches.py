@@ -1,4 +1,4 @@
-"""Where the time of a call goes: the dispatches of a module, by IREE's own profiler.
+"""Profiles of a call: the time of each dispatch, by IREE's own profiler.
 
 IREE's runtime package brings two programs: `iree-benchmark-module` calls a function
 and notes when each dispatch began and ended, and `iree-profile` reads that. The Python
@@ -85,7 +85,7 @@ class Profile:
 
     @property
     def ms(self) -> float:
-        """What all dispatches of a call take, one after the other."""
+        """The time of all dispatches of a call, one after the other."""
         return sum(each.ms for each in self.dispatches)
 
     @property
@@ -98,7 +98,7 @@ class Profile:
         return tuple(each.name for each in often if each.count % 1)
 
     def to_json(self) -> dict[str, Any]:
-        """The document."""
+        """Return the profile as a document."""
         found = [each.to_json() for each in self.dispatches]
         head = {"export": self.export, "calls": self.calls, "ms": self.ms}
         head |= {"uneven": [*self.uneven]}
@@ -151,7 +151,7 @@ def profile_of(measured: Measurement) -> Profile:
 def _take_notes(
     program: Sequence[str], calls: int, threads: int, folder: Path
 ) -> tuple[int, str]:
-    """How many calls were made, and what IREE's profiler noted of them.
+    """Profile calls; return their number and the notes of IREE's profiler.
 
     Threads of IREE 3.13 now and then spoil each other's notes, and the file cannot be
     read: as a rule where a call has thousands of dispatches. Then fewer are made.
@@ -183,7 +183,7 @@ def _take_notes(
 
 
 def _row_for(row: Mapping[str, Any], sizes: Mapping[str, int]) -> Mapping[str, Any]:
-    """What the manifest says of a kernel; no operations if that is for other sizes."""
+    """Return the manifest's row of a kernel, without operations if for other sizes."""
     if all(sizes.get(name) == size for name, size in row.get("sizes", {}).items()):
         return row
     return {**row, "flops": None}
@@ -206,7 +206,7 @@ def _module(
 def _files(
     bundle: VerifiedBundle, variant: Variant
 ) -> Iterator[tuple[str, str | None, str]]:
-    """Path, scope of parameters and format of each file that a variant needs."""
+    """Yield path, scope of parameters and format of each file that a variant needs."""
     yield variant.file, None, "vmfb"
     for weights in bundle.manifest.weights:
         if not weights.required_by or variant.id in weights.required_by:
@@ -214,7 +214,7 @@ def _files(
 
 
 def _device(threads: int) -> Sequence[str]:
-    """As `runtime.engine` opens it."""
+    """Return the device flags that `runtime.engine` uses."""
     if threads == 1:
         return "--device=local-sync", "--device_allocator=caching"
     return "--device=local-task", pool_flag(threads)
@@ -226,7 +226,7 @@ def _arguments(
     sizes: Mapping[str, int],
     arrays: Mapping[str, Array],
 ) -> tuple[Sequence[Leaf], Sequence[Array]]:
-    """What the code of an entry takes, padded if it wants that."""
+    """Return the inputs of an entry's code with their arrays, padded if needed."""
     given = [np.asarray(arrays[leaf.name]) for leaf in point.inputs]
     if not code.padded:
         return point.inputs, given
@@ -246,7 +246,7 @@ def _inputs(
 
 
 def run_program(program: str, *arguments: str | Path) -> str:
-    """What a program of IREE's runtime package prints.
+    """Run a program of IREE's runtime package, and return its output.
 
     Raises:
         SetupError: `profile-failed`.
@@ -305,7 +305,7 @@ def dispatches_in(
 
 
 def _per_call(times: Sequence[int], calls: int) -> float:
-    """The milliseconds of a call, from nanoseconds of dispatches in their order.
+    """Return the milliseconds of a call, from the nanoseconds of its dispatches.
 
     The median of all calls, or the mean if they do not make equally many dispatches.
     """

@@ -148,7 +148,7 @@ def arrays_for(
 
 
 def _shape(point: EntryPoint, leaf: Leaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The sizes of an input.
+    """Return the shape of an input for given sizes.
 
     Raises:
         InputError: `bad-size`.

@@ -1,4 +1,4 @@
-"""What a figure depends on beside the bundle: the processor, and who else uses it."""
+"""Facts besides the bundle that figures depend on: the processor, and its load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def description() -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """How many processes ran or wanted to, on average over the last minute."""
+    """Return the average number of processes that wanted to run in the last minute."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""What `process` and `serve` tell each other."""
+"""Messages between `process` and `serve`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop calling: after at least so many calls, and so much time."""
+    """The end of a measurement: a least number of calls, and a least time."""
 
     calls: int = 1
     seconds: float = 0.0
@@ -46,7 +46,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What was loaded, and what that and the first call cost; memory in bytes."""
+    """The loaded model, and the costs of loading and the first call; memory in
+    bytes.
+    """
 
     name: str
     version: str
@@ -66,7 +68,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Round:
-    """Calls one after the other: their times, and what the process used meanwhile.
+    """A round of calls: their times, and the process's use of resources.
 
     `page_faults` are pages that it took from the system without reading a disk.
     """

@@ -80,7 +80,7 @@ def measure(
 
 
 def _shares(budget: Budget, slowest: int) -> list[Budget]:
-    """The budget of each round: ten of them, unless a call takes long.
+    """Split the budget into rounds: ten, unless a call takes long.
 
     Args:
         budget: of all.

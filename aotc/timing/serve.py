@@ -127,7 +127,8 @@ def load_subject(subject: Subject) -> Model:
 
 
 def threads_of(model: Model, asked: int | None) -> int | None:
-    """How many threads compute the calls of a model; None where no processor does.
+    """Return the number of threads that compute calls of a model; None on an
+    accelerator.
 
     Args:
         model: that is loaded.
@@ -157,7 +158,8 @@ def serve(
     facts: Callable[[T], Any],
     compute: Callable[[T, Any], Any],
 ) -> None:
-    """Load what the first question names, and answer others until there are no more.
+    """Load the subject of the first question, and answer others until there are no
+    more.
 
     Args:
         requests: where questions come from.
@@ -177,7 +179,7 @@ def serve(
 def _answer(
     answers: BinaryIO, compute: Callable[[], T], facts: Callable[[T], Any]
 ) -> T | None:
-    """Send the facts of what is computed, or the error; returns it, or None."""
+    """Compute and send the facts, or the error; return the value, or None."""
     try:
         with system_errors():
             found = compute()

@@ -1,4 +1,4 @@
-"""From the times of calls to figures: percentiles, and ratios with their noise."""
+"""Statistics of call times: percentiles, and ratios with their noise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Latency:
 
     @classmethod
     def of(cls, times: Sequence[int]) -> Latency:
-        """Of times in nanoseconds, of at least one call."""
+        """Compute the statistics of times in nanoseconds, of at least one call."""
         calls = [time / _MS for time in times]
         p50, p90, p99 = (float(each) for each in np.percentile(calls, [50, 90, 99]))
         mean, std = fmean(calls), pstdev(calls)
@@ -45,7 +45,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How long calls of one bundle take, over those of another.
+    """The ratio of call times of one bundle to those of another.
 
     Args:
         ratio: of the medians of all calls.
@@ -81,7 +81,7 @@ class Comparison:
 
     @property
     def is_noise(self) -> bool:
-        """Whether neither bundle was the quicker one in all of at least six pairs.
+        """Return whether neither bundle was quicker in all of at least six pairs.
 
         Of two equal bundles one wins six pairs by chance in 3 % of cases (sign test),
         ten in 0.2 %.

@@ -1,4 +1,4 @@
-"""What to write instead, for errors that Python itself raised in the user's code."""
+"""Advice on errors that Python itself raised in the user's code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aotc.tracing.user_code import Call, Expression, expression_at
 
 
 def explanation(error: BaseException, call: Call) -> InputError | None:
-    """An error that says what to write, for one of Python's that the model raised.
+    """Return an error with advice, for a Python error that the model raised.
 
     Args:
         error: met in the user's code.
@@ -152,7 +152,9 @@ def _foreign_call(node: ast.Call, expression: Expression) -> InputError | None:
 
 
 def _wrong_function(error: TypeError, called: Any) -> InputError | None:
-    """A function given to one of aotc's that does not take what it is called with."""
+    """Return the error of a function argument that does not take the arguments of
+    its call.
+    """
     module = getattr(called, "__module__", None) or ""
     if "positional argument" not in str(error) or not module.startswith("aotc."):
         return None
@@ -161,7 +163,7 @@ def _wrong_function(error: TypeError, called: Any) -> InputError | None:
 
 
 def _documented_functions(called: Any) -> str:
-    """What the docstring says of the parameters that are functions."""
+    """Return the docstring's text on the parameters that are functions."""
     names = [n for n, hint in called.__annotations__.items() if "Callable" in str(hint)]
     arguments = " ".join((called.__doc__ or "").partition("Args:")[2].split())
     lines = re.findall(r"(?:^| )(\w+): (.*?)(?= \w+: | Returns:|$)", arguments)

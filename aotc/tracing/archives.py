@@ -59,7 +59,7 @@ def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
 
 
 def provide_readers(readers: Mapping[str, Reader]) -> None:
-    """Say what reads files of these suffixes, in the place of what did."""
+    """Register the readers of files with these suffixes."""
     _READERS.update(readers)
 
 

@@ -90,7 +90,7 @@ class Array:
 
     @property
     def type(self) -> Tensor:
-        """Shape and dtype."""
+        """The shape and dtype."""
         if self._type is None:
             data = self._known
             self._type = Tensor(data.shape, dtypes.canonical(data.dtype))
@@ -147,7 +147,7 @@ class Array:
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, **options: Any
     ) -> Any:
-        """NumPy's operators on mixed operands are aotc's; the rest is not."""
+        """Apply NumPy's operators on mixed operands as aotc's; leave the rest."""
         if method == "__call__" and ufunc.__name__ in _OPERATORS and not options:
             return function_of(ufunc.__name__)(*inputs)
         return _leave_to_numpy(ufunc.__name__, getattr(ufunc, method), inputs, options)
@@ -155,7 +155,7 @@ class Array:
     def __array_function__(
         self, function: Any, types: Any, args: Any, kwargs: Any
     ) -> Any:
-        """NumPy's functions work on concrete arrays only."""
+        """Apply NumPy's functions to concrete arrays only."""
         return _leave_to_numpy(function.__name__, function, args, kwargs)
 
     def __bool__(self) -> bool:
@@ -223,11 +223,13 @@ class Array:
         return self.transpose()
 
     def reshape(self, *shape: Any) -> Array:
-        """aotc.numpy.reshape; sizes one by one or as a tuple."""
+        """Reshape as `aotc.numpy.reshape` does; sizes one by one or as a tuple."""
         return function_of("reshape")(self, shape[0] if len(shape) == 1 else shape)
 
     def transpose(self, *axes: Any) -> Array:
-        """aotc.numpy.transpose; axes one by one, as a tuple, or none at all."""
+        """Transpose as `aotc.numpy.transpose` does; axes one by one, as a tuple, or
+        none at all.
+        """
         listed = len(axes) == 1 and not isinstance(axes[0], int)
         return function_of("transpose")(self, axes[0] if listed else axes or None)
 
@@ -298,14 +300,14 @@ _OPERATORS = frozenset(
 
 
 def as_number(array: Array) -> Array:
-    """The same value as a Python number: it adapts to the dtype that it meets."""
+    """Return the value as a Python number: it adapts to the dtype that it meets."""
     number = as_array(array)
     number._is_weak = True
     return number
 
 
 def as_array(number: Array) -> Array:
-    """The same value as an array, which keeps its dtype."""
+    """Return the value as an array, which keeps its dtype."""
     return Array(
         value=number._value,
         trace=number._trace,
@@ -336,7 +338,9 @@ def _values(name: str, part: Any) -> Any:
 
 
 def _fail_to_escape(array: Array, name: str, instead: str) -> NoReturn:
-    """Refuse what compiled code and derivatives would know nothing of."""
+    """Refuse to give an array to code that compiled code and derivatives would not
+    see.
+    """
     fail(
         "traced-value",
         f"an array of a model ({array.type}) cannot be given to NumPy's own '{name}': "

@@ -77,7 +77,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
 
 @contextmanager
 def _erase_on_error(module: Any) -> Iterator[None]:
-    """Leave no functions in the module that an error kept from being finished."""
+    """Erase unfinished functions from the module if this block fails."""
     before = set(functions_of(module))
     try:
         yield
@@ -100,7 +100,9 @@ class _Builder:
     def require_same_contracts(
         self, declared: EntryFunction, contracts: Iterable[Contract]
     ) -> None:
-        """A size of one name promises the same in all entries."""
+        """Refuse a size whose contract differs from that of its name in another
+        entry.
+        """
         for contract in contracts:
             known, first = self.contracts.setdefault(
                 contract.name, (contract, declared)
@@ -138,7 +140,7 @@ class _Builder:
 
 
 def kind_of(stored: Stored) -> str:
-    """What leaves of a Weights or State are called among the parameters."""
+    """Return the kind of parameters that the leaves of a Weights or State become."""
     return "weight" if isinstance(stored, Weights) else "state"
 
 
@@ -152,7 +154,7 @@ def array_type(array: Any) -> Tensor:
 
 @dataclass
 class Argument:
-    """One parameter of an entry, flattened."""
+    """A parameter of an entry, flattened."""
 
     parameter: str
     source: Any
@@ -330,7 +332,7 @@ def input_ports(
 
 
 def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
-    """What the Dims of these contracts are in types."""
+    """Return the symbolic sizes that Dims of these contracts have in types."""
     return {
         contract.name: SymbolicDim.symbol(number) * contract.multiple_of
         for number, contract in enumerate(contracts)
@@ -338,7 +340,7 @@ def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
 
 
 def dims_of(sources: Iterable[Any]) -> Iterator[Dim]:
-    """Those in the sizes of all Specs, from the first to the last."""
+    """Yield the Dims in the sizes of all Specs, from the first to the last."""
     given = [source for source in sources if not isinstance(source, (Stored, Frozen))]
     specs = [spec for source in given for spec in flatten(source)[0]]
     sizes = [n for spec in specs if isinstance(spec, Spec) for n in spec.shape]
@@ -348,7 +350,7 @@ def dims_of(sources: Iterable[Any]) -> Iterator[Dim]:
 
 
 def contracts_of(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract, ...]:
-    """The symbols of Dims; the same name is the same one, whatever it promises."""
+    """Return the contracts of Dims; Dims of one name are one symbol."""
     symbols: dict[str, Contract] = {}
     for dim in dims:
         contract, nothing = dim.contract(), Contract(dim.name)
@@ -367,7 +369,7 @@ def contracts_of(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract
 def _specializations(
     declared: EntryFunction, entry: Entry, dims: Iterable[Dim]
 ) -> tuple[Sizes, ...]:
-    """All combinations of the sizes that Dims are to be specialized for.
+    """Return all combinations of the sizes that Dims are to be specialized for.
 
     Those that a guard refuses are left out: no call has them.
     """
@@ -394,7 +396,7 @@ def _specializations(
 def _require_bound(
     declared: EntryFunction, contracts: Sequence[Contract], types: Sequence[Tensor]
 ) -> None:
-    """Every symbol must follow from the sizes of a call."""
+    """Require every symbol to follow from the sizes of a call."""
     bound = {binding.symbol for binding in solve_symbols(types)}
     for number, contract in enumerate(contracts):
         if number not in bound:
@@ -407,7 +409,9 @@ def _require_bound(
 
 
 def _require_distinct(declared: EntryFunction, arguments: Sequence[Argument]) -> None:
-    """No Weights or State may come in twice: whose update would hold?"""
+    """Refuse a Weights or State that comes in twice, as its update would be
+    ambiguous.
+    """
     seen: dict[int, str] = {}
     for argument in arguments:
         if argument.stored is None:

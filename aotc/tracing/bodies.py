@@ -1,4 +1,4 @@
-"""Python functions as private graph functions: what transformations and loops run.
+"""Python functions as private graph functions: bodies of transformations and loops.
 
 A body may use arrays of the function around it; they become its last arguments, in one
 order for all bodies that belong together, so that one list of operands serves them all.
@@ -39,7 +39,7 @@ class Body:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """What messages call a Python function."""
+    """Return the name of a Python function in messages."""
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -105,7 +105,7 @@ def result_types(
     arguments: Structure,
     adapt_result: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
 ) -> tuple[list[Tensor], Structure]:
-    """What a function returns, of arguments of which nothing but the types is known.
+    """Trace a function on arguments of given types, and return its result types.
 
     Args:
         function: is traced, and the trace thrown away.
@@ -126,7 +126,7 @@ def result_types(
 def returned_arrays(
     function: Callable[..., Any], leaves: Sequence[Any], tree: Structure
 ) -> list[Array]:
-    """What a function returned, as arrays."""
+    """Return a function's results as arrays."""
     found = []
     for name, leaf in zip(leaf_names(tree), leaves, strict=True):
         try:

@@ -48,7 +48,7 @@ _of_compiler: ContextVar[bool] = ContextVar("aotc_compiler_sizes", default=False
 
 @contextmanager
 def with_compiler_sizes() -> Iterator[None]:
-    """Within this block arrays show the compiler's sizes.
+    """Make arrays show the compiler's sizes within this block.
 
     For interpreters of foreign graphs, which ask for values by functions of their own
     (`aotc.importers.common.known_sizes`).

@@ -1,4 +1,4 @@
-"""Values of a call that a trace may look at: what `aotc.specialize` asks for.
+"""Values of a call that a trace may look at, for `aotc.specialize`.
 
 While `aotc.jit` traces a function for a call, it says what arrays are in that call; a
 guard then holds later calls to the same value. An entry of a model has no call yet when
@@ -29,13 +29,15 @@ class Specializer(Protocol):
 
     @property
     def guards_branches(self) -> bool:
-        """Whether Python may decide on values without asking for them."""
+        """Return whether Python may decide on values without asking for them."""
 
     def value_of(self, array: Array) -> np.ndarray[Any, Any]:
         """The value of a traced array in the call, which is guarded from now on."""
 
     def decide(self, condition: SizeCondition) -> bool:
-        """Whether a condition on sizes holds in the call; guarded from now on."""
+        """Decide whether a condition on sizes holds in the call, and guard it from
+        now on.
+        """
 
     def pin(self, size: Dim) -> int:
         """The value of a size in the call, for which alone the code is made."""
@@ -46,7 +48,7 @@ _current: ContextVar[Specializer | None] = ContextVar("aotc_specializer", defaul
 
 @contextmanager
 def specializing(specializer: Specializer) -> Iterator[None]:
-    """Within this block, arrays have the values that a specializer knows."""
+    """Give arrays the values that a specializer knows within this block."""
     token = _current.set(specializer)
     try:
         yield
@@ -60,7 +62,7 @@ def current_specializer() -> Specializer | None:
 
 
 def branch_value(array: Array) -> np.ndarray[Any, Any] | None:
-    """The value on which Python decides; None where that is not to be guarded."""
+    """Return the value that Python decides by; None if it is not guarded."""
     current = _current.get()
     if current is None or not current.guards_branches:
         return None

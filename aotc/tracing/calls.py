@@ -1,4 +1,4 @@
-"""Calls of public functions: what a model gives them, and what errors say about it.
+"""Calls of public functions: checks of a model's arguments, and their errors.
 
 `guard` stands around the functions that models call. The annotations of a function
 are what it takes: static arguments (integers, numbers, texts, lists of them, …) are
@@ -148,7 +148,7 @@ def _is_key(value: Any) -> bool:
 
 
 def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | None]:
-    """The parameters of arguments without a name, and the one that takes the rest."""
+    """Return the positional parameters, and the name of `*args` if there is one."""
     single = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     names = [name for name, each in parameters.items() if each.kind in single]
     kinds = {each.kind: name for name, each in parameters.items()}
@@ -164,7 +164,7 @@ def _name_positional(
 
 
 def _user_calls(frame: Any) -> bool:
-    """Whether the caller is no function of aotc; methods of arrays are the user's."""
+    """Return whether the caller is user code; methods of arrays count as such."""
     while frame.f_globals.get("__name__") == Array.__module__:
         frame = frame.f_back
     return not is_own(frame.f_globals.get("__name__", ""))
@@ -172,7 +172,7 @@ def _user_calls(frame: Any) -> bool:
 
 @cache
 def _static_parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """What the parameters take that do not take everything."""
+    """Return the annotations of parameters that are not arrays."""
     hints = typing.get_type_hints(function)
     return {name: hint for name, hint in hints.items() if _is_static(hint)}
 
@@ -191,11 +191,11 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 class _Misfit(Exception):
-    """A value is not what an annotation says."""
+    """A value that does not fit an annotation."""
 
 
 def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
-    """The value of an argument as its annotation has it."""
+    """Check an argument against its annotation, and return the converted value."""
     if name not in static:
         return value
     try:
@@ -268,7 +268,7 @@ def _truth(value: Any) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    """Scalars of NumPy and constants of the model as Python's own.
+    """Convert scalars of NumPy and constants of the model to Python's own.
 
     What only a call decides is asked for its value.
     """

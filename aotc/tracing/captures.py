@@ -1,4 +1,4 @@
-"""Find what a function captures: what its code reads by name besides arguments.
+"""Captures of functions: names that their code reads besides arguments.
 
 Globals, the variables of functions around it, and attributes of objects, classes,
 functions and modules that these are, of the function and of the user's functions that
@@ -44,7 +44,7 @@ _OF_NO_EXPRESSION = (
 
 @dataclass(frozen=True)
 class Capture:
-    """A name that a function reads, and what has the value of it, or has none yet.
+    """A name that a function reads, and its owner.
 
     Args:
         owner: the variables of a module or a function, the attributes of an object or a
@@ -61,7 +61,7 @@ class Capture:
 
     @property
     def is_variable(self) -> bool:
-        """Whether the owner is a dict of names."""
+        """Return whether the owner is a dict of names."""
         return type(self.owner) in (dict, types.MappingProxyType)
 
     def value(self) -> Any:
@@ -94,7 +94,7 @@ class Write:
 
 @dataclass
 class Captures:
-    """What a function captures, and which names outside of it it assigns.
+    """The variables that a function captures, and outer names that it assigns.
 
     Args:
         reads: in the order in which they were found.
@@ -108,7 +108,7 @@ class Captures:
 
 
 def captures_of(*functions: Any) -> Captures:
-    """Find what functions capture.
+    """Find the captures of functions.
 
     Args:
         functions: of Python, or what calls such: methods, partials, objects.
@@ -138,7 +138,7 @@ class _Search:
     # ---- values
 
     def value(self, value: Any, text: str, place: Place) -> None:
-        """Find what is captured by way of a value."""
+        """Find the captures by way of a value."""
         kind = type(value)  # of proxies, isinstance would ask what they stand for
         if issubclass(kind, _INERT) or id(value) in self._seen:
             return
@@ -179,7 +179,7 @@ class _Search:
             self._objects.append((value, text))
 
     def _class(self, kind: type, text: str, place: Place) -> None:
-        """What a class has, and the methods that making an object of it calls."""
+        """Search a class, and the methods that creating an object of it calls."""
         if is_class_of_user(kind):
             self._look_into(kind, text)
             for name in ("__new__", "__init__", "__post_init__", "__call__"):
@@ -218,7 +218,9 @@ class _Search:
             found = len(self._seen), len(self._attributes)
 
     def _attribute(self, owner: Any, name: str, text: str, place: Place) -> None:
-        """Capture an attribute where Python finds it, and that nothing hides it."""
+        """Capture an attribute where Python finds it, and its absence where Python
+        looks first.
+        """
         missing, is_found = list[Variables](), False
         for variables in self._looked_up(owner):
             value = variables.get(name, _NOTHING)
@@ -247,7 +249,7 @@ class _Search:
         ]
 
     def _looked_up(self, owner: Any) -> Iterator[Variables]:
-        """Where Python looks for an attribute, in order."""
+        """Yield the namespaces where Python looks for an attribute, in order."""
         is_class = issubclass(type(owner), type)
         kinds = [*(owner.__mro__ if is_class else ()), *type(owner).__mro__]
         own = None if is_class else _variables_of(owner)
@@ -266,7 +268,7 @@ class _Search:
             self._noted(Capture(each, name, text, place))
 
     def _capture(self, owner: Any, key: str, text: str, place: Place) -> None:
-        """Take note of a name, and of what is captured by way of its value."""
+        """Note a name, and the captures by way of its value."""
         made = Capture(owner, key, text, place)
         try:
             value = made.value()
@@ -276,7 +278,7 @@ class _Search:
             self.value(value, text, place)
 
     def _noted(self, made: Capture) -> bool:
-        """Whether a capture is a new one, which is kept."""
+        """Note a capture; return whether it is a new one."""
         if (id(made.owner), made.key) in self._names:
             return False
         if len(self.found.reads) >= _MOST:
@@ -344,7 +346,7 @@ class _Search:
         self._read_by_name(code, (code.co_filename, code.co_firstlineno))
 
     def _read_by_name(self, code: types.CodeType, place: Place) -> None:
-        """Note what `getattr`, `vars`, patterns and their like read of objects."""
+        """Note the reads of objects by `getattr`, `vars`, patterns and their like."""
         names = {*code.co_names}
         texts = [each for each in code.co_consts if type(each) is str]
         if "MATCH_CLASS" in {step.opname for step in dis.get_instructions(code)}:
@@ -365,7 +367,7 @@ class _Search:
         rest: list[dis.Instruction],
         place: Place,
     ) -> None:
-        """Capture a name, or what is read of the module that it stands for."""
+        """Capture a name, or the attributes read from the module that it refers to."""
         text, attributes = name, leading_attributes(rest)
         while True:
             try:
@@ -413,7 +415,7 @@ def _variables_of(value: Any) -> dict[str, Any] | None:
 
 
 def _is_of_expressions(name: str, method: Any) -> bool:
-    """Whether an attribute of a class is a method that operators and the like call."""
+    """Return whether a class attribute is a method that operators and the like call."""
     if not (name.startswith("__") and name.endswith("__")) or name in _OF_NO_EXPRESSION:
         return False
     is_function = isinstance(method, types.FunctionType)
@@ -430,7 +432,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
-    """The attributes that are read first, each of the one before."""
+    """Yield the attributes that are read first, each from the one before."""
     for step in steps:
         if step.opname not in _ATTRIBUTES:
             return
@@ -438,7 +440,7 @@ def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
 
 
 def _is_fixed(name: str, value: Any) -> bool:
-    """Whether a name stands for a thing of a library that has this name there."""
+    """Return whether a name refers to a library's object that has this name there."""
     if issubclass(type(value), types.ModuleType):
         return True
     if not callable(value):

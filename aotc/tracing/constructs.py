@@ -1,4 +1,4 @@
-"""What to write in place of a Python construct that asks an array for its value.
+"""Advice on Python constructs that ask an array for its value.
 
 The advice is made of the expression that raised, so it can be typed: for
 `x if x.sum() > 0 else y` it is `aotc.numpy.where(x.sum() > 0, x, y)`.
@@ -17,7 +17,7 @@ from aotc.tracing.user_code import Call, Expression, expression_at
 
 
 def replacement(call: Call, *, of_size: bool) -> str | None:
-    """What to write in place of the construct that asked for a value.
+    """Suggest a replacement for the construct that asked for a value.
 
     Args:
         call: the innermost frame of the user's code.
@@ -47,7 +47,7 @@ def _outermost(expression: Expression) -> ast.AST:
 
 
 def _is_decided_by(outer: ast.AST, inner: ast.AST) -> bool:
-    """Whether Python asks `inner` for the value that `outer` goes by."""
+    """Return whether `outer` decides by the value of `inner`."""
     if isinstance(outer, (ast.BoolOp, ast.UnaryOp)):
         return isinstance(outer, ast.BoolOp) or isinstance(outer.op, ast.Not)
     if isinstance(outer, (ast.If, ast.IfExp, ast.While, ast.Assert)):

@@ -1,4 +1,4 @@
-"""What a value is, as far as code is made for it: equal contents have equal keys."""
+"""Keys of values that code is made for: equal contents have equal keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def content_key(value: Any) -> Hashable:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value never changes, and is what its text says."""
+    """Return whether a value is immutable and determined by its text."""
     return type(value) in PLAIN
 
 
@@ -69,7 +69,7 @@ def _key(value: Any, budget: list[int], above: set[int]) -> Hashable:
 
 
 def parts_of(value: Any) -> list[Any] | None:
-    """What a container has in it; None for what is none."""
+    """Return the elements of a container; None for other values."""
     kind = type(value)
     if issubclass(kind, dict) or kind is types.MappingProxyType:
         items = dict.items(value) if issubclass(kind, dict) else value.items()
@@ -93,7 +93,9 @@ def _is_small_array(value: Any) -> bool:
 def _function_key(
     function: types.FunctionType, budget: list[int], above: set[int]
 ) -> Hashable:
-    """Functions are made anew by each call of the one around them."""
+    """Return a key for a function by its contents, as each call of the one around
+    makes it anew.
+    """
     by_name = function.__kwdefaults__ or {}
     defaults = [*(function.__defaults__ or ()), *by_name.values()]
     own = [each for row in vars(function).items() for each in row]

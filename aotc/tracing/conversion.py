@@ -1,4 +1,4 @@
-"""What may stand where a model expects an array: `lift`, and how dtypes meet.
+"""Conversion of values to arrays by `lift`, and promotion of their dtypes.
 
 Python numbers are weak: they take the dtype of the array they meet, and f32, i32 or
 bool among themselves. So are those that are given to a function of `aotc.jit` at each
@@ -71,7 +71,7 @@ def lift(x: ArrayLike, like: str | None = None) -> Array:
 
 
 def _lifted_condition(condition: SizeCondition, dtype: str) -> Array:
-    """Emit the comparison of a condition on sizes, which each call computes."""
+    """Emit the comparison of sizes that each call computes."""
     left, right = (lift(side) for side in (condition.left, condition.right))
     found = emit("compare", left, right, direction=_DIRECTIONS[condition.sign])
     return found if dtype == "bool" else emit("cast", found, dtype=dtype)
@@ -91,12 +91,12 @@ def _numpy_array(x: Any) -> Any:
 
 
 def is_number(x: Any) -> bool:
-    """Whether `x` is a Python number, or acts like one, whose value is known."""
+    """Return whether `x` is a Python number, or acts like one, whose value is known."""
     return isinstance(x, _NUMBERS)
 
 
 def is_weak(x: Any) -> bool:
-    """Whether `x` is a number that takes the dtype of the array it meets."""
+    """Return whether `x` is a number that takes the dtype of the array it meets."""
     if isinstance(x, Array):  # nearly always
         return x._is_weak
     return is_number(x) or isinstance(x, Dim | SizeCondition)
@@ -123,7 +123,7 @@ def _promoted_weak_dtype(natural: str, like: str | None) -> str:
 
 
 def _weak_cast(x: Array, dtype: str) -> Array:
-    """A number that calls give in another dtype, still a number.
+    """Convert a weak number of a call to another dtype; it stays weak.
 
     Raises:
         InputError: `dtype-mismatch`: it is an integer of which not all values fit.
@@ -156,7 +156,7 @@ def _number(x: Any, like: str | None) -> Any:
 
 
 def _python_numbers(x: Any) -> bool:
-    """Whether `x` is a number of Python's, or nested lists of nothing else."""
+    """Return whether `x` is a number of Python's, or nested lists of them."""
     if isinstance(x, (list, tuple)):
         return all(map(_python_numbers, x))
     return type(x) in (bool, int, float)
@@ -219,7 +219,7 @@ def _weakest(numbers: Sequence[Any]) -> str:
 
 
 def _fail_to_mix(xs: Sequence[ArrayLike], lifted: Sequence[Array]) -> NoReturn:
-    """Name a conversion that helps; numbers in the code cannot be converted."""
+    """Refuse to mix dtypes; advise a conversion that helps."""
     weak = [x for x, given in zip(lifted, xs, strict=True) if is_weak(given)]
     wanted = weak[0].dtype if weak and weak[0].dtype != lifted[0].dtype else None
     wanted = wanted or max((x.dtype for x in lifted), key=_preference)
@@ -233,6 +233,6 @@ def _fail_to_mix(xs: Sequence[ArrayLike], lifted: Sequence[Array]) -> NoReturn:
 
 
 def _preference(dtype: str) -> tuple[bool, float]:
-    """Floats before integers; among equals what every target computes with."""
+    """Return a sort key: floats before integers, then dtypes of all targets first."""
     width = dtypes.bits(dtype)
     return dtypes.is_float(dtype), -math.inf if width == 64 else width

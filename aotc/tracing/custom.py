@@ -46,7 +46,7 @@ _NodeKind = type[ByReverseRule | ByForwardRule]
 
 
 class _CustomFunction:
-    """What the two kinds have in common: tracing a call and annotating its function."""
+    """Base of custom derivatives: traces a call and annotates its function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -131,12 +131,12 @@ class _Execution:
 
     @property
     def form(self) -> Structure:
-        """Of the result."""
+        """The structure of the result."""
         assert self._form is not None
         return self._form
 
     def evaluate(self, arrays: Sequence[Array]) -> list[Array]:
-        """The flat outputs."""
+        """Return the flat outputs."""
         self.custom.require_rules()
         return self.outputs_of(self.custom.function(*self.arguments.unflatten(arrays)))
 
@@ -148,7 +148,7 @@ class _Execution:
         return self.custom.record(self, arrays)
 
     def outputs_of(self, result: Any) -> list[Array]:
-        """The flat outputs of what the function or its rule returned."""
+        """Return the flat outputs of the function's or its rule's result."""
         leaves, tree = flatten(result)
         self._form = tree
         return returned_arrays(self.custom.function, leaves, tree)
@@ -175,7 +175,7 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
-        """By `forward`; what it keeps is for `backward`, when a cotangent comes."""
+        """Record `forward` on the tape; its residuals are for `backward`."""
         args = execution.arguments.unflatten(arrays)
         result, residuals = _as_pair(self._forward, self._forward(*args))  # type: ignore[misc]
         outputs = execution.outputs_of(result)
@@ -243,7 +243,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     _rule: Callable[..., Any] | None = None
 
     def defjvp(self, rule: Callable[..., Any]) -> None:
-        """Give the rule."""
+        """Set the rule."""
         self._rule = rule
 
     def require_rules(self) -> None:
@@ -253,7 +253,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
-        """By the function; its rule waits for tangents."""
+        """Record the function on the tape; its rule waits for tangents."""
         arguments = execution.arguments
         primals = arguments.unflatten(arrays)
         outputs = execution.outputs_of(self(*primals))
@@ -293,7 +293,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 def checkpoint(
     function: Callable[..., Any], save: Literal["nothing", "products"] = "nothing"
 ) -> Callable[..., Any]:
-    """The same function; what it computes is computed again for its derivative.
+    """Return the function, marked so that its derivative recomputes its values.
 
     That saves the memory of its intermediate values, for the time of a second forward
     computation.
@@ -364,7 +364,7 @@ def closure_convert(
 def _executed_closure(
     function: Callable[..., Any], examples: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[Array]]:
-    """`closure_convert` where ops compute at once: what waits for a derivative."""
+    """Apply `closure_convert` where ops compute at once, for a later derivative."""
     found = Rebound()
     with entered(found):
         result = function(*examples)
@@ -442,7 +442,9 @@ def _with_gaps(
 def _float_leaves(
     name: str, tree: Structure, types: Sequence[Tensor], found: Any
 ) -> list[Array]:
-    """The leaves of what a rule gave, for the floats among `types`; None is zero."""
+    """Return the leaves of a rule's result, for the floats among `types`; None is
+    zero.
+    """
     leaves = leaves_like(f"values from the rule of '{name}'", tree, found)
     result = []
     for leaf, kind in zip(leaves, types, strict=True):

@@ -17,26 +17,26 @@ LARGEST = 2**63 - 1  # a size is an i64 on every target
 
 
 def is_plain_identifier(name: object) -> bool:
-    """Whether `name` is one that a manifest takes for an entry or a size."""
+    """Return whether `name` is valid as an entry or a size in a manifest."""
     return isinstance(name, str) and name.isidentifier() and name.isascii()
 
 
 def _is_size(value: object) -> bool:
-    """Whether a contract can hold `value`, whose sign it judges itself."""
+    """Return whether a contract can hold `value`, whose sign it judges itself."""
     if not isinstance(value, int) or isinstance(value, bool):
         return False
     return abs(value) <= LARGEST
 
 
 class DimTerm:
-    """What sizes of inputs are written in: Dims, and `+ - *` on them and ints."""
+    """A size of an input: a Dim, or `+ - *` on Dims and ints."""
 
     def dims(self) -> Iterator[Dim]:
         """The Dims in it, from left to right."""
         raise NotImplementedError
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """The size, given what each Dim is."""
+        """Return the size, given the value of each Dim."""
         raise NotImplementedError
 
     def __add__(self, other: Term) -> DimExpression:
@@ -148,7 +148,9 @@ class Dim(DimTerm):
             )
 
     def _specialized_sizes(self) -> tuple[int, ...]:
-        """Those of `specialize` in order, each once; refused where no call has them."""
+        """Return the sizes of `specialize` in order, without duplicates; refuse
+        impossible ones.
+        """
         given = self.specialize
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
         sizes: list[Any] = list(given) if is_list else [given]
@@ -165,15 +167,15 @@ class Dim(DimTerm):
         return tuple(sorted(set(sizes)))
 
     def dims(self) -> Iterator[Dim]:
-        """Itself."""
+        """Yield the Dim itself."""
         yield self
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """What the name stands for."""
+        """Return the size that the name stands for."""
         return sizes[self.name]
 
     def contract(self) -> Contract:
-        """The same facts for the graph."""
+        """Return the contract of the Dim, for the graph."""
         return Contract(
             self.name,
             self.min,
@@ -217,7 +219,7 @@ class DimExpression(DimTerm):
     right: Term
 
     def __post_init__(self) -> None:
-        """Refuse what is no size."""
+        """Refuse terms that are no sizes."""
         for side in (self.left, self.right):
             if isinstance(side, bool) or not isinstance(side, (int, DimTerm)):
                 fail("bad-spec", f"expected Dims and ints in a size; got {side!r}")
@@ -229,7 +231,7 @@ class DimExpression(DimTerm):
                 yield from side.dims()
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """The size, given what each Dim is."""
+        """Return the size, given the value of each Dim."""
         left, right = (
             side if isinstance(side, int) else side.value(sizes)
             for side in (self.left, self.right)

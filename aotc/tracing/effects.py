@@ -1,4 +1,4 @@
-"""Warn of what tracing a function changes outside of it.
+"""Warnings of effects that tracing a function has outside of it.
 
 A function is traced once for many calls: what it appends, assigns or counts outside
 happens then, and in no call. Assignments are found in its code; changes of containers
@@ -22,7 +22,7 @@ _told = set[tuple[Place, str]]()
 
 @contextmanager
 def watch_effects(owner: str, *functions: Any) -> Iterator[None]:
-    """Within this block functions are traced; warn of what that changes outside.
+    """Warn of changes that traced functions make outside, within this block.
 
     Args:
         owner: how the message calls them.

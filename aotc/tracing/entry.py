@@ -1,4 +1,4 @@
-"""What a model.py declares: entries, their inputs, weights and state."""
+"""Declarations of a model.py: entries, their inputs, weights and state."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Stored:
         return self.structure.unflatten(self.arrays)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Refused: what is stored comes into an entry as a parameter."""
+        """Refuse to read a stored array, which comes into an entry as a parameter."""
         raise refuse_reading(self)
 
 
@@ -123,7 +123,8 @@ class Weights(Stored):
 
     @classmethod
     def load(cls, path: str | Path) -> Weights:
-        """Weights from a .safetensors, .npz or .gguf file, or a folder of safetensors.
+        """Load weights from a .safetensors, .npz or .gguf file, or a folder of
+        safetensors.
 
         Dotted names become nested dicts. Quantised tensors (those of GGUF, and of GPTQ,
         AWQ and compressed-tensors where a config.json says so) are
@@ -154,7 +155,7 @@ class State(Stored):
 
     @property
     def frozen(self) -> Frozen:
-        """The same state for reading, such as the parameters in an evaluation."""
+        """Return the state for reading, such as the parameters in an evaluation."""
         return Frozen(self)
 
 
@@ -180,7 +181,7 @@ def _stored_array(leaf: Any, name: str, copy: bool) -> Any:
 
 
 def _lifted(leaf: Any) -> Any:
-    """What stands for an array, as one; other things as they are."""
+    """Convert an array-like leaf to an array; return others as they are."""
     from aotc.tracing.array import Array  # with the dialect
     from aotc.tracing.conversion import lift
 
@@ -193,7 +194,7 @@ def _lifted(leaf: Any) -> Any:
 
 
 def _is_constant(array: Any) -> bool:
-    """Whether neither an array nor one that it is a view of can be written to."""
+    """Return whether neither an array nor a base that it views is writeable."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False
@@ -216,7 +217,7 @@ _execute: Execute | None = None
 
 
 def provide_execution(execute: Execute) -> None:
-    """Say what a call of an entry does where nothing is traced."""
+    """Register the execution of entries where nothing is traced."""
     global _execute
     _execute = execute
 
@@ -308,7 +309,7 @@ def _require_callable_by_name(function: Callable[..., Any]) -> None:
 
 @contextmanager
 def traced_entry(declared: EntryFunction) -> Iterator[None]:
-    """Within this block, `declared` is the entry that messages are about."""
+    """Make `declared` the entry that messages are about, within this block."""
     token = _entry.set(declared)
     try:
         yield
@@ -339,7 +340,7 @@ def refuse_reading(stored: Stored) -> InputError:
 
 
 def parameter_sources(declared: EntryFunction) -> dict[str, Any]:
-    """What each parameter of the entry is, in the order of the signature.
+    """Return the source of each parameter of the entry, in the order of the signature.
 
     Raises:
         InputError: a parameter has no source, or a source has no parameter.
@@ -372,7 +373,9 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def _source(declared: EntryFunction, name: str) -> Any:
-    """What is declared for a parameter, here or in the module; None for nothing."""
+    """Return the declaration of a parameter, here or in the module; None for
+    nothing.
+    """
     if name in declared.sources:
         return declared.sources[name]
     value = declared.function.__globals__.get(name)

@@ -54,7 +54,7 @@ Ports = dict[str, tuple[Structure, list[Port]]]  # by parameter
 def executed(
     declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """What an entry returns for arrays, in the form that it returns it in.
+    """Execute an entry on arrays, and return its result in the entry's own form.
 
     Args:
         declared: the entry.
@@ -70,7 +70,7 @@ def executed(
 
 
 def input_leaves(declared: EntryFunction) -> list[Leaf]:
-    """What an entry is given at each call, as bundles describe it."""
+    """Return the inputs of an entry at each call, as bundles describe them."""
     with at_user_line(), context():
         sources = {
             name: source
@@ -105,7 +105,7 @@ def executed_outputs(
 def executed_call(
     declared: EntryFunction, given: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """What callers of a loaded entry get, and the new values of its States by name.
+    """Execute a loaded entry; return its result and the new values of States by name.
 
     Args:
         declared: the entry.
@@ -132,7 +132,7 @@ def checked_inputs(
     kwargs: Mapping[str, Any],
     wrap: Callable[[Any], Any] = np.asarray,
 ) -> tuple[dict[str, Any], Ports]:
-    """The arguments of an entry by name, and their forms; arrays are what `wrap` gives.
+    """Return an entry's arguments by name, and their forms; `wrap` makes the arrays.
 
     Raises:
         InputError: see `executed`.
@@ -153,7 +153,7 @@ def checked_inputs(
 def _run(
     declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Structure, Result]:
-    """The form of what an entry returns for arrays, and its leaves."""
+    """Run an entry on arrays; return the form of its result, and its leaves."""
     scope = Eager()
     values, ports = checked_inputs(declared, args, kwargs, scope.wrap)
     sources = parameter_sources(declared)
@@ -200,7 +200,7 @@ def _bound(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The arguments by name, with what is declared for those that are not given."""
+    """Bind arguments by name, with the declared sources of those that are not given."""
     signature = inspect.signature(declared.function)
     try:
         given = signature.bind_partial(*args, **kwargs).arguments
@@ -222,7 +222,7 @@ def _checked(
     contracts: Sequence[Contract],
     given: Mapping[str, Any],
 ) -> list[Any]:
-    """The leaves of the arguments, which are what the entry declares."""
+    """Return the leaves of the arguments, checked against the entry's declaration."""
     contract = call_contract(declared.name, _all(ports), contracts)
     form = Structure("dict", tuple(ports), tuple(tree for tree, _ in ports.values()))
     leaves: list[Any] = [None] * len(contract.inputs)
@@ -233,7 +233,8 @@ def _checked(
 def call_contract(
     owner: str, ports: Sequence[Port], contracts: Sequence[Contract]
 ) -> CallContract:
-    """Return what holds calls of an entry to its declaration, as the loader does.
+    """Return the contract that holds calls to an entry's declaration, as the loader
+    does.
 
     Args:
         owner: the name of the entry, for messages.

@@ -43,7 +43,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Applied:
-    """An op that was executed, where, and on what."""
+    """An executed op, with its location and operands."""
 
     name: str
     attributes: Mapping[str, Any]
@@ -117,7 +117,7 @@ class CustomCall:
 
 @dataclass(eq=False)
 class Executing:
-    """Base of the scopes here: what is done in the scope around them."""
+    """Base of the scopes here, which compute in the scope around them."""
 
     parent: Scope | None = field(default_factory=current_scope, init=False)
     is_recording = False  # not annotated: it is no field
@@ -171,12 +171,12 @@ class Tape(Executing):
 
     @property
     def is_recording(self) -> bool:  # type: ignore[override]
-        """Until the function has returned."""
+        """Return whether the function has not returned yet."""
         return not self.is_finished
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Within this block, ops are noted."""
+        """Record ops on the tape within this block."""
         try:
             with entered(self):
                 yield
@@ -190,7 +190,7 @@ class Tape(Executing):
         return Array(value=value, trace=self, known=primal._known)
 
     def variable(self, array: Array) -> Variable:
-        """What `array` is on this tape; a constant if it comes from elsewhere."""
+        """Return the variable of `array` on this tape; a constant if from elsewhere."""
         settled = settle(array, self)
         if settled._trace is self:
             found: Variable = settled._value
@@ -238,7 +238,7 @@ class Rebound(Executing):
     captured: dict[int, Array] = field(default_factory=dict)
 
     def current(self, array: Array) -> Array:
-        """What stands for an array."""
+        """Return the replacement of an array, or itself."""
         if isinstance(array._trace, Tape):
             self.captured[id(array)] = array
         return self.replacements.get(id(array), array)
@@ -275,7 +275,7 @@ def settle(array: Array, scope: Executing) -> Array:
 
 
 def is_around(outer: Scope, scope: Scope | None) -> bool:
-    """Whether `scope` was entered within `outer`."""
+    """Return whether `scope` was entered within `outer`."""
     while isinstance(scope, Executing):
         scope = scope.parent
         if scope is outer:
@@ -284,7 +284,7 @@ def is_around(outer: Scope, scope: Scope | None) -> bool:
 
 
 def is_differentiated() -> bool:
-    """Whether what is computed now may get a derivative: it is traced, or on a tape."""
+    """Return whether ops may get a derivative now: they are traced, or on a tape."""
     scope = current_scope()
     while isinstance(scope, Executing) and not isinstance(scope, Tape):
         scope = scope.parent

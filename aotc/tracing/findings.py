@@ -1,4 +1,4 @@
-"""What an importer cannot take over from a model, all of it before anything is traced.
+"""Findings of an importer that it cannot take over, complete before tracing starts.
 
 Every importer has a function `unsupported(graph) -> list[Finding]`; all that it finds
 is one error.
@@ -38,7 +38,7 @@ class Finding:
 
     @property
     def count(self) -> int:
-        """How often it is used."""
+        """The number of uses."""
         return len(self.places)
 
     def to_json(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Finding:
 
 
 def grouped_findings(uses: Iterable[tuple[str, str, str, str]]) -> list[Finding]:
-    """Findings of (op, reason, place, help), in the order of their first use."""
+    """Group findings of (op, reason, place, help), in the order of their first use."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for op, reason, place, advice in uses:
         places.setdefault((op, reason, advice), []).append(place)

@@ -46,7 +46,7 @@ class Weight:
 
     @property
     def is_transposed(self) -> bool:
-        """Whether its axes are not those of the base, in their order."""
+        """Return whether the axes are not in the order of the base."""
         return self.order != tuple(range(len(self.order)))
 
 
@@ -124,7 +124,9 @@ class LayerOps:
         self._note(array, Weight(name, size, array, order, is_given=True))
 
     def _as_input(self, leaf: Any) -> Any:
-        """Return what an argument of the function is to it; arrays are no constants."""
+        """Register an array argument of the function as an input; arrays are no
+        constants.
+        """
         if not isinstance(leaf, (Array, numpy.ndarray)):
             return leaf
         array = lift(leaf)
@@ -165,7 +167,7 @@ class LayerOps:
         return None if found is None else found[1]
 
     def _is_computed(self, x: Array) -> bool:
-        """Whether an array is an input, or made of one."""
+        """Return whether an array is an input, or computed from one."""
         known = self._weights, self._constants
         is_known = x._data is not None or any(_key(x) in each for each in known)
         return _key(x) in self._inputs or not is_known
@@ -180,7 +182,7 @@ class LayerOps:
         attributes: Mapping[str, Any],
         results: Sequence[Array],
     ) -> None:
-        """Take note of what an op makes of weights and constants alone."""
+        """Note the results of an op on weights and constants alone."""
         known = [each for each in weights if each is not None]
         if not known:
             self._constants.update((_key(x), x) for x in results)
@@ -196,10 +198,10 @@ class LayerOps:
 
 
 def _key(x: Array) -> Hashable:
-    """What is the same for all arrays that stand for one value."""
+    """Return a key that all arrays of one value share."""
     return id(x) if x._data is not None else x._value
 
 
 def _reads_one(weights: Sequence[Weight | None], number: int) -> bool:
-    """Whether the operand of this number is a weight, and no other is."""
+    """Return whether the operand of this number is the only weight."""
     return all((each is not None) == (n == number) for n, each in enumerate(weights))

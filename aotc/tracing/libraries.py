@@ -34,7 +34,7 @@ def library_function(node: ast.Call, expression: Expression) -> str | None:
 
 
 def _as_attribute(node: ast.expr, expression: Expression) -> str | None:
-    """`numpy.linalg.norm` for `np.linalg.norm`."""
+    """Return `numpy.linalg.norm` for `np.linalg.norm`."""
     if not isinstance(node, ast.Attribute):
         return None
     owner = expression.value_of(node.value)
@@ -42,7 +42,7 @@ def _as_attribute(node: ast.expr, expression: Expression) -> str | None:
 
 
 def replacement_of(name: str) -> str:
-    """What to write for a function of another library."""
+    """Suggest a replacement for a function of another library."""
     last = name.rpartition(".")[2]
     found = exact_names(last)
     if ".random." in name and f"aotc.random.{last}" in found:

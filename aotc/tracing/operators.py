@@ -1,6 +1,7 @@
-"""What operators and methods of arrays do: functions of `aotc.numpy`, by their names.
+"""Operators and methods of arrays, by the names of functions in `aotc.numpy`.
 
-That is written in terms of arrays and comes after them; it says here how it is found.
+`aotc.numpy` is written in terms of arrays and comes after them; it says here how it
+is found.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _load: Callable[[], Mapping[str, Callable[..., Any]]] | None = None
 
 
 def provide_loader(load: Callable[[], Mapping[str, Callable[..., Any]]]) -> None:
-    """Say what gives the functions by name, on first use."""
+    """Register the function that returns the functions by name, on first use."""
     global _load
     _load = load
 

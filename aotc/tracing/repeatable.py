@@ -71,7 +71,7 @@ def _refusal(where: str | None) -> InputError:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What the model says, it has said when it was traced first."""
+    """Silence the model within this block, as its messages came in the first trace."""
     nowhere = io.StringIO()
     with (
         redirect_stdout(nowhere),
@@ -94,7 +94,7 @@ def _rows(function: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _is_return(op: Any) -> bool:
-    """Whether an op ends its function, which is at no line of its own."""
+    """Return whether an op ends its function; such have no source line."""
     return isinstance(op, func.ReturnOp)
 
 

@@ -1,4 +1,4 @@
-"""What an entry returned: the new states first, then the outputs."""
+"""Results of an entry: the new states first, then the outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Result:
 
 
 def results_of(declared: EntryFunction, updated: Updated, returned: Any) -> Result:
-    """Take apart what the function returned.
+    """Split the function's result into states and outputs.
 
     Raises:
         InputError: states are missing or of another form or type, or an output is no

@@ -1,4 +1,4 @@
-"""What becomes of ops now: the current `Scope`."""
+"""The current `Scope`, which ops are applied in."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 
 class Scope(Protocol):
-    """What becomes of ops while it is current: they are traced, or computed."""
+    """The handling of ops while it is current: tracing, or computing."""
 
     @property
     def is_recording(self) -> bool:
-        """Whether its arrays still wait for a derivative, which has to see all ops."""
+        """Return whether arrays still wait for a derivative, which has to see all
+        ops.
+        """
 
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
@@ -25,7 +27,9 @@ class Scope(Protocol):
 
 
 class Interceptor(Protocol):
-    """What applies ops in the place of a scope, and may change what they read."""
+    """A hook that applies ops in the place of a scope, and may change their
+    operands.
+    """
 
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
@@ -40,7 +44,7 @@ _current: ContextVar[Scope | None] = ContextVar("aotc_scope", default=None)
 
 
 def current_scope() -> Scope | None:
-    """What ops are given to now; None where they compute, and their results are known.
+    """Return the scope that ops are applied in; None where they compute at once.
 
     Arrays that are made there are constants to whatever is traced later.
     """
@@ -49,7 +53,7 @@ def current_scope() -> Scope | None:
 
 @contextmanager
 def entered(scope: Scope | None) -> Iterator[None]:
-    """Within this block, `scope` is what ops are given to."""
+    """Make `scope` the current one within this block."""
     token = _current.set(scope)
     try:
         yield
@@ -59,14 +63,14 @@ def entered(scope: Scope | None) -> Iterator[None]:
 
 @contextmanager
 def without_tracing() -> Iterator[None]:
-    """Within this block, operations on arrays compute at once."""
+    """Compute operations on arrays at once within this block."""
     with entered(None):
         yield
 
 
 @contextmanager
 def intercepted_by(interceptor: Interceptor | None) -> Iterator[None]:
-    """Within this block, ops of the current scope are given to an interceptor first.
+    """Give ops of the current scope to an interceptor first, within this block.
 
     Those of functions within (bodies of loops, functions with rules) are not.
     """
@@ -79,6 +83,6 @@ def intercepted_by(interceptor: Interceptor | None) -> Iterator[None]:
 
 
 def current_interceptor() -> Interceptor | None:
-    """What ops of the current scope are given to first, if anything."""
+    """Return the interceptor of the current scope, if any."""
     found = _interceptor.get()
     return found[0] if found is not None and found[1] is current_scope() else None

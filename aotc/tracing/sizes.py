@@ -1,4 +1,4 @@
-"""Questions about sizes: what the contracts promise, and what slices leave."""
+"""Questions about sizes: the promises of contracts, and the spans of slices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["Span", "bounds", "describe_contracts", "position_of", "slice_span"]
 
 
 def describe_contracts() -> str:
-    """`batch >= 1, length in [1, 512]`: what is promised in the current function."""
+    """Return the contracts of the current function: `batch >= 1, length in [1,
+    512]`.
+    """
     trace = current_trace()
     return ", ".join(map(str, trace.contracts)) if trace else ""
 
@@ -34,7 +36,7 @@ class Span:
 
 
 def slice_span(key: slice, size: Size) -> Span:
-    """What `key` takes of an axis of `size`, as NumPy does: ends are cut to the axis.
+    """Return the span of an axis that a slice selects, as NumPy does.
 
     Its ends may be sizes of the model's; the span has the compiler's.
 
@@ -72,5 +74,5 @@ def position_of(end: Any, size: Size) -> Size:
 
 
 def _position_from_end(end: Any, size: Size) -> Size:
-    """The same position where the axis is read from its end."""
+    """Return the same position counted from the end of the axis."""
     return size - 1 - position_of(end, size)

@@ -1,4 +1,4 @@
-"""Compares what a function captures with what it was when it was traced.
+"""Comparison of a function's captures with their values when it was traced.
 
 Asked at each call, so it looks at identities first, which takes some ten nanoseconds
 for each name. Where one differs, contents decide: those of plain values, of containers
@@ -38,7 +38,7 @@ class Snapshot:
         self._take()
 
     def holds(self) -> bool:
-        """Whether all values are what they were."""
+        """Return whether all values are unchanged."""
         try:
             if self._names_are_same() and self._contents_are_same():
                 return True
@@ -47,7 +47,7 @@ class Snapshot:
         return self._holds_by_contents()
 
     def _names_are_same(self) -> bool:
-        """Whether names stand for the objects that they stood for."""
+        """Return whether names still refer to the same objects."""
         for owner, key, value in self._names:
             if owner[key] is not value:
                 return False
@@ -60,7 +60,7 @@ class Snapshot:
         return all(cell.cell_contents is value for cell, value in self._cells)
 
     def _contents_are_same(self) -> bool:
-        """Whether containers and arrays have the parts that they had."""
+        """Return whether containers and arrays have the same parts as before."""
         for container, parts in self._containers:
             if len(container) != len(parts) or not all(map(is_, container, parts)):
                 return False
@@ -76,7 +76,7 @@ class Snapshot:
         return [each for each, key in pairs if _key(each) != key]
 
     def unseen(self) -> Iterator[tuple[Capture, str]]:
-        """The captures that are too large to be compared, and what these are."""
+        """Yield the captures that are too large to be compared, with their kinds."""
         for each in self.captures:
             kind = _unseen_part(_value(each))
             if kind:
@@ -89,7 +89,7 @@ class Snapshot:
         return True
 
     def _take(self) -> None:
-        """Take note of the objects that there are now."""
+        """Record the values of the captures."""
         values = [_value(each) for each in self.captures]
         pairs = [*zip(self.captures, values, strict=True)]
         self._names = [
@@ -166,7 +166,7 @@ def _mutable(values: Sequence[Any]) -> Iterator[Any]:
 
 
 def _unseen_part(value: Any) -> str:
-    """The first thing in a value that is too large to be compared; empty for none."""
+    """Name the first part of a value that is too large to compare; empty for none."""
     left, seen = [value], set[int]()
     while left:
         each = left.pop()

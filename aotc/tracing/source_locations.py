@@ -1,4 +1,4 @@
-"""Where in the model something happens: the user's file and line, and the layer path.
+"""Source locations in the model: the user's file and line, and the layer path.
 
 Every op and every message carries the line of the model that caused it. It is found by
 walking the Python stack past aotc's own frames.
@@ -26,7 +26,7 @@ _pinned: ContextVar[Place | None] = ContextVar("aotc_pinned", default=None)
 
 @contextmanager
 def scope(name: str) -> Iterator[None]:
-    """Within this block, ops carry `name` in the layer path of their location."""
+    """Add `name` to the layer path of ops' locations within this block."""
     token = _scopes.set((*_scopes.get(), name))
     try:
         yield
@@ -36,7 +36,7 @@ def scope(name: str) -> Iterator[None]:
 
 @contextmanager
 def source_root(folder: Path) -> Iterator[None]:
-    """Within this block, files are named relative to `folder`, the model's."""
+    """Name files relative to `folder`, the model's, within this block."""
     token = _root.set(str(folder.resolve()))
     try:
         yield
@@ -46,7 +46,7 @@ def source_root(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def at_location(place: Place | None, path: str | None = None) -> Iterator[None]:
-    """Within this block, everything happens at one line (and in one layer, `path`).
+    """Locate everything at one line (and in one layer, `path`) within this block.
 
     For what concerns an entry as a whole, while no line of it is being executed, and
     for models of other frameworks, which were written at lines that no longer run.
@@ -117,13 +117,13 @@ def _relative_to(root: str | None, filename: str) -> str:
 
 
 def fail(code: str, message: str, hint: str | None = None) -> NoReturn:
-    """Refuse what the user's current line asks for."""
+    """Raise an error at the user's current line."""
     raise InputError(code, message, where=user_line(), hint=hint)
 
 
 @contextmanager
 def at_user_line() -> Iterator[None]:
-    """What is refused within this block is refused at the user's line."""
+    """Add the user's line to errors of this block."""
     try:
         yield
     except AotcError as error:
@@ -148,7 +148,7 @@ def user_place() -> Place | None:
 
 
 def is_in_model(filename: str) -> bool:
-    """Whether a file lies in the model's folder, as far as that is known.
+    """Return whether a file is in the model's folder, as far as that is known.
 
     A library in a virtual environment in that folder does not.
     """
@@ -165,5 +165,5 @@ def _is_within(root: str | None, filename: str) -> bool:
 
 @cache
 def is_own(module: str) -> bool:
-    """Whether the frames of a Python module are aotc's."""
+    """Return whether the frames of a Python module are aotc's."""
     return module == "aotc" or module.startswith(("aotc.", "contextlib"))

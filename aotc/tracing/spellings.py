@@ -1,4 +1,4 @@
-"""aotc's spelling of what NumPy, PyTorch and JAX call otherwise.
+"""Spellings in aotc of names from NumPy, PyTorch and JAX.
 
 Tables of names, and a search by likeness for what is in no table. Messages quote them;
 nothing is renamed silently, because arguments and defaults differ as well.
@@ -152,7 +152,7 @@ SUBMODULES = {
 
 
 def keyword_advice(keyword: str, parameters: Sequence[str]) -> str:
-    """What to write for a keyword that a function with `parameters` does not take."""
+    """Suggest a replacement for a keyword that a function does not take."""
     for name in KEYWORDS.get(keyword, ()):
         if name in parameters:
             return f"write {name}= for {keyword}="
@@ -163,7 +163,7 @@ def keyword_advice(keyword: str, parameters: Sequence[str]) -> str:
 
 
 def attribute_advice(name: str, array: str) -> str:
-    """What to write for an attribute that arrays lack; `array` is how it is called."""
+    """Suggest a replacement for an attribute that arrays lack, on `array`."""
     if name in ATTRIBUTES:
         instead = ATTRIBUTES[name].replace("{}", array)
         return instead if instead in _REASONS else f"write {instead}"
@@ -177,7 +177,7 @@ def attribute_advice(name: str, array: str) -> str:
 
 
 def name_advice(name: str, module: str) -> str:
-    """What to write for a name that the public module `module` lacks."""
+    """Suggest a replacement for a name that the public module `module` lacks."""
     if name in SUBMODULES:
         return f"write {SUBMODULES[name]}"
     if name in FUNCTIONS:
@@ -200,7 +200,7 @@ def _public(module: str) -> tuple[str, ...]:
 
 
 def _alike(name: str, module: str) -> list[str]:
-    """Up to three public names like `name`; those of `module` first."""
+    """Return up to three public names like `name`, those of `module` first."""
     modules = [module, *(other for other in MODULES if other != module)]
     by_plain: dict[str, str] = {}
     for home in modules:

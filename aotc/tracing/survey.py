@@ -24,7 +24,7 @@ Watch = Callable[[Hashable, str, str, Any], None]
 
 @dataclass
 class Survey:
-    """What an import came to.
+    """The outcome of an import.
 
     Args:
         tolerant: whether to go on after what cannot be imported.
@@ -39,14 +39,14 @@ class Survey:
 
     @property
     def findings(self) -> list[Finding]:
-        """All that was noted, in the order of first sight."""
+        """The findings noted, in the order of first sight."""
         return [
             Finding(op, reason, tuple(uses.values()), advice, kind, code)
             for (kind, code, op, reason, advice), uses in self._found.items()
         ]
 
     def coverage(self, graph_ops: int) -> dict[str, int]:
-        """Counts for the manifest; a model in Python consists of graph ops."""
+        """Count ops for the manifest; a model in Python consists of graph ops."""
         captured = len(self._captured)
         folded = len(self._folded - self._captured)
         if not captured + folded:
@@ -91,7 +91,7 @@ class Survey:
         return any(key[0] == "unsupported" and key[2] == op for key in self._found)
 
     def record_result(self, node: Hashable, results: Any) -> None:
-        """Note that `node` gave `results`: graph values, or what is known by now."""
+        """Note that `node` gave `results`: graph values, or values known by now."""
         if any(isinstance(x, Array) and x._data is None for x in _leaves(results)):
             self._captured.add(node)
         else:
@@ -113,7 +113,7 @@ _node: ContextVar[tuple[Hashable, str]] = ContextVar("aotc_node", default=(None,
 
 @contextmanager
 def survey_imports(tolerant: bool = False) -> Iterator[Survey]:
-    """Within this block imports are surveyed, by the survey around if there is one."""
+    """Survey imports within this block, by the survey around it if there is one."""
     survey = _current.get() or Survey(tolerant)
     token = _current.set(survey)
     try:
@@ -124,7 +124,7 @@ def survey_imports(tolerant: bool = False) -> Iterator[Survey]:
 
 @contextmanager
 def without_survey() -> Iterator[None]:
-    """Within this block imports are not surveyed, and errors end them."""
+    """Do not survey imports within this block, so that errors end them."""
     token = _current.set(None)
     try:
         yield
@@ -169,7 +169,7 @@ def import_node(
 
 @contextmanager
 def watch_nodes(watch: Watch) -> Iterator[None]:
-    """Within this block `watch` gets each node taken: key, op, place, results."""
+    """Call `watch` with each node taken within this block: key, op, place, results."""
     token = _watch.set(watch)
     try:
         yield
@@ -201,7 +201,7 @@ def _note_here(kind: str, reason: str, advice: str = "") -> None:
 
 
 def require_importable(findings: Sequence[Finding]) -> None:
-    """Refuse a model with what is unsupported in it; a tolerant survey notes it.
+    """Refuse a model with unsupported parts; a tolerant survey notes them.
 
     Raises:
         InputError: there are findings; `unsupported-ops`.
@@ -219,7 +219,7 @@ def require_importable(findings: Sequence[Finding]) -> None:
 
 @contextmanager
 def tolerate_errors(what: str) -> Iterator[None]:
-    """Within this block an error ends the block alone, in a tolerant survey."""
+    """Let an error end this block alone, in a tolerant survey."""
     survey = _current.get()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a model.py calls its bundle: `aotc.bundle(name="digits", version="1.0.0")`."""
+"""Title of a model.py's bundle: `aotc.bundle(name="digits", version="1.0.0")`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bundle(*, name: str | None = None, version: str | None = None) -> None:
 
 
 def declared_title(namespace: Mapping[str, Any]) -> Title:
-    """What the module with these globals declared."""
+    """Return the title that the module with these globals declared."""
     title = namespace.get(_VARIABLE)
     return title if isinstance(title, Title) else Title()
 

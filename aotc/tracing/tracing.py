@@ -37,7 +37,7 @@ LARGEST_CONSTANT = 4 << 20
 
 
 class Trace:
-    """One graph function under construction.
+    """A graph function under construction.
 
     Args:
         module: the MLIR module it goes into.
@@ -89,7 +89,7 @@ class Trace:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Within this block, operations on arrays append to this function."""
+        """Append operations on arrays to this function within this block."""
         with entered(self), context(), known_contracts(self.contracts):
             yield
 
@@ -138,7 +138,7 @@ class Trace:
             return OPS[name].build(*operands, **attributes)
 
     def finish(self, results: Sequence[Array]) -> None:
-        """Return `results`; the function is complete."""
+        """Return `results` from the traced function, and complete its type."""
         values = [self.value_of(array) for array in results]
         with context(), location(), ir.InsertionPoint(self.block):
             func.ReturnOp(values)
@@ -210,7 +210,9 @@ def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
 
 
 def _are_numbers(operands: Sequence[Array]) -> bool:
-    """Whether an op computes with Python numbers alone, some of which calls give."""
+    """Return whether an op computes with Python numbers alone, some of them of
+    calls.
+    """
     return any(x._is_weak for x in operands) and all(
         x._is_weak or (x._data is not None and not x._data.ndim) for x in operands
     )

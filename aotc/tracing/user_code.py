@@ -82,7 +82,7 @@ def innermost_frame(error: BaseException) -> FrameType | None:
 
 
 def expression_at(call: Call) -> Expression | None:
-    """What `call` was evaluating; None where the source is not at hand."""
+    """Return the expression that `call` was evaluating; None without its source."""
     code = call.frame.f_code
     span = _span(code, call.instruction)
     try:

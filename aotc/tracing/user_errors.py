@@ -1,4 +1,4 @@
-"""What the user's code raises, told apart from bugs of aotc."""
+"""Errors that the user's code raises, told apart from bugs of aotc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_CALLERS = 4  # lines that led to the one that failed
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Whatever the user's code raises becomes one message at the user's line.
+    """Turn whatever the user's code raises into one message at the user's line.
 
     What aotc itself raises without a diagnosis is a bug, and stays what it is.
     """
@@ -44,7 +44,7 @@ def user_errors() -> Iterator[None]:
 
 
 def _complete(error: AotcError, calls: list[Call]) -> None:
-    """Add what only the user's code tells: the line, its callers, what to write."""
+    """Add facts from the user's code: the line, its callers, advice."""
     if not calls:
         return
     error.where = error.where or _line(calls[-1])
@@ -83,7 +83,7 @@ def _model_error(error: BaseException) -> InputError:
 
 
 def _is_bug(error: BaseException) -> bool:
-    """Whether code of aotc raised, other than to say that it was called wrongly.
+    """Return whether code of aotc raised, other than to report a wrong call.
 
     A TypeError is how Python answers arguments of a wrong kind, and a special method
     such as `__getattr__` raises what the language asks it to.
@@ -92,7 +92,7 @@ def _is_bug(error: BaseException) -> bool:
 
 
 def _is_inside(error: BaseException) -> bool:
-    """Whether the innermost function is one of aotc, and no special method."""
+    """Return whether the innermost function is one of aotc, and no special method."""
     frame = innermost_frame(error)
     if frame is None or isinstance(error, SyntaxError):
         return False

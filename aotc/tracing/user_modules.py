@@ -1,4 +1,4 @@
-"""What of the code that is loaded is the user's: neither aotc's nor a library's."""
+"""Detection of user code: neither aotc's nor a library's."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aotc.tracing.source_locations import is_own
 
 
 def is_module_of_user(module: types.ModuleType) -> bool:
-    """Whether a module is neither aotc's nor a library's, without asking it."""
+    """Return whether a module is the user's, without running its code."""
     names = vars(module)  # `getattr` might call the module's own
     name, file = names.get("__name__"), names.get("__file__")
     return is_of_user(str(name), file if type(file) is str else None)
 
 
 def is_class_of_user(kind: type) -> bool:
-    """Whether a class is neither aotc's nor a library's."""
+    """Return whether a class is the user's: neither aotc's nor a library's."""
     module = kind.__module__ if type(kind.__module__) is str else ""
     home = sys.modules.get(module)
     file = vars(home).get("__file__") if isinstance(home, types.ModuleType) else None
@@ -27,7 +27,7 @@ def is_class_of_user(kind: type) -> bool:
 
 
 def is_of_user(module: str | None, file: str | None = None) -> bool:
-    """Whether code is neither aotc's nor a library's.
+    """Return whether code is the user's: neither aotc's nor a library's.
 
     Args:
         module: that it is in.

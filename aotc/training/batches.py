@@ -1,4 +1,4 @@
-"""Batches for the inputs of an entry: rows of arrays, or what the caller has made.
+"""Batches for the inputs of an entry: rows of arrays, or the caller's own.
 
 An input of shape (64, 8, 8, 1) takes its batches from the array of its name, of shape
 (N, 8, 8, 1): all rows are shuffled and cut into batches of 64, and the N % 64 rows
@@ -48,7 +48,7 @@ class Batches(Protocol):
         """The batches after so many, by name of the input: without end, or a stream."""
 
     def digest(self) -> str:
-        """What tells these batches from others; empty if nothing does."""
+        """Return a digest that identifies these batches; empty if there is none."""
 
 
 class RowBatches:
@@ -174,7 +174,7 @@ class OwnBatches:
             )
 
     def digest(self) -> str:
-        """Nothing: batches that are still to be made cannot be compared."""
+        """Return no digest: batches that are still to be made cannot be compared."""
         return ""
 
 
@@ -265,7 +265,7 @@ def _require_leaves(leaves: Sequence[Leaf]) -> None:
 
 
 def _batch_size(leaves: Sequence[Leaf], size: int | None, devices: int = 1) -> int:
-    """Return how many rows a step takes: what the inputs say, or what was asked for.
+    """Return the number of rows in a step: by the inputs, or as asked for.
 
     An input has the rows of one device.
     """

@@ -29,7 +29,7 @@ _VALIDATION = "validation"  # what validations have shown, where there were any
 
 @dataclass(frozen=True)
 class Position:
-    """How far a loop is, and what its order of batches depends on.
+    """The progress of a loop, and the settings that fix its order of batches.
 
     Args:
         batch_size: rows in a batch; 0 if the batches are the caller's own.
@@ -87,11 +87,11 @@ class Checkpoints:
             raise cannot_write(self.path, reason)
 
     def due(self, step: int) -> bool:
-        """Whether one is to be written after so many steps."""
+        """Return whether a checkpoint is due after so many steps."""
         return self._every is not None and step % self._every == 0
 
     def save(self, position: Position, validation: Mapping[str, Any] | None) -> None:
-        """Write the states as they are, and the position.
+        """Write the states, the position and the validation's note to a file.
 
         Args:
             position: of the loop.
@@ -109,7 +109,7 @@ class Checkpoints:
         self._model.save_state(self.path, notes=notes)
 
     def _check(self, position: Position) -> None:
-        """A state with NaN must not take the place of one that can be trained on."""
+        """Refuse to save a state with NaN over one that can be trained on."""
         words = wording.current()
         search = entries.nan_search(self._model, position.entry, None)
         go_on = words.option("allow_nan", True)
@@ -134,7 +134,7 @@ def require_states(model: Model) -> None:
 
 
 def read_position(folder: Path) -> Position:
-    """Where the loop is whose checkpoint is in `folder`.
+    """Read the position of the loop from the checkpoint in `folder`.
 
     Raises:
         InputError: `no-checkpoint`, `bad-checkpoint` or `bad-state-file`.
@@ -164,7 +164,7 @@ def read_position(folder: Path) -> Position:
 
 
 def read_validation(folder: Path) -> Any:
-    """Read what validations have shown by the checkpoint in `folder`, as JSON.
+    """Read the results of validations from the checkpoint in `folder`, as JSON.
 
     None where there were none.
 

@@ -1,4 +1,4 @@
-"""One entry of a model: chosen by name, called with inputs and outputs by name."""
+"""An entry of a model: chosen by name, called with inputs and outputs by name."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def source_file(model: Model) -> str:
 
 
 def nan_search(model: Model, name: str, folder: Path | None) -> str:
-    """What names the op at fault for a NaN, for a hint.
+    """Return the command that finds the op behind a NaN, for a hint.
 
     Args:
         model: the loaded model.

@@ -1,4 +1,4 @@
-"""What a loop tells of itself: each step as it is done, and all of them at the end."""
+"""Records of a loop: each step as it is done, and all of them at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aotc.training.entries import Array
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the entry, with one batch.
+    """A step: one call of the entry, with one batch.
 
     Args:
         step: its number, from 1; a resumed loop counts on.
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Validated:
-    """What an entry gave for other data between two steps.
+    """Means of an entry's outputs on other data, between two steps.
 
     Args:
         step: after which; counts from 1.
@@ -50,7 +50,7 @@ class Validated:
 
 @dataclass(frozen=True)
 class History:
-    """What a loop did, and how far it is.
+    """The history of a loop up to its current step.
 
     Args:
         entry: the entry that was called.

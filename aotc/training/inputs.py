@@ -26,13 +26,13 @@ Data = str | os.PathLike[str] | Mapping[str, Any] | Array | Iterable[Any]
 
 
 def is_arrays(data: Data) -> bool:
-    """Whether data are whole arrays, or a file of them, and not batches."""
+    """Return whether data are whole arrays, or a file of them, and not batches."""
     kinds = (str, os.PathLike, Mapping)
     return isinstance(data, kinds) or hasattr(data, "__array__")
 
 
 def place_of(data: Data) -> str | None:
-    """Where errors say that data are; None for those in memory."""
+    """Return the path of data for errors; None for those in memory."""
     return os.fspath(data) if isinstance(data, str | os.PathLike) else None
 
 
@@ -68,7 +68,7 @@ def arrays_for(data: Data, leaves: Sequence[Leaf]) -> dict[str, Array]:
 
 
 def values_for(data: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
-    """What data in memory hold for each input, by name.
+    """Return the data in memory for each input, by name.
 
     Raises:
         InputError: `missing-input`, or `input-structure` if they have no names.
@@ -181,7 +181,7 @@ def _array(value: Any, leaf: Leaf) -> Array:
 
 
 def _check(array: Array, leaf: Leaf, where: str | None) -> None:
-    """Refuse an array whose rows are not what the input takes, as a call would."""
+    """Refuse an array whose rows do not fit the input, as a call would."""
     wanted: tuple[Any, ...] = leaf.shape[1:]
     dtype = dtypes.to_numpy(leaf.dtype)
     hint = None
@@ -211,7 +211,7 @@ def _check(array: Array, leaf: Leaf, where: str | None) -> None:
 
 
 def _read(file: Path, leaves: Sequence[Leaf]) -> dict[str, Array]:
-    """The array of every input."""
+    """Read an array of the file for each input."""
     stored = open_arrays(file, "data")
     found = {x.name: stored.copy(x.name) for x in leaves if x.name in stored}
     _require_all(found, [*stored], leaves, str(file))

@@ -27,7 +27,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """While the block lasts, the first signal is noted; the second one ends the work.
+    """A block that notes the first signal, and ends the work at the second.
 
     Processes that work together end together: `settle` makes what one of them has
     received the `ending` of all.
@@ -65,7 +65,9 @@ class Interrupts:
         return self.received if self._agree is None else self._agreed
 
     def settle(self) -> None:
-        """Agree with other processes, which do the same now, on what ends the work."""
+        """Agree with other processes, which do the same now, on the signal that ends
+        the work.
+        """
         if self._agree is not None:
             number = self._agree(int(self.received or 0))
             self._agreed = signal.Signals(number) if number else None

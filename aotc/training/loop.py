@@ -169,7 +169,7 @@ def fit(
 
 
 class _Loop:
-    """The steps of a run and what is kept of them."""
+    """The steps of a run and their records."""
 
     def __init__(
         self,
@@ -191,7 +191,9 @@ class _Loop:
         self._at: Position
 
     def run(self, start: Position) -> Position:
-        """All steps from `start` on, or those until a signal; where that is."""
+        """Run all steps from `start` on, or those until a signal; return the
+        position.
+        """
         self._at = start
         try:
             self._run(start)
@@ -230,7 +232,7 @@ class _Loop:
         return replace(at, step=number, epoch=self._batches.epoch(number))
 
     def _validate(self, at: Position) -> None:
-        """Validate, if the step that was done last is one to do that after."""
+        """Validate if a validation is due after this step."""
         if self._validator is None or not self._validator.is_due(at):
             return
         epoch = self._batches.epoch(at.step - 1) + 1
@@ -240,7 +242,7 @@ class _Loop:
             self._signals.received = stop.signal
 
     def _is_over(self) -> bool:
-        """Whether a signal or the validations end the loop."""
+        """Return whether a signal or the validations end the loop."""
         is_early = self._validator is not None and self._validator.is_over
         return is_early or self._signals.ending is not None
 
@@ -262,7 +264,7 @@ def _folders(
     resume: str | os.PathLike[str] | None,
     every: int | None,
 ) -> tuple[Path | None, Path | None]:
-    """The folder to keep checkpoints in, and the one to go on from."""
+    """Choose the folder to keep checkpoints in, and the folder to resume from."""
     words = wording.current()
     resumed = None if resume is None else Path(resume)
     kept_in = resumed if checkpoint is None else Path(checkpoint)
@@ -280,7 +282,7 @@ def _batches(
     before: Position | None,
     devices: int,
 ) -> Batches:
-    """The batches of the data, as those before the checkpoint unless it is said."""
+    """Make the data's batches, as before the checkpoint unless told otherwise."""
     if before and inputs.is_arrays(data):
         batch_size = before.batch_size or None if batch_size is None else batch_size
         seed = before.seed if seed is None else seed
@@ -294,7 +296,7 @@ def _validator(
     resumed: Path | None,
     allow_nan: bool,
 ) -> Validator | None:
-    """Make what validates, from the state that a checkpoint has."""
+    """Make the validator, from the state that a checkpoint has."""
     if asked is None:
         return None
     shown = read_validation(resumed) if resumed else None
@@ -306,7 +308,7 @@ def _validator(
 
 
 def _last_step(batches: Batches, epochs: int | None, steps: int | None) -> int | None:
-    """The step to end after: one epoch if nothing is said, None for all of a stream."""
+    """Return the last step: after one epoch by default, None for a whole stream."""
     if batches.per_epoch is None:
         if epochs not in (None, 1):
             raise InputError(
@@ -330,7 +332,7 @@ def _start(
     *,
     kept: bool,
 ) -> Position:
-    """Where the loop begins: at the first step, or where the checkpoint is."""
+    """Return the loop's first position: the first step, or the checkpoint's."""
     digest = batches.digest() if kept else ""
     fresh = Position(point.name, batches.seed, batches.size, digest, 0, 0)
     if before is None:

@@ -99,7 +99,7 @@ def map_with_history(
     collect: bool,
     on_step: OnStep | None,
 ) -> tuple[Any, History]:
-    """What `map_batches` returns, and what its steps measured."""
+    """Map batches; return the results of `map_batches` and the history of steps."""
     require_whole(1, steps=steps, batch_size=batch_size)
     loop = RowLoop.prepare(
         model,
@@ -309,7 +309,7 @@ def _require_even(
 
 
 def is_by_row(leaf: Leaf, sizes: set[int | str]) -> bool:
-    """Whether an output has a row for each row of a batch."""
+    """Return whether an output has a row for each row of a batch."""
     return bool(leaf.shape) and leaf.shape[0] in sizes
 
 

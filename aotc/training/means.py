@@ -1,4 +1,4 @@
-"""Means over the rows of a data set, of what an entry gives for its batches."""
+"""Means of an entry's outputs over the rows of a data set."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from aotc.training.history import Validated
 
 
 def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
-    """What an entry measures: its outputs without dimensions, as Python numbers."""
+    """Return the metrics of an entry: its scalar outputs, as Python numbers."""
     return {
         name: python_numbers(array)
         for name, array in outputs.items()
@@ -57,7 +57,7 @@ class Log:
         self.seconds = seconds
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Add a line.
+        """Write a record as a line.
 
         Raises:
             SetupError: `cannot-write`.
@@ -71,7 +71,7 @@ class Log:
     def step(
         self, step: int, epoch: int, seconds: float, metrics: Mapping[str, Any]
     ) -> None:
-        """Add what was measured in a step; steps and epochs count from 1."""
+        """Write the metrics of a step; steps and epochs count from 1."""
         self.write(
             {
                 "step": step,
@@ -82,7 +82,7 @@ class Log:
         )
 
     def validation(self, found: Validated, seconds: float) -> None:
-        """Add what was measured between two steps."""
+        """Write the means of a validation between two steps."""
         self.write(
             {
                 "step": found.step,
@@ -103,7 +103,7 @@ class Log:
 def open_log(
     file: str | os.PathLike[str] | None, resumed_at: int | None
 ) -> Iterator[Log]:
-    """The log in `file`: a new one, or what a resumed run has of it up to its step.
+    """Open the log in `file`: a new one, or a resumed run's cut to its step.
 
     Args:
         file: None for a log that writes nothing.
@@ -142,7 +142,9 @@ def _writing(path: str) -> Iterator[None]:
 def _earlier_run(
     file: BinaryIO, path: Path, resumed_at: int | None
 ) -> tuple[int, float]:
-    """How many bytes of an earlier run's records stay, and what its steps took."""
+    """Return the size of an earlier run's records to keep, and the time of its
+    steps.
+    """
     file.seek(0)
     size, seconds = 0, 0.0
     for line in file:

@@ -21,7 +21,7 @@ _AXIS = "data"  # of devices that a batch is divided among
 
 
 class Replicas:
-    """The devices of this process, and what the ranks of its group agree on.
+    """The devices of this process, and the agreement of the ranks of its group.
 
     Args:
         models: of the devices of this process.
@@ -62,12 +62,12 @@ class Replicas:
 
     @property
     def writes(self) -> bool:
-        """Whether this process writes files: the first of its group does."""
+        """Return whether this process writes files: the first of its group does."""
         return self._group.rank == 0
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes train the same states."""
+        """Return whether other processes train the same states."""
         return self._group.size > 1
 
     def call(
@@ -93,7 +93,7 @@ class Replicas:
         return self._models.call(self._point.name, leaves)[0]
 
     def _rows(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return the rows of a batch that a device gets; numbers have none."""
+        """Return a device's share of the rows of a batch; scalars are not divided."""
         found: dict[str, Any] = {}
         for name, value in batch.items():
             if not np.ndim(value):
@@ -111,7 +111,7 @@ class Replicas:
         return found
 
     def load_state(self, path: Any) -> None:
-        """Put the states of a file into the models of all devices here."""
+        """Load the states of a file into the models of all devices here."""
         self._models.load_state(path)
 
     def wait(self) -> None:

@@ -63,7 +63,7 @@ class StepRunner:
 
     @property
     def seconds(self) -> float:
-        """Since the start of the loop, breaks of resumed runs left out."""
+        """Seconds since the start of the loop, without breaks of resumed runs."""
         return perf_counter() - self._began
 
     def run(
@@ -73,7 +73,7 @@ class StepRunner:
         batch: Mapping[str, Any],
         checkpoint: Path | None = None,
     ) -> list[Array]:
-        """Do one step; the outputs of the entry, in the order of the manifest.
+        """Run one step; return the entry's outputs in the manifest's order.
 
         Args:
             step: its number, from 1.
@@ -134,7 +134,7 @@ class StepRunner:
 
 @contextmanager
 def _errors_of(step: int) -> Iterator[None]:
-    """Errors about what a call got, or made of it, name the step; it counts from 1."""
+    """Name the step, counted from 1, in errors about its arguments or results."""
     try:
         yield
     except (Finding, InputError) as error:

@@ -25,7 +25,7 @@ _PREFIX = "validate_"  # of the names of arguments in messages (`wording`)
 
 @dataclass(frozen=True)
 class Validation:
-    """What `fit` measures between its steps, and what follows from it.
+    """The validation that `fit` does between its steps, and its consequences.
 
         validation = training.Validation({"images": x}, entry="validate", patience=3)
         training.fit(model, data, epochs=50, validation=validation)
@@ -63,7 +63,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class Progress:
-    """What the validations so far have shown; a checkpoint keeps it.
+    """The results of validations so far; a checkpoint keeps them.
 
     Args:
         entry: that validates.
@@ -87,7 +87,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, found: Any) -> Progress:
-        """Read what a checkpoint holds.
+        """Read the progress from a checkpoint.
 
         Raises:
             TypeError, ValueError, KeyError: it is something else.
@@ -185,13 +185,15 @@ class Validator:
 
     @property
     def is_over(self) -> bool:
-        """Whether `patience` validations in a row were not better."""
+        """Return whether `patience` validations in a row were not better."""
         limit = self._asked.patience
         return limit is not None and self.progress.without_better >= limit
 
     @property
     def best(self) -> Validated | None:
-        """The best validation; of one before a resumed run what is monitored alone."""
+        """The best validation; one before a resumed run has the monitored mean
+        alone.
+        """
         found = self.progress
         if found.best is None:
             return None
@@ -202,12 +204,12 @@ class Validator:
         )
 
     def is_due(self, at: Position) -> bool:
-        """Whether a validation is to follow the step that was done last."""
+        """Return whether a validation is to follow the step that was done last."""
         is_new = at.step > self.progress.step
         return is_new and at.step % self._every == 0
 
     def run(self, at: Position, epoch: int, log: Log, seconds: float) -> None:
-        """Validate, record it, and keep the states if they are the best so far.
+        """Validate, record the result, and save the states if they are the best so far.
 
         Args:
             at: where the loop is.
@@ -264,7 +266,7 @@ class Validator:
 
 
 def _loop_of(model: Model, asked: Validation, batches: Batches) -> RowLoop:
-    """The rows to validate with, in batches of the training's size if none is said."""
+    """Prepare the validation loop, in batches of the training's size by default."""
 
     def prepare(size: int | None) -> RowLoop:
         return RowLoop.prepare(

@@ -1,4 +1,4 @@
-"""How messages name an argument: `batch_size=32`, or in a shell `--batch-size 32`.
+"""Wording of arguments in messages: `batch_size=32`, or `--batch-size 32`.
 
 Hints of this package name other arguments of `fit` and `map_batches`. The command line
 calls the same functions for users who know them as options, and says so with
@@ -15,40 +15,42 @@ from typing import Protocol
 
 
 class Wording(Protocol):
-    """The words for what a user can do next."""
+    """The wording of advice to a user."""
 
     def option(self, name: str, *values: object) -> str:
         """The argument `name`, with the values to choose from if any are given."""
 
     def constant(self, name: str) -> str:
-        """To give the input `name` one value for all steps."""
+        """Describe how to give the input `name` one value for all steps."""
 
     def load_state(self) -> str:
-        """To put the states of a file into the model."""
+        """Describe how to load the states of a file into the model."""
 
     def find_nan(self, source: str, folder: Path | None) -> str:
-        """To search the model `source` for a NaN, from the checkpoint in `folder`."""
+        """Describe how to search `source` for a NaN, from the checkpoint in
+        `folder`.
+        """
 
 
 class PythonWording:
     """Arguments of `fit` and `map_batches`."""
 
     def option(self, name: str, *values: object) -> str:
-        """As in a call: `seed=0`, `entry='a' or 'b'`, `Validation(entry='c')`."""
+        """Return an option as in a call: `seed=0`, `entry='a' or 'b'`."""
         plain = name.removeprefix("validate_")
         said = f"{plain}={' or '.join(map(repr, values))}" if values else plain
         return said if plain == name else f"Validation({said})"
 
     def constant(self, name: str) -> str:
-        """An element of `constants`."""
+        """Write how to pass an element of `constants`."""
         return f"constants={{{name!r}: VALUE}}"
 
     def load_state(self) -> str:
-        """The model's method."""
+        """Return the call of the model's method."""
         return "model.load_state(FILE)"
 
     def find_nan(self, source: str, folder: Path | None) -> str:
-        """The command, as only that searches."""
+        """Write the command that finds NaN, as only the command searches."""
         resume = f"--resume {folder} " if folder else ""
         return f"aotc run BUNDLE --loop DATA {resume}--find-nan {source}"
 
@@ -58,13 +60,13 @@ _current: ContextVar[Wording] = ContextVar("wording")
 
 
 def current() -> Wording:
-    """The words of whoever called."""
+    """Return the wording of the current caller."""
     return _current.get(_PYTHON)
 
 
 @contextmanager
 def use_wording(wording: Wording) -> Iterator[None]:
-    """Within this block messages speak in the words of `wording`."""
+    """Make messages use `wording` within this block."""
     before = _current.set(wording)
     try:
         yield

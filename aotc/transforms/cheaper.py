@@ -36,7 +36,7 @@ class _Variants:
         self._known = {primal.dtype: primal}
 
     def read(self, kind: str, compute: str) -> Array:
-        """The value for an op that computes in f32, or in the cheaper dtype."""
+        """Return the value in the dtype in which an op of this kind computes."""
         wanted = compute if self.dtype == "f32" and kind == LOW else self.dtype
         if wanted not in self._known:
             self._known[wanted] = astype(self._primal, wanted)

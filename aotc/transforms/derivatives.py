@@ -185,7 +185,9 @@ def _pushed_forward(traced: Function, tangents: tuple[Any, ...]) -> tuple[Any, A
 
 
 def _as_tuple(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    """What is given for each argument; an array would be taken for a list of rows."""
+    """Return one value for each argument; refuse an array, which would be a list of
+    rows.
+    """
     if not isinstance(values, (tuple, list)):
         fail(
             "bad-argument",
@@ -252,7 +254,7 @@ def by_argument(
 
 
 def _seed(index: int, output: Array) -> Array:
-    """The cotangent of an output, when the first one is differentiated."""
+    """Return ones for the output to differentiate (`index` 0), zeros for others."""
     return full(output.shape, 0.0 if index else 1.0, output.dtype)
 
 

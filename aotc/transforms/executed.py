@@ -1,7 +1,7 @@
-"""What derivatives begin with where nothing is traced: a function executed on a tape.
+"""Functions executed on a tape, for derivatives where nothing is traced.
 
-It runs once, in Python, on arrays that have values; everything else is computed from
-the tape. It answers what `aotc.transforms.traced.Traced` does.
+A function runs once, in Python, on arrays that have values; everything else is
+computed from the tape. `Executed` answers what `aotc.transforms.traced.Traced` does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aotc.transforms.tape_sweeps import pulled_back, pushed_forward
 
 @dataclass(frozen=True)
 class ExecutedBody:
-    """A function that has run: its flat outputs, and the form of what it returned.
+    """A function that has run: its flat outputs, and the form of its result.
 
     Args:
         name: that derivatives of it are asked for by.
@@ -67,13 +67,15 @@ class Executed:
         self.body = ExecutedBody("executed", [y.primal for y in outputs], tree)
 
     def results(self) -> Any:
-        """What the function itself returns."""
+        """Return the function's own results."""
         return self.body.tree.unflatten(self.body.outputs)
 
     def apply(
         self, derived: Derived, more: Sequence[Array]
     ) -> tuple[list[Array], list[Array]]:
-        """The outputs of a transformed function; the body's own, and what it adds."""
+        """Return the outputs of a transformed function: the body's own, and the
+        added ones.
+        """
         smooth = [y for y in self._outputs if dtypes.is_float(y.primal.dtype)]
         assert isinstance(derived, (Vjp, Jvp))
         wrt = [self._inputs[number] for number in derived.wrt]

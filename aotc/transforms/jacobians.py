@@ -73,7 +73,9 @@ def _jacobian(
 
 
 def _reverse_rows(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]]:
-    """One cotangent of one for each element of each result."""
+    """Return rows of the Jacobian by a one-hot cotangent for each element of each
+    result.
+    """
     outputs, derived = traced.body.outputs, Vjp(traced.body.name, wrt)
 
     def of_output(chosen: int) -> list[Array]:
@@ -93,7 +95,9 @@ def _reverse_rows(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]]:
 
 
 def _forward_columns(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]]:
-    """One tangent of one for each element of each argument."""
+    """Return columns of the Jacobian by a one-hot tangent for each element of
+    arguments.
+    """
 
     def by_leaf(leaf: int) -> list[Array]:
         derived = Jvp(traced.body.name, (leaf,))
@@ -113,7 +117,7 @@ def _forward_columns(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]
 
 
 def _basis(array: Array) -> Array:
-    """All arrays like `array` that are one at one place and zero elsewhere, stacked."""
+    """Return the one-hot arrays like `array`, stacked."""
     count = element_count(array.type.shape)
     return reshape(eye(count, dtype=array.dtype), (count, *array.shape))
 

@@ -22,7 +22,7 @@ def vmap(
     in_axes: int | Sequence[int | None] | None = 0,
     out_axes: int = 0,
 ) -> Callable[..., Any]:
-    """The function for each element along an axis of its arguments, in one go.
+    """Return a function that maps over an axis of its arguments, all at once.
 
     Args:
         function: of pytrees of arrays.
@@ -93,7 +93,7 @@ def _move_to_out_axis(array: Array, out_axes: int) -> Array:
 
 
 def _axis_of_each(args: tuple[Any, ...], in_axes: Any) -> list[int | None]:
-    """For each leaf of the arguments, the axis that counts, or None."""
+    """Return, for each leaf of the arguments, the mapped axis, or None."""
     shared = in_axes is None or isinstance(in_axes, int)
     each = [in_axes] * len(args) if shared else in_axes
     if len(each) != len(args):
@@ -110,7 +110,7 @@ def _axis_of_each(args: tuple[Any, ...], in_axes: Any) -> list[int | None]:
 
 
 def _stack_size(args: tuple[Any, ...], axes: Sequence[int | None]) -> Size:
-    """How many elements there are; the same along every axis that counts them."""
+    """Return the common size of all mapped axes."""
     leaves, structure = flatten(args)
     names = leaf_names(structure)
     found: list[tuple[str, Size]] = []

@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Rule:
-    """What a rule has written: values are numbered, what it is given first.
+    """The ops that a rule has written; values are numbered, beginning with its inputs.
 
     Args:
         steps: in order; only those that the outputs need.
@@ -57,7 +57,7 @@ class Rule:
     outputs: Sequence[int | None]
 
     def execute(self, given: Sequence[Array]) -> list[Array | None]:
-        """What the rule computes, in the current scope.
+        """Compute the rule in the current scope.
 
         Args:
             given: operands and results of the op, then cotangents or tangents.
@@ -73,7 +73,7 @@ class Rule:
 def vjp_rule(
     name: str, attributes: Mapping[str, Any], operands: Sequence[Tensor]
 ) -> Rule:
-    """From cotangents of all float results to cotangents of the operands.
+    """Return the rule from cotangents of all float results to those of the operands.
 
     Raises:
         CompileError: the op has no such rule.
@@ -87,7 +87,7 @@ def jvp_rule(
     operands: Sequence[Tensor],
     moved: Sequence[int],
 ) -> Rule:
-    """From tangents of the operands in `moved` to tangents of the results.
+    """Return the rule from tangents of the operands in `moved` to those of the results.
 
     Raises:
         CompileError: the op has no such rule.
@@ -137,14 +137,14 @@ def _rule(
 def _seeds(
     kind: str, operands: Sequence[Tensor], results: Sequence[Tensor], moved: Any
 ) -> list[Tensor | None]:
-    """The types of what the rule is given beside the op; None for zero."""
+    """Return the types of the rule's arguments beside the op; None for zero."""
     if kind == "vjp":
         return [tensor if dtypes.is_float(tensor.dtype) else None for tensor in results]
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]
 
 
 def _written(block: Any, op: Operation, found: Sequence[Any]) -> Rule:
-    """What a rule has written behind the op, whose results are known already."""
+    """Read the ops that a rule has written behind the op, whose results are known."""
     count = len(op.operands)
     arguments = list(block.arguments)
     known = [*arguments[:count], *op.results, *arguments[count:]]

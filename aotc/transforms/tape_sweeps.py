@@ -98,7 +98,7 @@ def _cotangents(node: Node, given: list[Array]) -> Sequence[Array | None]:
 
 
 def _transposed(node: ByForwardRule, given: list[Array]) -> list[Array]:
-    """What reverse mode makes of a rule that is linear in the tangents."""
+    """Transpose a rule that is linear in the tangents, for reverse mode."""
     tape = Tape()
     tangents = [tape.wrap(_zero(value)) for value in node.operands if _is_float(value)]
     with tape.recording():

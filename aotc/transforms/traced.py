@@ -1,4 +1,4 @@
-"""What all transformations begin with: a function traced on its arguments."""
+"""Functions traced on their arguments, for all transformations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aotc.transforms.executed import Executed
 
 
 class Traced:
-    """A function traced on its arguments, and what is called in its place.
+    """A function traced on its arguments, and the call of its transformations.
 
     Args:
         transformation: what messages call it.
@@ -54,13 +54,14 @@ class Traced:
         self._captures = [Array(value=value, trace=trace) for value in captures]
 
     def results(self) -> Any:
-        """What the function itself returns."""
+        """Return the function's own results."""
         return self.body.tree.unflatten(self._call(self.body.name, []))
 
     def apply(
         self, derived: Derived, more: Sequence[Array]
     ) -> tuple[list[Array], list[Array]]:
-        """The outputs of a transformed function; the body's own, and what it adds.
+        """Return the outputs of a transformed function: the body's own, and the added
+        ones.
 
         It is called where tracing is now, which may be in a function nested in the one
         that the arguments are of.
@@ -119,5 +120,5 @@ Function = Traced | Executed
 
 
 def is_float(array: Array) -> bool:
-    """Whether an array can have a derivative."""
+    """Return whether an array can have a derivative."""
     return dtypes.is_float(array.dtype)

@@ -44,7 +44,7 @@ _GAIN = 0.97  # of the time of the planned schedule: what differs less is noise
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the measurement of a target is.
+    """The progress of measuring a target.
 
     Args:
         measured: kernels.
@@ -61,7 +61,7 @@ class Progress:
 
 
 def is_tunable(target: Target) -> bool:
-    """Whether aotc has kernels for a target, whose schedules could be measured.
+    """Return whether aotc has kernels for a target, whose schedules could be measured.
 
     Those of GPUs are cut up by a model alone: a build runs none.
     """
@@ -163,7 +163,7 @@ def measure(unit: Unit, proposals: Sequence[Proposal]) -> dict[str, Measured]:
 
 
 def _fastest(proposal: Proposal, seconds: Sequence[float]) -> Measured:
-    """The planned schedule, unless another one is faster by more than noise."""
+    """Choose the fastest schedule if it gains more than noise, else the planned one."""
     planned = seconds[0]
     best = min(range(len(seconds)), key=seconds.__getitem__)
     chosen = best if seconds[best] < _GAIN * planned else 0
@@ -192,7 +192,7 @@ def _compile(unit: Unit, proposals: Sequence[Proposal]) -> Code:
 
 
 def _parts(proposals: Sequence[Proposal]) -> Iterator[list[Proposal]]:
-    """The proposals in order, in parts that are compiled at once."""
+    """Split proposals, in order, into parts that are compiled at once."""
     part: list[Proposal] = []
     for each in proposals:
         if part and sum(len(x.functions) for x in (*part, each)) > _FUNCTIONS:

@@ -120,7 +120,7 @@ class TuningFile:
         return cls(path, targets, _digest(content))
 
     def to_json(self) -> dict[str, Any]:
-        """Schema `aotc.tuning/1`."""
+        """Return the file as a document of the schema `aotc.tuning/1`."""
         return {
             "schema": SCHEMA,
             "toolchain": {
@@ -157,7 +157,7 @@ class TuningFile:
         self.sha256 = _digest(text.encode())
 
     def facts(self) -> dict[str, Any]:
-        """What a program states of it, see `Program.tuning`."""
+        """Return the facts that a program states on tuning, see `Program.tuning`."""
         return {
             "file": self.path.name,
             "sha256": self.sha256,

@@ -32,11 +32,11 @@ class TimedCode:
 
     @property
     def target(self) -> str:
-        """That the code is for."""
+        """The target of the code."""
         return self.code.target
 
     def load(self) -> Call:
-        """See `aotc.checks.compiled.Loadable`."""
+        """Load the code; see `aotc.checks.compiled.Loadable`."""
         functions = self.code.functions(threads=1)
         inputs = {each.name: each.inputs for each in self.code.exports}
 

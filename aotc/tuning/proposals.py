@@ -122,12 +122,12 @@ def program_of(unit: Unit, proposals: Sequence[Proposal]) -> Program:
 
 
 def entry_name(function: str) -> str:
-    """Of the entry that calls a function."""
+    """Return the name of the entry that calls a function."""
     return f"measured.{function}"
 
 
 def _entry(module: Module, name: str) -> Entry:
-    """An entry that calls a function and returns what it returns."""
+    """Return an entry that calls a function and returns its results."""
     function = functions_of(module)[name]
     taken, made = signature(function)
     with ir.InsertionPoint(function.entry_block), function.location:

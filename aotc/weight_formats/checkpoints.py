@@ -32,7 +32,7 @@ _CONFIGS = {
 
 
 def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
-    """The tensors of a checkpoint by name, and what its files say besides.
+    """Read the tensors of a checkpoint by name, and the metadata of its files.
 
     Args:
         path: of a file, or of the folder with all of them.
@@ -110,12 +110,12 @@ def _names_in(index: Path) -> list[str]:
 
 
 def _is_plain_name(name: str) -> bool:
-    """Whether a text is the name of a file, and no path to another folder."""
+    """Return whether a text is the name of a file, and no path to another folder."""
     return name not in ("", ".", "..") and not {"/", "\\", "\0"} & {*name}
 
 
 def _quantization_of(folder: Path) -> dict[str, Any] | None:
-    """What the files beside a checkpoint say of its quantisation, if they do."""
+    """Read the quantisation from the files beside a checkpoint; None without."""
     for name, method in _CONFIGS.items():
         config = _json_of(folder / name)
         scheme = config.get("quantization_config") if method is None else config

@@ -56,7 +56,7 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
 
 
 def _facts_of(layer: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the configuration says of the weights of a layer.
+    """Return the configuration of the weights of a layer.
 
     Raises:
         InputError: aotc does not read such.
@@ -80,7 +80,7 @@ def _facts_of(layer: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _names(target: str, layer: str) -> bool:
-    """Whether a target is this layer by its name, and not by its class."""
+    """Return whether a target is this layer by its name, and not by its class."""
     if target.startswith("re:"):
         return re.match(target.removeprefix("re:"), layer) is not None
     return target == layer
@@ -155,7 +155,7 @@ def _packed_zero_points(words: Any, bits: int, outputs: int) -> StoredArray:
 def _of_one_scale(
     data: StoredArray, scale: Any, zero_point: Any, bits: int
 ) -> QuantizedWeights:
-    """Weights that share one scale."""
+    """Return weights that share one scale."""
     require_float(scale)
     is_symmetric = zero_point is None or not numpy.asarray(zero_point).any()
     zero = None if is_symmetric else zero_point.reshape(())

@@ -1,4 +1,4 @@
-"""The element types of ggml: how blocks of them lie in memory, and what they mean.
+"""The element types of ggml: layout of their blocks in memory, and their values.
 
 Source: `ggml-common.h` (`block_q4_0` and its kin) and the reference functions
 `dequantize_row_*` of `ggml-quants.c` in ggml-org/ggml. A row is cut into blocks along
@@ -120,7 +120,7 @@ class _Blocks:
     shape: tuple[int, ...]
 
     def values(self, part: Part) -> StoredArray:
-        """Numbers of the blocks, beside each other along the last axis."""
+        """Return numbers of the blocks, beside each other along the last axis."""
 
         def compute(*fields: Array) -> Array:
             return np.reshape(part.function(*fields), (*self.shape[:-1], -1))
@@ -128,7 +128,7 @@ class _Blocks:
         return compute_when_read(compute, *(self.data[name] for name in part.fields))
 
     def numbers(self, part: Part | Scaled) -> StoredArray | QuantizedWeights:
-        """Scales or minima."""
+        """Return scales or minima."""
         if isinstance(part, Part):
             return self.values(part)
         return QuantizedWeights(
@@ -149,7 +149,7 @@ def _nibbles(packed: Array) -> Array:
 
 
 def _shifted(packed: Array, bits: int) -> Array:
-    """For each group of `bits` in bytes, all bytes: an axis before the last one."""
+    """Split bytes into groups of `bits`, on a new axis before the last one."""
     shifts = numpy.arange(0, 8, bits, dtype=numpy.uint8)[:, None]
     found = np.right_shift(np.expand_dims(packed, -2), shifts)
     return np.bitwise_and(found, 2**bits - 1)
@@ -165,32 +165,34 @@ def _flat(x: Array) -> Array:
 
 
 def _five_bits(low: Array, high: Array) -> Array:
-    """Nibbles with the bits of a u32 above them, the first bit first."""
+    """Join nibbles with the bits of a u32 above them, the first bit first."""
     shifts = numpy.arange(8, dtype=numpy.uint8)
     bits = np.bitwise_and(np.right_shift(np.expand_dims(high, -1), shifts), 1)
     return np.bitwise_or(_nibbles(low), np.left_shift(_flat(bits), 4))
 
 
 def _nibbles_of_rows(low: Array) -> Array:
-    """Of each 32 bytes, the lower halves and then the upper ones."""
+    """Split each 32 bytes into their lower halves and then the upper ones."""
     return _flat(_nibbles(_rows(low, 32)))
 
 
 def _five_bits_of_rows(low: Array, high: Array) -> Array:
-    """The same, bit i of the bytes `high` above the i-th 32 of them."""
+    """Unpack 5-bit numbers: bit i of the bytes `high` is above the i-th 32 of them."""
     return np.bitwise_or(
         _nibbles_of_rows(low), np.left_shift(_flat(_shifted(high, 1)), 4)
     )
 
 
 def _six_bits(low: Array, high: Array) -> Array:
-    """Of each half of a block, nibbles of 64 bytes with two bits of 32 above each."""
+    """Unpack 6-bit numbers: nibbles of 64 bytes, with two bits of 32 bytes above
+    each.
+    """
     nibbles = _flat(_nibbles(_rows(low, 64)))
     return np.bitwise_or(nibbles, np.left_shift(_flat(_shifted(_rows(high, 32), 2)), 4))
 
 
 def _six_bit_scales(packed: Array) -> Array:
-    """The eight scales in 12 bytes: six bits of four, the rest in parts."""
+    """Unpack eight scales from 12 bytes: six bits of four, the rest in parts."""
     first, _, rest = _thirds(packed)
     return _joined(first, np.bitwise_and(rest, 15))
 
@@ -206,7 +208,7 @@ def _thirds(packed: Array) -> tuple[Array, ...]:
 
 
 def _joined(first: Array, low: Array) -> Array:
-    """Four numbers of six bits; four of the bits `low` and those above the others."""
+    """Join four numbers of six bits, and four of `low` and the bits above them."""
     high = np.bitwise_and(np.right_shift(first, 2), 0x30)
     return np.concatenate([np.bitwise_and(first, 63), np.bitwise_or(low, high)], -1)
 
@@ -235,7 +237,7 @@ def _block_type(
     block: int = 32,
     step: int = 32,
 ) -> BlockType:
-    """A type; levels are signed integers where no minimum says what 0 stands for."""
+    """Make a type; levels are signed integers where there is no minimum."""
     integers = levels if minimum is not None else _signed(bits, levels)
     layout = numpy.dtype(fields)
     part = Part(integers, of)
@@ -317,6 +319,6 @@ OTHERS = {
 
 
 def type_name(number: int) -> str:
-    """What ggml calls its type of this number."""
+    """Return ggml's name of its type of this number."""
     known = TYPES.get(number)
     return OTHERS.get(number, f"type {number}") if known is None else known.name

@@ -75,7 +75,7 @@ def read_gguf(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
 
 
 def _parts_of(file: Path) -> list[Path]:
-    """All files of the model that a file is of.
+    """Return all files of the model that a file belongs to.
 
     Raises:
         InputError: one is missing.
@@ -100,7 +100,7 @@ def _parts_of(file: Path) -> list[Path]:
 
 
 def _require_all(parts: list[_Part], count: int) -> None:
-    """Compare what files say of the model's parts with what there is.
+    """Compare the files' statements on the model's parts with the parts there are.
 
     Raises:
         ValueError: they are parts of another model.
@@ -123,7 +123,7 @@ def _require_all(parts: list[_Part], count: int) -> None:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """What a file says of a tensor.
+    """A tensor's entry in a file.
 
     Args:
         name: of it.
@@ -149,7 +149,7 @@ class _Part:
 
     @classmethod
     def of(cls, file: Path) -> _Part:
-        """What a file has in it, mapped."""
+        """Map a file, and read its contents."""
         mapped = np.asarray(np.memmap(file, np.uint8, "r"))
         cursor = _Cursor(mapped)
         _require_version(file, cursor)
@@ -223,7 +223,7 @@ class _Cursor:
         self.place = 0
 
     def take(self, count: int) -> Any:
-        """The next bytes.
+        """Return the next bytes.
 
         Raises:
             ValueError: there are not so many.
@@ -243,11 +243,11 @@ class _Cursor:
         return self.take(dtype.itemsize).view(dtype)[0].item()
 
     def text(self) -> str:
-        """The next text."""
+        """Read the next text."""
         return bytes(self.take(self.number("<u8"))).decode()
 
     def pairs(self, count: int) -> Iterator[tuple[str, Any]]:
-        """So many keys with their values."""
+        """Yield `count` keys with their values."""
         for _ in range(count):
             key = self.text()
             yield key, self.value(self.number("<u4"))
@@ -267,7 +267,7 @@ class _Cursor:
         return [self.value(inner, depth + 1) for _ in range(count)]
 
     def tensor(self) -> _Tensor:
-        """What is said of the next tensor."""
+        """Read the entry of the next tensor."""
         name, axes = self.text(), self.number("<u4")
         if axes > _MOST_AXES:
             raise ValueError(f"'{name}' has {axes} axes; expected {_MOST_AXES} at most")

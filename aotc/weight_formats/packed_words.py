@@ -1,4 +1,4 @@
-"""Small integers in words of 32 bits, and groups of them: what formats have in common.
+"""Small integers in words of 32 bits, and groups of them: shared by formats.
 
 The first integer is in the lowest bits. Formats pack along rows or columns; here the
 integers of a matrix are [outputs, inputs] in the end.
@@ -27,7 +27,7 @@ BITS = (2, 4, 8)  # that a word has a whole number of
 
 
 def layers_with(arrays: Arrays, name: str) -> list[str]:
-    """The layers that have a tensor of this name, which is taken off theirs."""
+    """List the layers that have a tensor of this name."""
     ending = f".{name}"
     return [key.removesuffix(ending) for key in arrays if key.endswith(ending)]
 
@@ -49,7 +49,7 @@ def take(arrays: Arrays, layer: str, name: str) -> Any:
 
 
 def put(arrays: Arrays, layer: str, weights: QuantizedWeights) -> None:
-    """Put the weights of a layer in the place of its `weight`.
+    """Replace the `weight` of a layer by quantised weights.
 
     Raises:
         ValueError: there is a tensor of that name, too.
@@ -83,13 +83,13 @@ def bytes_of(words: Any) -> Any:
 
 
 def centered(levels: Array, bits: int, dtype: str = "i8") -> Array:
-    """Levels from 0 on as signed integers."""
+    """Convert levels from 0 on to signed integers."""
     wide = np.subtract(astype(levels, "i16"), 2 ** (bits - 1))
     return astype(wide, dtype)
 
 
 def columns_of(words: Any, bits: int, size: int, order: Any = None) -> StoredArray:
-    """Integers that are packed along the last axis, signed.
+    """Unpack integers that are packed along the last axis, signed.
 
     Args:
         words: a matrix.
@@ -123,7 +123,7 @@ def transposed(x: Any) -> StoredArray:
 
 
 def order_of_groups(groups: Any, inputs: int, block: int, layer: str) -> Any:
-    """The order in which inputs of one group lie beside each other; None if they do.
+    """Return the order that sorts inputs by group; None if they are sorted.
 
     Args:
         groups: the number of the group of each input.

@@ -78,7 +78,7 @@ TO_THE_END = ("stream", ("executable-targets", "hal")), ("hal", ("end",))
 def compiled_to_stream(
     folder: Path, rewrites: Runner, flags: list[str]
 ) -> tuple[Any, Any, Any]:
-    """What IREE makes of a module up to its phase `stream`.
+    """Compile a module with IREE up to its phase `stream`.
 
     Returns:
         The module, which is None if it could not be compiled (diagnostics are on
@@ -147,7 +147,7 @@ def run_phases(invocation: Any, module: Any, after: str, *ends: str) -> bool:
 
 
 def is_valid(module: Any) -> bool:
-    """Whether the verifier finds no fault, which it tells on standard error."""
+    """Return whether the verifier finds no fault; print faults to standard error."""
     from iree.compiler import ir
 
     try:
@@ -161,7 +161,7 @@ def is_valid(module: Any) -> bool:
 def entry_memory(
     host: memory.Host, entry: str, sizes: dict[str, Any], is_mapped: bool
 ) -> dict[str, Any] | None:
-    """The most memory of an entry; None where it depends on what that computes.
+    """Return the peak memory of an entry; None where it depends on values.
 
     Args:
         host: the code of its module.
@@ -196,7 +196,7 @@ def entry_memory(
 
 
 def write_module(invocation: Any, file: Path) -> None:
-    """Write what was compiled."""
+    """Write the compiled module."""
     from iree.compiler.api import Output
 
     output = Output.open_membuffer()
@@ -205,7 +205,7 @@ def write_module(invocation: Any, file: Path) -> None:
 
 
 def is_process_flag(flag: str) -> bool:
-    """Whether IREE takes a flag for the whole process only, before any session.
+    """Return whether IREE takes a flag for the whole process only, before any session.
 
     Once a process has flags, sessions do not take the level of optimisation.
     """
@@ -219,7 +219,7 @@ def is_process_flag(flag: str) -> bool:
 
 
 def merge(module: Any, graph: Any) -> None:
-    """Put the functions of `graph` into `module`; definitions replace declarations.
+    """Move the functions of `graph` into `module`; definitions replace declarations.
 
     Kernels are left in `graph`, see `inline_kernels`.
     """
@@ -236,17 +236,17 @@ def merge(module: Any, graph: Any) -> None:
 
 
 def is_executable(op: Any) -> bool:
-    """Whether an op dispatches a kernel of aotc's own."""
+    """Return whether an op dispatches a kernel of aotc's own."""
     return bool(op.operation.name == "stream.executable")
 
 
 def is_kernel(op: Any) -> bool:
-    """Whether an op of the graph holds the function of a kernel."""
+    """Return whether an op of the graph holds the function of a kernel."""
     return bool(op.operation.name == "builtin.module")
 
 
 def inline_kernels(module: Any, graph: Any) -> None:
-    """Put the bodies of kernels in the place of the calls of their executables.
+    """Inline the bodies of kernels at the calls of their executables.
 
     Up to the phase `stream` IREE's passes over whole modules, which are over a hundred,
     have nothing to do in kernels: they would walk, verify and simplify each of their
@@ -259,7 +259,7 @@ def inline_kernels(module: Any, graph: Any) -> None:
 
 
 def inline_kernel(holder: Any, executable: Any) -> None:
-    """Put the body of a kernel in the place of the call of it."""
+    """Inline the body of a kernel at its call."""
     (kernel,) = holder.regions[0].blocks[0].operations
     parts = executable.regions[0].blocks[0].operations
     (inner,) = (op for op in parts if op.operation.name == "builtin.module")
@@ -287,7 +287,7 @@ def name_of(op: Any) -> str:
 
 
 def has_body(function: Any) -> bool:
-    """Whether a function is more than a declaration."""
+    """Return whether a function is more than a declaration."""
     return len(function.regions[0].blocks) > 0
 
 

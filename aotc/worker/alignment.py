@@ -1,4 +1,4 @@
-"""Which kernels for GPUs may be given memory that begins anywhere.
+"""Kernels for GPUs that may be given unaligned memory.
 
 IREE lets a dispatch read a part of a tensor in place, and write where a part of another
 lies, whatever the offset: a slice, a concatenation or an update of rows is no copy
@@ -117,7 +117,9 @@ class _Memory:
         return False
 
     def _argument_begins(self, resource: Any, block: Any) -> bool:
-        """The same of an argument of a block: what its op captures."""
+        """Return whether an argument of a block begins at a multiple, by the
+        captured value.
+        """
         op = block.owner
         if op.name != "stream.cmd.execute":
             return False

@@ -14,7 +14,8 @@ LIMIT = 64  # what IREE 3.13 says when it refuses to load one that has more
 
 
 def excess_message(module: Any) -> str | None:
-    """What to say of a dispatch that is given more than `LIMIT` numbers; None of none.
+    """Return the error on a dispatch with more than `LIMIT` numbers; None if there is
+    none.
 
     Args:
         module: what IREE has made of a module up to its phase `stream`.

@@ -23,7 +23,7 @@ _NOT_EQUAL = 1  # predicate of arith.cmpi
 
 
 def leave_out_empty_work(module: Any) -> bool:
-    """Let no allocation, launch or binding be empty; whether any might be.
+    """Remove empty allocations, launches and bindings; return whether any may occur.
 
     Args:
         module: what IREE has made of a module up to its phase `hal`.
@@ -40,7 +40,7 @@ def leave_out_empty_work(module: Any) -> bool:
 
 
 def _allocate_some(op: Any) -> bool:
-    """Let an allocation be of one byte at least; whether it might have been of none."""
+    """Allocate at least one byte; return whether the size may have been 0."""
     from iree.compiler import ir
 
     number = len(op.operands) - 1
@@ -53,7 +53,7 @@ def _allocate_some(op: Any) -> bool:
 
 
 def _launch_if_any(op: Any) -> bool:
-    """Launch a grid if it has workgroups; whether it might have had none."""
+    """Guard a launch by its grid; return whether the grid may be empty."""
     from iree.compiler import ir
 
     counts = [x for x in [*op.operands][_COUNTS] if not _is_positive(x)]
@@ -72,7 +72,7 @@ def _launch_if_any(op: Any) -> bool:
 
 
 def _bind_some(op: Any) -> bool:
-    """Bind memory of a launch that has any where one has none; whether one might."""
+    """Bind other memory in place of empty memory; return whether any may be empty."""
     from iree.compiler import ir
 
     *_, count = op.attributes["operandSegmentSizes"]
@@ -105,7 +105,7 @@ def _choose(condition: Any, values: list[Any], others: list[Any]) -> list[Any]:
 
 
 def _is_some(size: Any) -> Any:
-    """Whether a size is not 0, as a value at the insertion point."""
+    """Write the comparison of a size with 0 at the insertion point."""
     from iree.compiler import ir
 
     predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _NOT_EQUAL)
@@ -114,7 +114,7 @@ def _is_some(size: Any) -> Any:
 
 
 def _is_positive(size: Any) -> bool:
-    """Whether a size is known not to be 0."""
+    """Return whether a size is a constant above 0."""
     op = size.owner
     return getattr(op, "name", "") == "arith.constant" and (
         int(op.attributes["value"].value) > 0

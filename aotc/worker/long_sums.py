@@ -23,7 +23,7 @@ _SIZES = "iree_linalg_ext.split_reduction"  # how much of each summed loop a blo
 
 
 def split_long_sums(module: Any, block: int) -> bool:
-    """Make dispatches of the blocks of all sums that are marked; whether any are.
+    """Split marked sums into dispatches of blocks; return whether any are marked.
 
     Args:
         module: what IREE has made of a module up to its phase `global-optimization`.
@@ -90,7 +90,7 @@ def _marked_sums(module: Any) -> list[Any]:
 
 
 def _can_be_split(op: Any) -> bool:
-    """Whether IREE 3.13 makes code of the blocks.
+    """Return whether IREE 3.13 can compile the blocks.
 
     Of the derivatives of filters, which sum over rows and windows, it does not: blocks
     of the strided ones fail with "offset 0 is out-of-bounds: 0 >= 0".
@@ -100,13 +100,15 @@ def _can_be_split(op: Any) -> bool:
 
 
 def _is_mark(op: Any) -> bool:
-    """Whether an op in the body of another is an addition that may be reassociated."""
+    """Return whether an op in the body of another is an addition that may be
+    reassociated.
+    """
     flags = str(op.attributes["fastmath"]) if "fastmath" in op.attributes else ""
     return op.operation.name == "arith.addf" and "reassoc" in flags
 
 
 def _block_sizes(op: Any, block: int) -> list[int]:
-    """How much of each summed loop a block takes: of inner loops all, if it fits.
+    """Divide a block among summed loops: inner loops as a whole, if they fit.
 
     Loops of unknown length share what there is room for.
     """
@@ -124,7 +126,7 @@ def _block_sizes(op: Any, block: int) -> list[int]:
 
 
 def _static_size(op: Any, loop: int) -> int | None:
-    """How long a loop is, by the operands' shapes; None if they do not say."""
+    """Return the static length of a loop by the operands' shapes; None if unknown."""
     from iree.compiler import ir
 
     maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]

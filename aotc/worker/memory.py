@@ -77,7 +77,7 @@ def plan(host: Host, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPl
 
 
 def bound(host: Host, entry: str, inputs: Bounds, *, is_mapped: bool) -> MemoryPlan:
-    """What no call exceeds whose sizes are within bounds: see `plan`.
+    """Bound the memory of calls whose sizes are within bounds: see `plan`.
 
     Raises:
         UnknownMemory: a branch depends on the sizes, or on what the entry computes.
@@ -144,7 +144,9 @@ def _most(size: int | Range) -> int:
 
 
 class _Jump(NamedTuple):
-    """Where to go on, and with what; `target` is the number of a block, or a return."""
+    """A jump: the number of the target block, or None for a return, and its
+    arguments.
+    """
 
     target: int | None
     passed: Sequence[Known]
@@ -167,7 +169,7 @@ class _Run:
             self._interpret(initializer, [])
 
     def call(self, name: str, given: Sequence[Known]) -> Sequence[Known]:
-        """What a function returns; nothing holds it yet."""
+        """Return the results of a function, which nothing holds yet."""
         return self._interpret(self._host.function(name), given)
 
     def is_external(self, name: str) -> bool:
@@ -175,11 +177,11 @@ class _Run:
         return self._host.is_external(name)
 
     def form(self, *computed: Any) -> int:
-        """A number for what is computed in one way; another one for each way."""
+        """Return a number that equal computations share."""
         return self._forms.setdefault(computed, len(self._forms))
 
     def allocate(self, size: Known, kind: str) -> _Buffer:
-        """Count a new buffer from now; `kind` is what it may be used for."""
+        """Count a new buffer from now; `kind` is its possible use."""
         if not isinstance(size, int | Range):
             raise UnknownMemory
         self.alive += _most(size)
@@ -190,7 +192,7 @@ class _Run:
         return _Buffer(size, kind)
 
     def free(self, buffer: Known) -> None:
-        """Give a buffer back, whoever holds it."""
+        """Free a buffer, whoever holds it."""
         if isinstance(buffer, _Buffer) and buffer.size:
             self.alive -= _most(buffer.size)
             if self.kept.total() < _KEPT_AT_MOST:
@@ -204,12 +206,12 @@ class _Run:
         self.globals[name] = value
 
     def hold(self, value: Known) -> None:
-        """Count one more that holds a value."""
+        """Count one more holder of a buffer."""
         if isinstance(value, _Buffer):
             self._holders[value] += 1
 
     def drop(self, value: Known, *, freed: bool = True) -> None:
-        """Count one less; a buffer that nobody holds is given back."""
+        """Count one holder less; free a buffer that has none left."""
         if isinstance(value, _Buffer):
             self._holders[value] -= 1
             if not self._holders[value]:
@@ -320,14 +322,16 @@ class _Function:
         return self._names.setdefault(value, len(self._names))
 
     def _live_before(self, block: Any, live: set[int]) -> set[int]:
-        """What is alive before a block, given what is after it."""
+        """Return the values live before a block, given those live after it."""
         for op in reversed(list(block.operations)):
             live = live - {self._name(value) for value in op.results}
             live |= {self._name(value) for value in op.operands}
         return live - {self._name(value) for value in block.arguments}
 
     def _live_after(self) -> list[set[int]]:
-        """What is alive after each block: the least solution of the flow equations."""
+        """Return the values live after each block: the least solution of the flow
+        equations.
+        """
         after: list[set[int]] = [set() for _ in self._blocks]
         changed = True
         while changed:
@@ -364,12 +368,12 @@ class _Function:
 
 
 def _unknown_results(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """An op whose results are no sizes, or come from a tensor."""
+    """Return None for results that are no sizes, or come from a tensor."""
     return [None] * len(step.results)
 
 
 def _arithmetic(compute: Callable[..., int]) -> Any:
-    """An op on integers; IREE's indices are of 64 bits and never overflow."""
+    """Make a rule of an op on integers; IREE's 64-bit indices never overflow."""
 
     def act(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
         if not all(isinstance(value, int) for value in operands):
@@ -380,7 +384,7 @@ def _arithmetic(compute: Callable[..., int]) -> Any:
 
 
 def _over_ranges(compute: Callable[..., int]) -> Any:
-    """The same, of an op that is greatest and least where its operands are either.
+    """Extend an op to ranges that is extreme where its operands are.
 
     A division is, by what is above 0.
     """
@@ -403,7 +407,7 @@ def _over_ranges(compute: Callable[..., int]) -> Any:
 
 
 def _ends(value: Known) -> tuple[int, ...]:
-    """The least and the greatest that a number may be; nothing of what is none."""
+    """Return the least and the greatest value of a number; empty for others."""
     if isinstance(value, Range):
         return value.least, value.most
     return (value,) if isinstance(value, int) else ()
@@ -421,7 +425,7 @@ def _remainder(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]
 
 
 def _forward_operands(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """An op that gives on what it gets, one for one."""
+    """Forward the operands as results."""
     return operands[: len(step.results)]
 
 
@@ -468,7 +472,7 @@ def _store_global(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kno
 
 
 def _call(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """Call a function of the module, or one of the loader's, which gives tensors."""
+    """Call a function of the module; the loader's functions give unknown values."""
     callee = step.op.attributes["callee"].value
     if run.is_external(callee):
         return [None] * len(step.results)
@@ -507,20 +511,22 @@ def _import_buffer(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kn
 
 
 def _allocate(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """A buffer; and when it is there, which is no number."""
+    """Allocate a buffer; return it, and None for the time when it is there."""
     kind = str(step.op.results[0].type)
     return [run.allocate(operands[0], kind), None][: len(step.results)]
 
 
 def _constants(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """Buffers of the sizes that come first, and when they are there."""
+    """Allocate buffers of the sizes that come first; return them, and None for when
+    they are there.
+    """
     sizes = [size for size in operands if isinstance(size, int)]
     count = len(step.results) - 1
     return [*(run.allocate(size, "constant") for size in sizes[:count]), None]
 
 
 def _parameters(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
-    """Buffers with weights, of the sizes that are the fourth group of operands."""
+    """Allocate buffers with weights, of the sizes in the fourth group of operands."""
     *before, count, _ = list(step.op.attributes["operandSegmentSizes"])
     sizes = operands[sum(before) :][:count]
     found = [run.allocate(0 if run.is_mapped else n, "constant") for n in sizes]

@@ -1,4 +1,4 @@
-"""Finds and makes ops of IREE's IR: what the passes over it share."""
+"""Search and creation of ops of IREE's IR, shared by the passes over it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
 
 
 def insert(text: str, point: Any) -> None:
-    """Put the ops of a text into a module, at an insertion point."""
+    """Insert the ops of a text into a module, at an insertion point."""
     from iree.compiler import ir
 
     written = ir.Module.parse(text)  # which holds its ops as long as it lives

@@ -1,4 +1,4 @@
-"""What an entry launches is recorded once, and replayed in other calls.
+"""Recordings of an entry's launches, replayed in other calls.
 
 IREE 3.13 records what an entry launches when a module is loaded, and replays that in
 each call, where all numbers in it are constants or immutable globals: not where they
@@ -42,7 +42,7 @@ util.global private mutable @"{name}" = false
 
 
 def hold_hidden_numbers(module: Any) -> bool:
-    """Let immutable globals hold the constants behind barriers; whether any do.
+    """Hold constants behind barriers in immutable globals; return whether any are.
 
     The code of dispatches is to know them no more than before. Unlike a barrier, the
     load of a global ends no submission of work.
@@ -74,7 +74,7 @@ def hold_hidden_numbers(module: Any) -> bool:
 
 
 def keep_recordings(module: Any) -> bool:
-    """Record launches anew where a number in them is another than in the last call.
+    """Keep recorded launches until a number in them changes; return whether any are.
 
     Returns whether there are such recordings.
 
@@ -174,7 +174,7 @@ def _store(value: Any, name: str) -> None:
 
 
 def _is_constant_number(value: Any) -> bool:
-    """Whether a value is a constant, and no tensor."""
+    """Return whether a value is a constant, and no tensor."""
     from iree.compiler import ir
 
     is_constant = getattr(value.owner, "name", "") == "arith.constant"

@@ -36,7 +36,7 @@ def _blocks(op: Any) -> Iterator[Any]:
 
 
 def _separate_references(branch: Any) -> bool:
-    """Replace what a branch has passed before by another reference to the same."""
+    """Replace a branch's repeated reference by another one to the same object."""
     from iree.compiler import ir
 
     latest: dict[Any, Any] = {}
@@ -55,7 +55,7 @@ def _separate_references(branch: Any) -> bool:
 
 
 def _distinct_reference(value: Any, latest: Any) -> Any:
-    """`latest`, which is `value`, by a choice that folds with no other.
+    """Choose `latest`, equal to `value`, by a select that does not fold.
 
     Each is chosen from the one before, so that no two of them are the same op.
     """

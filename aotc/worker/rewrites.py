@@ -1,4 +1,4 @@
-"""The passes over IREE's own IR, between its phases: the one list of what runs when.
+"""Passes over IREE's own IR, between its phases, in one list.
 
 They are what the stage `vmfb` does besides IREE. As passes of other stages they are
 noted in the report of a build, and a dump has the IR after each.
@@ -24,7 +24,7 @@ from aotc.worker.workspaces import keep_workspaces
 
 
 class Kind(Enum):
-    """What code runs on."""
+    """The kind of hardware that code runs on."""
 
     CPU = "processors"
     GPU = "GPUs, whose memory is not the host's"
@@ -32,7 +32,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A pass over what IREE has made of a module.
+    """A pass over a module in IREE's IR.
 
     Args:
         name: of it.
@@ -92,13 +92,13 @@ REWRITES = (
 
 
 def rewrites_for(kind: Kind) -> list[Rewrite]:
-    """Return the passes over a module that runs on this."""
+    """Return the passes over a module that runs on a kind of hardware."""
     return [each for each in REWRITES if kind in each.on]
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs the passes of a job, and notes what they did.
+    """A runner of the passes of a job, with records of them.
 
     Args:
         job: as the worker is told it.
@@ -109,7 +109,7 @@ class Runner:
     records: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, after: str, module: Any) -> None:
-        """Run the passes that come after a phase of IREE's, in place."""
+        """Run the rewrites that follow a phase of IREE's, in place."""
         kind = Kind.CPU if self.job["is_mapped"] else Kind.GPU
         for each in rewrites_for(kind):
             if each.after == after:

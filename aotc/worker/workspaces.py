@@ -81,7 +81,7 @@ class _Block(NamedTuple):
 
 
 def keep_workspaces(module: Any, pooled: int) -> bool:
-    """Let a module hold the large blocks that its entries need; whether any do.
+    """Keep large blocks of entries in globals; return whether any are.
 
     Args:
         module: what IREE has made of a module up to its phase `stream`.
@@ -106,7 +106,7 @@ def keep_workspaces(module: Any, pooled: int) -> bool:
 
 
 def _is_entry(op: Any) -> bool:
-    """Whether callers call an op."""
+    """Return whether an op is a function that callers see."""
     if op.operation.name != "util.func":
         return False
     attributes = op.operation.attributes
@@ -150,7 +150,7 @@ def _constant(value: Any) -> int | None:
 
 
 def _define(module: Any, affinities: dict[int, Any]) -> None:
-    """Write a global for each place, what gives its block, and what gives all back."""
+    """Write a global for each place, its getter, and a function that frees all."""
     from iree.compiler import ir
 
     if not affinities:
@@ -166,7 +166,7 @@ def _define(module: Any, affinities: dict[int, Any]) -> None:
 
 
 def _keep_between_calls(block: _Block, size: int) -> None:
-    """Take a block from its global, where it was allocated; wait where it was freed.
+    """Take a block from its global at its allocation; keep it when it is freed.
 
     Args:
         block: of an entry.

@@ -37,7 +37,7 @@ def _no_gpu(device: Facts) -> Facts | None:
 
 @dataclass(frozen=True)
 class Backend:
-    """One row: a backend of IREE's compiler, and all that decides where its code runs.
+    """A backend of IREE's compiler, with the facts that decide where its code runs.
 
     Args:
         name: as `iree-compile` and manifests name it.
@@ -70,12 +70,14 @@ class Backend:
 
     @property
     def is_portable(self) -> bool:
-        """Whether every processor runs its code; it keeps line numbers, and is slow."""
+        """Return whether every CPU runs the code, which is slow and keeps line
+        numbers.
+        """
         return self.portable_format is not None
 
 
 def section(device: Facts, name: str) -> Facts:
-    """What a profile says under a name; nothing if it is null or not there."""
+    """Return a section of a device profile; empty if it is null or missing."""
     found: Facts = device.get(name) or {}
     return found
 

@@ -15,7 +15,7 @@ DRIVERS = ("local-sync", "local-task")
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The architecture, then the features."""
+    """Check the architecture, then the features."""
     arch = arch_of(str(target.get("arch", "")))
     if not arch or not host.arch:
         return [unknown("arch", "the processor architecture is unknown", STATE_FACT)]
@@ -31,10 +31,10 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
 
 
 def level(target: Facts) -> int:
-    """How many features the code uses: AVX-512 comes before AVX2."""
+    """Return the number of required CPU features, so that AVX-512 ranks above AVX2."""
     return len(target.get("cpu_features_required", ()))
 
 
 def has_driver(device: Facts) -> bool | None:
-    """Every runtime of IREE runs code for processors."""
+    """Return True, as every runtime of IREE runs code for CPUs."""
     return True

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The compute capability, and the driver that has to read the PTX."""
+    """Check the compute capability, and the driver that has to read the PTX."""
     found = []
     built, sm = str(target.get("sm", "")), host.sm
     if not built or not sm:
@@ -35,14 +35,14 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
 
 
 def level(target: Facts) -> int:
-    """By the compute capability; code for `sm_90a` comes before that for `sm_90`."""
+    """Return the rank by compute capability; `sm_90a` ranks above `sm_90`."""
     sm = str(target.get("sm", "")).removeprefix("sm_")
     number = sm.rstrip("af")
     return 2 * int(number or 0) + (number != sm)
 
 
 def host_facts(device: Facts) -> dict[str, Any]:
-    """Of the first GPU, and of the driver."""
+    """Return the host facts of the first GPU and of the CUDA driver."""
     return {
         "sm": (gpu(device) or {}).get("sm"),
         "cuda_driver_api": section(device, "cuda").get("driver_api"),
@@ -50,12 +50,12 @@ def host_facts(device: Facts) -> dict[str, Any]:
 
 
 def has_driver(device: Facts) -> bool | None:
-    """A runtime is taken to have the driver where there is a GPU."""
+    """Return whether the device has a GPU, and so is taken to have the driver."""
     return gpu(device) is not None
 
 
 def gpu(device: Facts) -> Facts | None:
-    """The first one."""
+    """Return the first CUDA GPU."""
     return first_gpu(device, "cuda")
 
 

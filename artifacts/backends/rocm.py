@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """The processor."""
+    """Check the processor of the GPU."""
     built, gfx = target.get("gfx"), host.gfx
     if not built or not gfx:
         return [unknown("gfx", "the AMD processor or what the code needs is unknown")]
@@ -23,17 +23,19 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
 
 
 def level(target: Facts) -> int:
-    """Code for one processor comes before that for a generic one."""
+    """Return 1 if code is for one processor, which precedes generic code, else 0."""
     return int("generic" not in str(target.get("gfx", "")))
 
 
 def host_facts(device: Facts) -> dict[str, Any]:
-    """Of the first GPU."""
+    """Return the host facts of the first GPU."""
     return {"gfx": (gpu(device) or {}).get("gfx")}
 
 
 def has_driver(device: Facts) -> bool | None:
-    """Only a profile that says whether HIP is there tells; a GPU alone does not."""
+    """Return whether HIP is there, None if the profile does not say; a GPU alone
+    does not.
+    """
     rocm = section(device, "rocm")
     if rocm.get("devices") and "hip" not in rocm:
         return None
@@ -41,5 +43,5 @@ def has_driver(device: Facts) -> bool | None:
 
 
 def gpu(device: Facts) -> Facts | None:
-    """The first one."""
+    """Return the first ROCm GPU."""
     return first_gpu(device, "rocm")

@@ -27,7 +27,7 @@ _SOFTWARE_DEVICES = ("llvmpipe", "lavapipe", "SwiftShader")
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """Return what speaks against a host: its version, features, or no GPU at all."""
+    """Return the host's mismatches: its version, features, or no GPU at all."""
     runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
     module = target.get("min_vulkan_api")
     if runtime is None or runtime.vulkan_api is None or module is None or got is None:
@@ -51,12 +51,12 @@ def _check_hardware(host: Host) -> list[Mismatch]:
 
 
 def is_software(device: Facts) -> bool:
-    """Whether a Vulkan device is the processor, as on machines without a GPU."""
+    """Return whether a Vulkan device is a software renderer on the CPU."""
     return str(device.get("name")).startswith(_SOFTWARE_DEVICES)
 
 
 def _newer_vulkan(least: str, host: Host) -> str:
-    """Which driver to install; not all GPUs have one."""
+    """Return a hint on the Vulkan driver to install, if one is known for the GPU."""
     there = [vulkan_driver_api(chip) for chip in (host.sm, host.gfx) if chip]
     if any(api and _numbers(api) >= _numbers(least) for api in there):
         return f"install a driver with Vulkan {least}"
@@ -75,7 +75,7 @@ def _check_features(wanted: frozenset[str], host: Host) -> list[Mismatch]:
 
 
 def host_facts(device: Facts) -> dict[str, Any]:
-    """Version and features of the best device.
+    """Return version and features of the best device.
 
     Neither a device nor the system's loader can do more than the other allows.
     """
@@ -92,7 +92,7 @@ def host_facts(device: Facts) -> dict[str, Any]:
 
 
 def has_driver(device: Facts) -> bool | None:
-    """A loader may be there and no device; a profile may name none."""
+    """Return whether there is a loader with a device; a profile may name none."""
     vulkan = section(device, "vulkan")
     return bool(vulkan and vulkan.get("devices", True))
 

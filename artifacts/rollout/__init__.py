@@ -1,4 +1,4 @@
-"""Which artifacts run on which devices, asked before a rollout and answered offline.
+"""Offline answers on which artifacts run on which devices, before a rollout.
 
     profiles        what one device is: the JSON of `aotc doctor` and the C probe
     fleet           many devices, read from files and folders

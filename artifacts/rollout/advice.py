@@ -1,4 +1,4 @@
-"""What to do where an artifact does not run on a device, or not as well as it could."""
+"""Advice where an artifact does not run on a device, or not as well as it could."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from aotc.target import TARGETS
 
 
 def advice(cell: Cell) -> Iterator[str]:
-    """What to do about an artifact that does not run, or falls to the processor."""
+    """Yield advice for an artifact that does not run, or falls back to the
+    processor.
+    """
     if cell.verdict == "optimal" and not cell.selection.fallback and cell.fits:
         return
     manifest = cell.artifact.manifest
@@ -32,7 +34,7 @@ def advice(cell: Cell) -> Iterator[str]:
 
 
 def missing_target(cell: Cell) -> str | None:
-    """A target for the accelerator of devices, of which the bundle has no code.
+    """Return a target for the devices' accelerator, if the bundle has no code for it.
 
     None where it runs as it is, or where code for their processor is what lacks.
     """
@@ -49,7 +51,7 @@ def missing_target(cell: Cell) -> str | None:
 
 
 def _helps(target: str, cell: Cell) -> bool:
-    """Whether code for a target that a device runs would change how it is served."""
+    """Return whether adding code for `target` would change how the device is served."""
     if _runs_as_meant(cell) or _awaits_runtime(cell):
         return False
     # where a processor stands in for an accelerator, one more for processors is no help
@@ -59,7 +61,9 @@ def _helps(target: str, cell: Cell) -> bool:
 
 
 def _awaits_runtime(cell: Cell) -> bool:
-    """Whether another IREE runtime alone would let a device run code that there is."""
+    """Return whether another IREE runtime alone would let the device run existing
+    code.
+    """
     hindrances = (
         {m.code for m in each.mismatches if m.verdict not in USABLE}
         for each in cell.judgements

@@ -46,7 +46,9 @@ def accelerator_target(host: Host) -> str | None:
 
 
 def reasons_against(target: Target, host: Host) -> list[Mismatch]:
-    """Why code for a target cannot run on `host`; nothing if it may."""
+    """Return the reasons why code for a target cannot run on `host`; empty if it
+    may.
+    """
     found = check_device(_variant_for(target), host)
     return found if verdict_of(found) == "unsupported" else []
 

@@ -28,7 +28,7 @@ class Demand:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether all targets together would serve enough of the devices."""
+        """Return whether all targets together would serve enough devices."""
         return self.devices.get((), 0) <= self.spare
 
 
@@ -63,7 +63,7 @@ def smallest_cover(
 
 @dataclass(frozen=True)
 class _Conditions:
-    """Demands, less what given targets serve.
+    """The demands that remain beside given targets.
 
     Args:
         needs: sets of targets, one of each of which has to be chosen, as more devices
@@ -76,7 +76,7 @@ class _Conditions:
 
     @classmethod
     def of(cls, demands: Iterable[Demand], given: Collection[str]) -> _Conditions:
-        """Equal conditions of many demands, as of the values of a label, are one."""
+        """Collect conditions of demands; equal ones of many demands are one."""
         needs, limits = set(), set()
         for demand in demands:
             spare = max(0, demand.spare - demand.devices.get((), 0))
@@ -89,12 +89,12 @@ class _Conditions:
 
     @property
     def targets(self) -> frozenset[str]:
-        """All targets that could help."""
+        """Return all targets that could help."""
         limited = (targets for counts, _ in self.limits for targets, _ in counts)
         return frozenset().union(*self.needs, *limited)
 
     def hold(self, chosen: Collection[str]) -> bool:
-        """Whether these targets meet every demand."""
+        """Return whether the chosen targets meet every demand."""
         return not any(need.isdisjoint(chosen) for need in self.needs) and all(
             sum(n for targets, n in counts if targets.isdisjoint(chosen)) <= spare
             for counts, spare in self.limits
@@ -102,7 +102,7 @@ class _Conditions:
 
 
 def _counts_by_set(demand: Demand, given: Collection[str]) -> dict[frozenset[str], int]:
-    """How many devices have the same targets, in any order, none of them given."""
+    """Count devices by set of targets, leaving out those that a given target serves."""
     counts: dict[frozenset[str], int] = {}
     for targets, count in demand.devices.items():
         if targets and set(targets).isdisjoint(given):
@@ -112,7 +112,9 @@ def _counts_by_set(demand: Demand, given: Collection[str]) -> dict[frozenset[str
 
 
 def _cost(fleet: Demand, chosen: Collection[str]) -> tuple[int, int]:
-    """How many devices are left out, and how slow the code for the others is."""
+    """Return the number of devices left out, and the slowness of the code for the
+    others.
+    """
     left_out = slowness = 0
     for targets, count in fleet.devices.items():
         places = (place for place, target in enumerate(targets) if target in chosen)

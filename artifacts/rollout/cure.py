@@ -42,7 +42,7 @@ class Cure:
 
 
 def find_cures(matrix: Matrix, policy: Policy) -> dict[int | None, Cure]:
-    """The cure of each artifact by its number; under None one for all together.
+    """Find a cure for each artifact by number; under None one for all together.
 
     All together they are cured if the policy asks for any of them on each device.
     """
@@ -87,7 +87,7 @@ def _on_accelerators(targets: Targets) -> Targets:
 def _demands(
     matrix: Matrix, policy: Policy, candidates: Sequence[Targets]
 ) -> list[Demand]:
-    """What the policy asks of the whole fleet, then of each value of its labels."""
+    """Return the demands of the policy on the whole fleet, then on each label value."""
     found = []
     for _, counts in device_groups(matrix, policy.per_label):
         devices: Counter[Targets] = Counter()
@@ -114,7 +114,7 @@ def _classes_of_other_runtimes(rows: Sequence[Sequence[Cell]]) -> tuple[int, ...
 
 
 def _has_other_runtime(cell: Cell) -> bool:
-    """Whether the runtime there refuses all code of the bundle's compiler."""
+    """Return whether the device's runtime refuses all code of the bundle's compiler."""
     return all(
         any(m.code in RUNTIME_CODES and m.verdict not in USABLE for m in j.mismatches)
         for j in cell.judgements

@@ -42,7 +42,7 @@ class DeviceClass:
 
     @property
     def count(self) -> int:
-        """How many devices it holds."""
+        """The number of devices in the class."""
         return sum(device.count for device in self.devices)
 
 
@@ -64,7 +64,7 @@ def _name(devices: Sequence[Device]) -> str:
 
 
 def _tell_apart(found: Sequence[DeviceClass]) -> list[DeviceClass]:
-    """Classes of one name get the place of their first device, and else a number."""
+    """Give classes of one name the place of their first device, and else a number."""
     for note in ("where", "number"):
         uses = Counter(each.name for each in found)
         found = [

@@ -1,4 +1,4 @@
-"""Many devices, read from files and folders.
+"""Fleets of devices, read from files and folders.
 
 A fleet file is JSON of schema `aotc.fleet/1`, or one JSON document a line (`.jsonl`):
 
@@ -61,7 +61,7 @@ _row = record({}, _ROW)
 def read_fleet(
     paths: Sequence[Path], assumptions: Assumptions, trust: Trust | None = None
 ) -> list[Device]:
-    """The devices of profiles, fleet files, and folders of them.
+    """Read the devices of profiles, fleet files, and folders of them.
 
     A file that is named twice counts once, and so does a profile that a fleet refers
     to: the fleet says how many there are.
@@ -120,7 +120,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _refuse(error: OSError) -> None:
-    """A folder that cannot be read is not taken for an empty one."""
+    """Refuse a folder that cannot be read, rather than take it for an empty one."""
     raise cannot_read(Path(error.filename), error, "a folder of devices")
 
 
@@ -175,7 +175,7 @@ class _Reader:
         self._profiles = profiles
 
     def devices(self) -> Iterator[Device]:
-        """All devices of the file."""
+        """Yield all devices of the file."""
         for where, document in self._documents():
             schema = document.get("schema") if isinstance(document, dict) else None
             if schema == SCHEMA:
@@ -194,7 +194,7 @@ class _Reader:
                 )
 
     def _documents(self) -> Iterator[tuple[str, Any]]:
-        """Each JSON document of the file, and where it stands."""
+        """Yield each JSON document of the file, and its place."""
         data = self._profiles.read(self._file)
         if not self._by_line:
             yield str(self._file), _parse(data, str(self._file))
@@ -236,7 +236,7 @@ class _Reader:
 
 
 def _kind_of(row: Any, where: str) -> str:
-    """Which of `profile`, `device` and `file` a well-formed row has."""
+    """Return the key of a well-formed row: `profile`, `device` or `file`."""
     try:
         _row(row)
         _require_known(row)
@@ -253,7 +253,7 @@ def _kind_of(row: Any, where: str) -> str:
 
 
 def _require_known(row: Mapping[str, Any]) -> None:
-    """A misspelt `count` would otherwise count one device without a word."""
+    """Refuse unknown fields: a misspelt `count` would count one device silently."""
     if not row.keys() <= _ROW.keys():
         name = next(name for name in row if name not in _ROW)
         raise Invalid(f"there is no such field; fields: {', '.join(_ROW)}").below(

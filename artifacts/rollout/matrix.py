@@ -23,7 +23,7 @@ from aotc.artifacts.verdicts import Verdict
 
 @dataclass(frozen=True)
 class Artifact:
-    """A bundle to roll out: where it lies, and what it says of itself."""
+    """A bundle to roll out: its path and manifest."""
 
     path: str
     manifest: Manifest
@@ -34,7 +34,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class EntryMemory:
-    """What an entry needs at its largest sizes, beside what the device has.
+    """The memory that an entry needs at its largest sizes, and that the device has.
 
     Args:
         entry: its name.
@@ -50,7 +50,7 @@ class EntryMemory:
 
     @property
     def fits(self) -> bool | None:
-        """None if a number is unknown."""
+        """Return whether the entry fits into memory; None if a number is unknown."""
         if self.needed_bytes is None or self.available_bytes is None:
             return None
         return self.needed_bytes <= self.available_bytes
@@ -58,7 +58,7 @@ class EntryMemory:
 
 @dataclass(frozen=True)
 class Cell:
-    """One artifact on one class of devices.
+    """An artifact on a class of devices.
 
     Args:
         artifact: the bundle.
@@ -74,12 +74,12 @@ class Cell:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the chosen variant, or why there is none."""
+        """The verdict on the chosen variant, or on the reason why there is none."""
         return self.selection.verdict
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
-        """Return what the manifest says of checks of the chosen variant, by entry."""
+        """Return the checks of the chosen variant by the manifest, by entry."""
         variant = self.selection.variant
         if variant is None:
             return ()
@@ -94,7 +94,7 @@ class Cell:
 
     @cached_property
     def memory(self) -> tuple[EntryMemory, ...]:
-        """What each entry needs; empty if no variant runs."""
+        """The memory needs of each entry; empty if no variant runs."""
         variant = self.selection.variant
         if variant is None:
             return ()
@@ -106,13 +106,13 @@ class Cell:
 
     @property
     def fits(self) -> bool:
-        """Whether no entry is known to need more memory than there is."""
+        """Return whether no entry is known to need more memory than the device has."""
         return all(entry.fits is not False for entry in self.memory)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All cells, row by row: `cells[i][j]` is artifact i on class j."""
+    """A matrix of cells, row by row: `cells[i][j]` is artifact i on class j."""
 
     artifacts: tuple[Artifact, ...]
     classes: tuple[DeviceClass, ...]
@@ -126,7 +126,7 @@ def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Mat
 
 
 def _row(artifact: Artifact, classes: Sequence[DeviceClass]) -> Iterator[Cell]:
-    """Classes that differ in memory alone have one host, which is judged once."""
+    """Yield a row of cells; classes that differ in memory alone are judged once."""
     known: dict[Host, tuple[tuple[Judgement, ...], Selection]] = {}
     for each in classes:
         host = each.profile.host
@@ -143,7 +143,7 @@ def _memory_there(variant: Variant, profile: Profile) -> int | None:
 def _entry_memory(
     variant: Variant, point: EntryPoint, there: int | None
 ) -> EntryMemory:
-    """What the calls of an entry need at most, whichever code they have."""
+    """Return the highest memory need of an entry over all its codes."""
     plans = [variant.memory[name] for name in point.exports if name in variant.memory]
     if len(plans) < len(point.exports):
         return EntryMemory(point.name, {}, None, there)

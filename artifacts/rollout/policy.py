@@ -1,4 +1,4 @@
-"""Whether a matrix is good enough to roll out."""
+"""Decision whether a matrix is good enough to roll out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Require = Literal["optimal", "supported"]
 
 @dataclass(frozen=True)
 class Policy:
-    """What must hold of a fleet before a rollout.
+    """Requirements on a fleet before a rollout.
 
     Args:
         require: `optimal`, or `supported` for what also runs and had better be rebuilt.
@@ -40,7 +40,9 @@ class Policy:
     demand: Demand = field(default_factory=Demand)
 
     def accepts(self, cell: Cell) -> bool:
-        """Whether the artifact runs well enough on these devices, and fits them."""
+        """Return whether the artifact runs well enough on these devices and fits their
+        memory.
+        """
         return (
             cell.verdict in (USABLE if self.require == "supported" else USABLE[:1])
             and cell.fits
@@ -50,13 +52,13 @@ class Policy:
         )
 
     def violations(self, cell: Cell) -> list[str]:
-        """Return what of the artifact's precision is not as it is asked for."""
+        """Return the violations of the demanded precision by the artifact."""
         return self.demand.violations(cell.artifact.manifest.data)
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many devices of a group are covered.
+    """The number of covered devices in a group.
 
     Args:
         artifact: its number; None for any of them.
@@ -106,7 +108,7 @@ def _require_labels(matrix: Matrix, labels: Sequence[str]) -> None:
 
 
 def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]:
-    """An artifact's number, and on which classes it is accepted."""
+    """Return, for each artifact's number, which classes accept it."""
     accepted = [[policy.accepts(cell) for cell in row] for row in matrix.cells]
     if policy.any_artifact:
         return [(None, [any(column) for column in zip(*accepted, strict=True)])]
@@ -116,7 +118,7 @@ def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]
 def device_groups(
     matrix: Matrix, labels: Sequence[str]
 ) -> list[tuple[str | None, dict[int, int]]]:
-    """How many devices there are of each class: of all, then by value of a label."""
+    """Count devices of each class: over the whole fleet, then by label value."""
     groups: dict[str, dict[int, int]] = {}
     for number, each in enumerate(matrix.classes):
         for device in each.devices:

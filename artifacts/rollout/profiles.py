@@ -1,4 +1,4 @@
-"""What one device is: its profile, as `aotc doctor` and the C probe write it.
+"""The profile of one device, as `aotc doctor` and the C probe write it.
 
 A profile states facts, and what it leaves out is unknown. `Assumptions` fill gaps that
 the reader of a matrix accepts to have filled; what was assumed is kept beside the facts
@@ -91,7 +91,8 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Profile:
-    """What compatibility depends on. Two devices with equal profiles are of one class.
+    """The facts that compatibility depends on. Devices with equal profiles form one
+    class. Two devices with equal profiles are of one class.
 
     Args:
         host: what `compat` judges by.
@@ -139,7 +140,8 @@ def read_profile(
 
 
 def profile_key(document: Any) -> bytes:
-    """Equal for documents that `read_profile` treats alike, under equal assumptions.
+    """Return a key, equal for documents that `read_profile` treats alike, under equal
+    assumptions.
 
     Made anew for each of a hundred thousand devices, so it is made quickly.
     """
@@ -162,7 +164,7 @@ def _check_form(document: Any) -> None:
 
 
 def _check_level(device: Mapping[str, Any]) -> None:
-    """A CPU level stands for features, and both are stated."""
+    """Refuse a CPU level whose features are not among those stated."""
     level = TARGETS.get(str(device["cpu"].get("level")))
     if level is None:
         return
@@ -219,7 +221,7 @@ def _profile(
 
 
 def _gpu_memory(device: Mapping[str, Any]) -> int | None:
-    """Of the first GPU, by the backend that is looked for first."""
+    """Return the memory of the first GPU, in the order of the backends."""
     found = (backend.gpu(device) for backend in BACKENDS.values())
     gpu = next((gpu for gpu in found if gpu is not None), {})
     memory: int | None = gpu.get("memory_bytes")
@@ -227,7 +229,7 @@ def _gpu_memory(device: Mapping[str, Any]) -> int | None:
 
 
 def _vulkan_of(api: str, runtime: str) -> dict[str, Any]:
-    """A Vulkan device of this version with the features that IREE's driver wants."""
+    """Make a Vulkan device of a version, with the features that IREE wants."""
     release = iree_runtime(runtime)
     features = sorted(release.vulkan_features) if release else []
     return {"api": api, "devices": [{"api": api, "features": features}]}

@@ -126,7 +126,7 @@ def _advice_on_checks(cell: Cell, policy: Policy) -> list[str]:
 
 
 def _by_speed(cell: Cell) -> list[Judgement]:
-    """The fastest variant first: what the loader would take, and what decides."""
+    """Sort the judgements by speed, fastest first, as the loader chooses."""
     return sorted(cell.judgements, key=lambda each: speed_rank(each.variant))
 
 

@@ -56,7 +56,7 @@ class Device:
 
 @cache
 def devices() -> dict[str, Device]:
-    """All devices of the table, by `id`."""
+    """Return all devices of the table, by `id`."""
     texts = document(_FILE)["sources"]
     return {row["id"]: _device(row, texts) for row in rows(_FILE)}
 

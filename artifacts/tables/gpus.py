@@ -1,4 +1,4 @@
-"""On which GPUs and drivers compiled GPU code runs."""
+"""Tables of GPUs and drivers that run compiled GPU code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def linux_driver(driver_api: int) -> str | None:
 
 
 def ptx_runs_on(built: str, device: str) -> bool:
-    """Whether PTX for one compute capability runs on a device of another.
+    """Return whether PTX for one compute capability runs on a device of another.
 
     Plain PTX runs on every newer device. That of `sm_90a` runs on 9.0 only, and that of
     `sm_120f` on the devices of its family, which are a table.
@@ -45,7 +45,7 @@ def ptx_runs_on(built: str, device: str) -> bool:
 
 
 def gfx_runs_on(built: str, device: str) -> bool:
-    """Whether a ROCm code object for one processor loads on another.
+    """Return whether a ROCm code object for one processor loads on another.
 
     It loads on the processor that it names, or on those of the generic one that it
     names. Features such as `:xnack+` must be the device's; without them the code is for

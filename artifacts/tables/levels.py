@@ -29,7 +29,9 @@ class Level:
 
 
 def levels(arch: str) -> list[Level]:
-    """The levels of an architecture, each with what the ones before it have."""
+    """Return the levels of an architecture, each with the features of those before
+    it.
+    """
     return [
         Level(
             row["level"],
@@ -43,7 +45,7 @@ def levels(arch: str) -> list[Level]:
 
 
 def highest_level(arch: str, features: Collection[str]) -> str | None:
-    """The highest level whose features are all there; None below the first."""
+    """Return the highest level whose features are all there; None if none is."""
     have = set(features)
     reached = [
         level.name

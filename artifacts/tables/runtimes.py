@@ -1,4 +1,4 @@
-"""What each release of the IREE runtime loads.
+"""Tables of the modules that each release of the IREE runtime loads.
 
 `iree_runtimes.json` is asked of the wheels by ``benchmarks/compat/runtimes.py``, and
 `iree_runs.json` says under which other releases a bundle of this compiler was run:
@@ -15,7 +15,7 @@ from aotc.artifacts.tables.reading import rows
 
 @dataclass(frozen=True)
 class IreeRuntime:
-    """What one release of the IREE runtime can load.
+    """The formats that one release of the IREE runtime can load.
 
     Args:
         release: such as `3.13.0`.
@@ -43,7 +43,8 @@ def iree_runtime(release: str) -> IreeRuntime | None:
 
 
 def run_outcome(compiled_by: str, release: str, backend: str) -> str | None:
-    """What became of modules of that compiler under that runtime, when it was tried.
+    """Return the recorded outcome of running modules of a compiler on a runtime; None
+    if untried.
 
     Args:
         compiled_by: release of the compiler; its patch number does not count.
@@ -63,7 +64,7 @@ def run_outcome(compiled_by: str, release: str, backend: str) -> str | None:
 
 @cache
 def _runtimes() -> dict[str, IreeRuntime]:
-    """From the oldest to the newest."""
+    """Return the known runtimes from the oldest to the newest."""
     return {
         row["release"]: IreeRuntime(
             row["release"],

@@ -1,4 +1,4 @@
-"""One page that needs nothing else: no script, no font, no network."""
+"""Page in HTML without dependencies: no script, no font, no network."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def render(document: Document) -> str:
 
 
 def _rows(document: Document) -> list[str]:
-    """Those first that are not covered; else in the order of the fleet."""
+    """Return the table rows in HTML, classes that are not covered first."""
     cells = rows_of(document)
 
     def is_covered(each: Mapping[str, Any]) -> bool:
@@ -118,7 +118,7 @@ def _rows(document: Document) -> list[str]:
 
 
 def _device(each: Mapping[str, Any]) -> str:
-    """The head of a row: the devices, and what is stated or assumed of them."""
+    """Return the head of a row: the devices, and stated or assumed facts on them."""
     runtime = f"IREE runtime {each['runtime']}"
     stated = [each["arch"] or "", *([runtime] if each["runtime"] else [])]
     lines = [
@@ -131,7 +131,7 @@ def _device(each: Mapping[str, Any]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """Verdict and advice; the reasons are folded away."""
+    """Return verdict and advice; the reasons are folded away."""
     is_whole = cell["verdict"] == "optimal" and not cell["fallback"]
     summary = _mark(_kind(cell["accepted"], is_whole), summary_of(cell))
     advice = "".join(f"<small>{_with_code(line)}</small>" for line in cell["advice"])
@@ -145,7 +145,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _with_code(text: str) -> str:
-    """Escaped text, in which words between backticks are code."""
+    """Escape text, in which words between backticks become code."""
     return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
@@ -156,12 +156,12 @@ def _kind(accepted: bool, is_whole: bool = True) -> str:
 
 
 def _mark(kind: str, words: str) -> str:
-    """Words with a mark, so that colour is not all that tells."""
+    """Mark words, so that colour is not all that tells."""
     return f'<span class="{kind}">{_MARKS[kind]} {escape(words)}</span>'
 
 
 def _date() -> str:
-    """Today, or the day that SOURCE_DATE_EPOCH names, in UTC."""
+    """Return today, or the day that SOURCE_DATE_EPOCH names, in UTC."""
     stated = os.environ.get("SOURCE_DATE_EPOCH", "")
     seconds = int(stated) if stated.isdecimal() else time.time()
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"

@@ -76,6 +76,6 @@ def _mark(good: bool) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text from a bundle or profile as text, which no character makes markup."""
+    """Escape text from a bundle or profile, so that no character makes markup."""
     plain = re.sub(r"[\x00-\x1f\x7f]", " ", text)
     return re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", plain)

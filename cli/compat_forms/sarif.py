@@ -34,7 +34,7 @@ def render(document: Document) -> str:
 
 
 def _artifacts_of_cures(document: Document) -> Iterator[int]:
-    """The artifacts that a cure was found for; one of all together is at the first."""
+    """Yield the number of the artifact of each cure; 0 for one of all together."""
     for cure in document["cure"] or ():
         yield cure["artifact"] or 0
 
@@ -55,7 +55,9 @@ def _file(artifact: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _results(document: Document, cell: Cell, device: str) -> Iterator[dict[str, Any]]:
-    """One for each code; the policy itself where no variant has a reason."""
+    """Yield one result for each code; the policy itself where no variant has a
+    reason.
+    """
     artifact = document["artifacts"][cell["artifact"]]
     reasons: dict[str, list[str]] = {}
     for reason in cell["reasons"]:

@@ -35,7 +35,7 @@ def render(document: Document) -> str:
 
 
 def _table(document: Document) -> str:
-    """Devices down, artifacts across; padded before it is coloured."""
+    """Return devices down, artifacts across; padded before colouring."""
     titles = [artifact["title"] for artifact in document["artifacts"]]
     cells = rows_of(document)
     rows = [
@@ -47,7 +47,7 @@ def _table(document: Document) -> str:
 
 
 def _members(document: Document) -> Iterator[str]:
-    """Which devices a row stands for that stands for several."""
+    """Yield the devices of each row that stands for several."""
     rows = [(device_of(each), members_of(each)) for each in document["classes"]]
     lines = [f"{device}: {members}" for device, members in rows if members]
     if lines:

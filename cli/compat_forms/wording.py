@@ -1,4 +1,4 @@
-"""What the forms say alike: the words of a cell, of a coverage, of a cure."""
+"""Wording that all forms share: of a cell, of a coverage, of a cure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def device_of(each: Mapping[str, Any]) -> str:
 
 
 def devices_of(document: Document) -> list[str]:
-    """All classes, for forms that name the class of each cell."""
+    """Return all classes, for forms that name the class of each cell."""
     return [device_of(each) for each in document["classes"]]
 
 
@@ -50,7 +50,7 @@ def members_of(each: Mapping[str, Any]) -> str:
 
 
 def summary_of(cell: Cell) -> str:
-    """What a cell says, in a few words."""
+    """Summarise a cell in a few words."""
     if cell["variant"] is None:
         return VERDICTS[cell["verdict"]]
     notes = [cell["variant"]]
@@ -77,7 +77,9 @@ def cells_to_explain(document: Document) -> Iterator[tuple[str, str, Cell]]:
 
 
 def lines_of(cell: Cell) -> Iterator[str]:
-    """Why a cell is as it is: what lacks, reasons by variant, what does not fit."""
+    """Yield reasons for the verdict of a cell: missing code, reasons by variant,
+    memory.
+    """
     if cell["missing_target"]:
         yield f"there is no code for its accelerator, such as {cell['missing_target']}"
     for reason in cell["reasons"]:
@@ -113,7 +115,7 @@ def _title_of(document: Document, number: int | None) -> str:
 
 
 def policy_of(document: Document) -> str:
-    """What the policy asks, in words."""
+    """Describe the requirements of the policy in words."""
     policy = document["policy"]
     parts = [
         f"{100 * policy['min_coverage']:.10g} % of the devices",
@@ -133,7 +135,9 @@ def policy_of(document: Document) -> str:
 
 
 def cure_lines(document: Document, artifact: int | None = None) -> Iterator[str]:
-    """The fewest targets for each artifact or for one, if `--cure` asked for them."""
+    """Yield the fewest targets for each artifact or for one, if `--cure` asked for
+    them.
+    """
     for cure in document["cure"] or ():
         if artifact is not None and cure["artifact"] not in (None, artifact):
             continue

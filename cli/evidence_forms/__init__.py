@@ -1,3 +1,3 @@
-"""What `aotc bench --traffic` found, for people: a table as text, and an HTML page."""
+"""Forms of the results of `aotc bench --traffic`: a text table and an HTML page."""
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _terms() -> str:
 
 
 def _distributions(evidence: Evidence) -> str:
-    """The cumulative distribution of the warm calls of each contender."""
+    """Plot the cumulative distribution of each contender's warm calls."""
     shares = np.linspace(0, 1, 101)
     lines = [
         Line(each.name, [*zip(np.quantile(times, shares), shares, strict=True)])
@@ -134,6 +134,6 @@ def _rates(evidence: Evidence) -> str:
 
 
 def _rows_up_to(top: float, found: Sequence[Row]) -> list[Row]:
-    """Rows until a latency is above the plot, with the first that is."""
+    """Return rows until a latency is above the plot, with the first that is."""
     within = [row["p99"] <= top for row in found]
     return [row for i, row in enumerate(found) if i == 0 or within[i - 1]]

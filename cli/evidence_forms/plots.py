@@ -23,7 +23,7 @@ _TICKS = 5
 
 @dataclass(frozen=True)
 class Line:
-    """Points that are joined, and what they are called."""
+    """A line of joined points, with its name."""
 
     name: str
     points: Sequence[Point]
@@ -55,7 +55,9 @@ class Axis:
         return cls(label, low, high, is_log)
 
     def share(self, value: float) -> float:
-        """Where a value lies: 0 at the low end, 1 at the high one."""
+        """Return the relative position of a value on the axis: 0 at the low end, 1 at
+        the high.
+        """
         inside = min(max(value, self.low), self.high)
         if self.is_log:
             return math.log(inside / self.low) / math.log(self.high / self.low)
@@ -153,7 +155,7 @@ def _limit(y: Axis, value: float) -> str:
 
 
 def _line(number: int, line: Line, x: Axis, y: Axis) -> str:
-    """A line and its row of the legend."""
+    """Draw a line and its row of the legend."""
     colour = f"var(--line-{number % _COLOURS})"
     # after a round of colours the dashes are those of the next line
     pattern = _DASHES[(number + number // _COLOURS) % len(_DASHES)]

@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class _Row:
-    """A figure.
+    """A row: one figure of each contender.
 
     Args:
         name: of the row; `{baseline}` stands for the contender compared with.
@@ -50,7 +50,7 @@ class _Row:
 
 
 def _ms(value: float) -> str:
-    """Four digits, or all before the point."""
+    """Format milliseconds in four digits, or all before the point."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
@@ -164,7 +164,7 @@ def rows(evidence: Evidence) -> list[tuple[str, list[Cell]]]:
 
 
 def title(evidence: Evidence) -> str:
-    """What was replayed."""
+    """Return the title: source, entry, requests and seed of the replay."""
     traffic = evidence.traffic
     return (
         f"{evidence.source}, {evidence.entry}: {len(evidence.requests.order)} requests "
@@ -174,7 +174,7 @@ def title(evidence: Evidence) -> str:
 
 
 def place(evidence: Evidence) -> str:
-    """What it was measured on, and how often."""
+    """Describe the machine of the measurement and the number of rounds."""
     machine = evidence.machine
     rounds = len(evidence.figures[0].measured.rounds)
     return (

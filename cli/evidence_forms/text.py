@@ -8,7 +8,7 @@ from aotc.evidence.report import Evidence
 
 
 def to_text(evidence: Evidence) -> str:
-    """A table with a column for each contender, and what to know below."""
+    """Return a table with a column for each contender, and notes below."""
     cells = [
         [name, *(f"{x.text} *" if x.is_best else x.text for x in row)]
         for name, row in rows(evidence)

@@ -52,7 +52,7 @@ Control = Switch | While | Scan
 
 
 def control_of(function: Function) -> Control | None:
-    """What `function` does with others, if it is control flow."""
+    """Return the control flow that `function` is declared as; None if it is not."""
     if functions.CONTROL not in function.attributes:
         return None
     return _read_control(read_dictionary(function.attributes, functions.CONTROL))

@@ -1,4 +1,4 @@
-"""What all control flow is made with: its call, and the parts of its operands."""
+"""Shared parts of control flow: its call, and the groups of its operands."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Inline(Protocol):
         """The lowered results of a function of these lowered arguments."""
 
     def with_lowering(self, lowering: Lowering, /) -> "Inline":
-        """The same by another lowering."""
+        """Return the inliner for another lowering."""
 
 
 # a function, and some of its outputs → the inputs that they depend on
@@ -44,7 +44,7 @@ Restrict = Callable[[str, list[int], list[int]], str]
 
 @dataclass(frozen=True)
 class ControlFlow:
-    """What a function does with others: base of each kind."""
+    """Base of all kinds of control flow: a function that runs others."""
 
     kind: ClassVar[str]
     keeps_precision: ClassVar[bool] = False
@@ -58,16 +58,16 @@ class ControlFlow:
             """The types that it takes and returns, given those of its functions."""
 
         def facts(self) -> dict[str, ir.Attribute]:
-            """Attributes beside the functions."""
+            """Return attributes beside the functions."""
 
     def title(self, _: str) -> str:
-        """What messages call it."""
+        """Return the name of the control flow in messages."""
         return f"this {self.kind}"
 
     def call_transformed(
         self, _: str, operands: Values, transform: Callable[[str], str]
     ) -> Values:
-        """Call the same over transformed functions."""
+        """Call the same control flow over transformed functions."""
         names = tuple(map(transform, self.functions))
         return invoke(replace(self, functions=names), operands)
 
@@ -96,12 +96,12 @@ def split(values: Sequence[T], *ends: int) -> list[list[T]]:
 
 
 def positions(marks: Sequence[bool], first: int = 0) -> tuple[int, ...]:
-    """Where the marks are, counted from `first`."""
+    """Return the indices of true marks, counted from `first`."""
     return tuple(first + index for index, mark in enumerate(marks) if mark)
 
 
 def float_positions(kinds: Types) -> list[int]:
-    """Which of the types have derivatives."""
+    """Return the indices of types that have derivatives."""
     return [i for i, kind in enumerate(kinds) if dtypes.is_float(kind.dtype)]
 
 
@@ -119,7 +119,7 @@ def tangent_or_zero(b: Builder, value: Value, tangent: Tangent) -> Value:
 
 
 def select_each(b: Builder, mask: Value, taken: Values, other: Values) -> Values:
-    """Rows of `taken` where the mask of the leading axis holds, else of `other`."""
+    """Select rows of `taken` where the leading axis's mask holds, else of `other`."""
     chosen = []
     for x, y in zip(taken, other, strict=True):
         shape = Tensor.of(x).shape

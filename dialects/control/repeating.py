@@ -1,4 +1,4 @@
-"""`While`: a function again and again, as long as another one says so."""
+"""`While`: a function repeated as long as another one returns true."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class While(ControlFlow):
         return inputs, carried
 
     def evaluate(self, run: Run, arrays: Arrays, *_: object) -> Arrays:
-        """A Python loop."""
+        """Evaluate by a Python loop."""
         condition, body = self.functions
         carried, captures = arrays[: self.carries], arrays[self.carries :]
         while run(condition, [*carried, *captures])[0]:
@@ -78,7 +78,7 @@ class While(ControlFlow):
         return carried
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """The tangents are carried beside the values; the condition does not see them.
+        """Carry tangents beside the values; the condition does not see them.
 
         (Every carried float has one: an inactive one may become active in the loop.)
         """
@@ -123,7 +123,9 @@ class While(ControlFlow):
     def _bounded_vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """That of a scan over all steps that there may be, in the place of `op`."""
+        """Replace `op` by a scan over the largest number of steps, and return its
+        cotangents.
+        """
         with functions.before(op):
             scan = self._as_scan(b, types_of(op.operands))
             results = invoke(scan, list(op.operands))
@@ -132,7 +134,7 @@ class While(ControlFlow):
         return scan.vjp(b, results[0].owner.opview, dys, wanted)
 
     def _as_scan(self, b: Builder, kinds: Types) -> Scan:
-        """The same loop, with steps after its end that change nothing."""
+        """Return the loop as a scan, with steps after its end that change nothing."""
         assert self.max_steps is not None
         condition, body = self.functions
         rest = define(f"{body}.rest", kinds, lambda values: values[: self.carries])
@@ -153,7 +155,7 @@ class While(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """On until all are done; those that are done stay as they are."""
+        """Loop until all elements are done; those that are done keep their values."""
         condition, body = self.functions
         count = self.carries
         wrt = (*range(count), *positions(batched[count:], count))
@@ -196,7 +198,7 @@ class While(ControlFlow):
     def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "While":
-        """The same loop with some operands and results only."""
+        """Return the loop with some operands and results only."""
         condition, body = self.functions
         names = restrict(condition, operands, [0]), restrict(body, operands, results)
         return While(names, len(results), self.max_steps)
@@ -204,7 +206,7 @@ class While(ControlFlow):
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
     ) -> Values:
-        """scf.while; the captures are values from outside."""
+        """Lower to scf.while; the captures are values from outside."""
         if all(map(has_numbers_only, self.functions)):
             numbers = Numbers(low.symbols)
 
@@ -234,7 +236,7 @@ class While(ControlFlow):
         return list(loop.results)
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """How many of the arguments are carried, and how many steps there may be."""
+        """Return the number of carried arguments, and the limit of steps."""
         facts: dict[str, ir.Attribute] = {"carries": Int.encode(self.carries)}
         if self.max_steps is not None:
             facts["max_steps"] = Sizes.encode((self.max_steps,))

@@ -94,7 +94,7 @@ class Scan(ControlFlow):
     def evaluate(
         self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types
     ) -> Arrays:
-        """A Python loop."""
+        """Evaluate by a Python loop."""
         carried, whole, captures = self._split(arrays)
         count = evaluate_size(self.length, symbols)
         stacks = [
@@ -110,7 +110,7 @@ class Scan(ControlFlow):
         return [*carried, *stacks]
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """Tangents are carried, scanned and captured beside their values."""
+        """Carry, scan and capture tangents beside their values."""
         body = self.functions[0]
         inputs, outputs = functions.signature(functions.find(body))
         carried, each, captures = self._split(inputs)
@@ -155,7 +155,7 @@ class Scan(ControlFlow):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """A scan backwards, over the carried values that each step began with.
+        """Scan backwards, over the carried values that each step began with.
 
         They are saved by a scan that takes the place of `op`; each step is computed
         again for its derivative. The cotangents of captures add up along the way.
@@ -227,7 +227,7 @@ class Scan(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """Over a batched body; what is scanned keeps its axis in front."""
+        """Scan a batched body; scanned arrays keep their axis in front."""
         body = self.functions[0]
         carried, whole, captures = self._split(operands)
         kept = [True] * self.carries + list(batched[self.carries :])
@@ -253,7 +253,7 @@ class Scan(ControlFlow):
     def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "Scan":
-        """The same loop with some operands and results only."""
+        """Return the loop with some operands and results only."""
         carries = sum(i < self.carries for i in operands)
         taken = sum(i < self.carries + self.scanned for i in operands)
         body = restrict(self.functions[0], operands, results)
@@ -262,7 +262,7 @@ class Scan(ControlFlow):
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
     ) -> Values:
-        """scf.for over slices, which writes the stacks; Note [loop buffers]."""
+        """Lower to scf.for over slices, which writes stacks; Note [loop buffers]."""
         carried, whole, captures = self._split(operands)
         if len(op.results) == self.carries and has_numbers_only(self.functions[0]):
             return self._lower_numbers(low, op, operands, inline)
@@ -294,7 +294,9 @@ class Scan(ControlFlow):
     def _lower_numbers(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
     ) -> Values:
-        """The loop in one dispatch, which reads elements of what is scanned."""
+        """Lower the loop to one dispatch, which reads elements of the scanned
+        arrays.
+        """
         carried, whole, captures = self._split(operands)
         sources = [low.materialize(x) for x in whole]
         numbers = Numbers(low.symbols)
@@ -325,7 +327,8 @@ class Scan(ControlFlow):
         return loops
 
     def steps_of_turn(self, length: int) -> int:
-        """How many steps a turn of the loop has, so that there are few turns.
+        """Return the number of steps in a turn of the loop, so that there are few
+        turns.
 
         Args:
             length: of the loop. What is left after whole turns are turns of one step.
@@ -340,12 +343,12 @@ class Scan(ControlFlow):
         return min(range(1, most + 1), key=lambda n: length // n + length % n)
 
     def _place(self, low: Lowering, first: Value, number: int) -> Value:
-        """The index of the step that comes `number` after `first`."""
+        """Return the index of the step `number` after `first`, in scan order."""
         place = arith.addi(first, low.index(number)) if number else first
         return arith.subi(low.size(self.length - 1), place) if self.reverse else place
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """How the arguments are divided, how long it is and in which direction."""
+        """Return the division of the arguments, the length and the direction."""
         return {
             "carries": Int.encode(self.carries),
             "scanned": Int.encode(self.scanned),
@@ -372,7 +375,7 @@ def scan(
 
 
 def _is_loop(op: Operation) -> bool:
-    """Whether an op calls what may be a loop; a region is one step (`graph.fused`)."""
+    """Return whether an op may call a loop; a region is one step (`graph.fused`)."""
     if not isinstance(op, func.CallOp):
         return False
     return not is_region(functions.find(functions.callee_of(op)))

@@ -45,7 +45,7 @@ class Switch(ControlFlow):
         return [Tensor((), "i32"), *inputs], outputs
 
     def evaluate(self, run: Run, arrays: Arrays, *_: object) -> Arrays:
-        """One branch."""
+        """Evaluate the chosen branch."""
         index = min(max(int(arrays[0]), 0), len(self.functions) - 1)
         return run(self.functions[index], arrays[1:])
 
@@ -74,7 +74,9 @@ class Switch(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """Over batched branches; with an index for each, all branches and a choice."""
+        """Switch between batched branches; with an index for each, run all and
+        select.
+        """
         index, *rest = operands
         wrt = positions(batched[1:])
         branches = tuple(derive(Batch(name, wrt, size)) for name in self.functions)
@@ -94,7 +96,7 @@ class Switch(ControlFlow):
     def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "Switch":
-        """The same branches with some operands and results only."""
+        """Return the branches with some operands and results only."""
         inputs = [i - 1 for i in operands[1:]]
         return Switch(tuple(restrict(f, inputs, results) for f in self.functions))
 
@@ -127,5 +129,5 @@ class Switch(ControlFlow):
         return list(branch.results)
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """Attributes beside the functions: none."""
+        """Return no attributes beside the functions."""
         return {}

@@ -92,7 +92,7 @@ def optimization_barrier(x: Value) -> Value:
 
 
 def scalar_barrier(number: Value) -> Value:
-    """The same for a scalar, which is no work of the device."""
+    """Put a scalar behind a barrier, which is no work of the device."""
     kept = f"%y = util.optimization_barrier %0 : {number.type}"
     return _barrier(number, [kept, f"return %y : {number.type}"])
 
@@ -144,12 +144,12 @@ def body_of(function: Function) -> str | None:
 
 
 def is_kernel(function: Function) -> bool:
-    """Whether a function is the dispatch of a kernel, which reads what it is given."""
+    """Return whether a function dispatches a kernel, which reads its arguments."""
     return "flow.dispatch @" in (body_of(function) or "")
 
 
 def calls_loader(function: Function) -> bool:
-    """Return whether the text of a function calls what the loader defines."""
+    """Return whether the text of a function calls one that the loader defines."""
     return "util.call @" in (body_of(function) or "")
 
 
@@ -177,12 +177,14 @@ def unique_global(module: Module, name: str) -> str:
 
 
 def _is_holding(function: Function) -> bool | None:
-    """Whether the module gets a global beside a function; None for no."""
+    """Return whether the module gets a global beside a function; None for no."""
     return True if HELD in function.attributes else None
 
 
 def sizes(value: str, kind: ir.RankedTensorType) -> tuple[list[str], str]:
-    """Lines that read the dynamic sizes of `value`, and `{…}` that names them."""
+    """Return lines that read the dynamic sizes of `value`, and `{…}` that names
+    them.
+    """
     axes = [axis for axis in range(kind.rank) if kind.is_dynamic_dim(axis)]
     lines, names = [], []
     for axis in axes:

@@ -11,7 +11,7 @@ from aotc.mlir import ir
 
 
 def trace(key: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
-    """Return the body that hands a tensor to what the loader shows traces with.
+    """Return the body that hands a tensor to the loader's trace sink.
 
     Args:
         key: what the loader knows the trace by.

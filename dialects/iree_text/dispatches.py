@@ -1,4 +1,4 @@
-"""Dispatches that write over what they were given, as text for IREE.
+"""Dispatches that write over their operands, as text for IREE.
 
 A dispatch is one kernel launch. IREE makes them itself and gives each result a buffer
 of its own; one that is written down here may say that a result is tied to an operand.
@@ -98,7 +98,7 @@ def window_in_place(kinds: Sequence[ir.RankedTensorType], is_signed: bool) -> li
 def _start_lines(
     axis: int, last: int, starts: ir.RankedTensorType, is_signed: bool
 ) -> list[str]:
-    """Where a window starts on an axis, as %at0, …: the nearest of 0 … last."""
+    """Return lines that clamp a window's start on an axis to 0 … last, as %at0, …."""
     kind, sign = starts.element_type, "s" if is_signed else "u"
     found, wide = f"%start{axis}", f"%wide{axis}"
     lines = [
@@ -120,7 +120,9 @@ def _start_lines(
 
 
 def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
-    """All of a tensor, or its first element, as loads and stores say it."""
+    """Return the text of all of a tensor, or its first element, for loads and
+    stores.
+    """
     zeros, ones = [0] * kind.rank, [1] * kind.rank
     sizes = list(kind.shape) if wanted == kind else ones
     return f"offsets = {zeros}, sizes = {sizes}, strides = {ones}"

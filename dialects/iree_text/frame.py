@@ -1,4 +1,4 @@
-"""What stands around the graph functions on IREE's side, as text.
+"""The frame around the graph functions on IREE's side, as text.
 
 Globals for weights and states, the exported functions around the graph functions, and
 the executables of kernels. What they surround is declared here and defined by bytecode.
@@ -15,7 +15,7 @@ from aotc.dialects.types import Tensor, lowered_type
 
 
 def quoted(name: str) -> str:
-    """Return a name as MLIR spells it: what is not plain ASCII, byte by byte."""
+    """Return a name in MLIR's spelling: characters beyond plain ASCII byte by byte."""
     plain = (
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
         for byte in name.encode()
@@ -35,7 +35,7 @@ def parameter(name: str, kind: Tensor, *, is_mutable: bool) -> str:
 
 
 def exchange_declaration() -> str:
-    """Return the line that declares what the loader defines for collectives."""
+    """Return the line that declares the loader's function for collectives."""
     return f"util.func private {EXCHANGE}{EXCHANGE_TYPE}"
 
 
@@ -100,7 +100,7 @@ def executable(
     elements: Sequence[str],
     symbols: int,
 ) -> list[str]:
-    """Return what dispatches a kernel.
+    """Return the lines of an executable that dispatches a kernel.
 
     Args:
         name: of the executable, and of its function.
@@ -163,7 +163,7 @@ def device_executable(
     threads: int,
     shared_bytes: int,
 ) -> list[str]:
-    """Return what dispatches a kernel of a GPU, which is compiled.
+    """Return the lines of an executable that dispatches a compiled GPU kernel.
 
     Args:
         name: of the executable.
@@ -201,7 +201,7 @@ def device_executable(
 
 
 def _view(number: int, kind: str, elements: str, numbers: list[str]) -> list[str]:
-    """The memory of a binding; how many elements it has, a map says, of numbers."""
+    """Write the view of a binding's memory, with its size computed from numbers."""
     view = f"%m{number} = stream.binding.subspan %b{number}[%zero]"
     if "?" not in kind:
         return [f"      {view} : !stream.binding -> {kind}"]

@@ -1,4 +1,4 @@
-"""What `lower` rules are written with: linalg on tensors, sizes as index values.
+"""The builder that `lower` rules use: linalg on tensors, sizes as index values.
 
 A `Lowering` belongs to one function. Lowered values are tensors without encodings and
 with signless integers; their symbolic type travels beside them, in the graph op. Sizes
@@ -74,7 +74,7 @@ class Lowering:
         self._written: dict[Block, dict[Hashable, Any]] = {}
 
     def once(self, key: Hashable, write: Callable[[], T]) -> T:
-        """What a function writes at the insertion point, written once in each block.
+        """Write something at the insertion point once in each block, and return it.
 
         It moves on to the end of the block only, so what is written is there for all
         that follows. (`cse` would find equal ops to be one; making them takes longer.)
@@ -102,7 +102,7 @@ class Lowering:
         return self.once(size, lambda: self._index_of(size.expr))
 
     def _index_of(self, expr: AffineExpr) -> Value:
-        """An expression: affine.apply, and arith where it says min or max.
+        """Lower an expression to affine.apply, and to arith for its min or max.
 
         See Note [multiples less a number] for differences.
         """
@@ -138,7 +138,7 @@ class Lowering:
         return constant_of(attr)
 
     def constant(self, array: np.ndarray, dtype: str) -> Value:
-        """A dense constant."""
+        """Return a dense constant."""
         if dtype in dtypes.UNSIGNED:
             array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
         return constant_of(Array.encode(array))
@@ -180,7 +180,7 @@ class Lowering:
     def matmul(
         self, lhs: Value, rhs: Value, init: Value, cast: Any | None = None
     ) -> Value:
-        """One `linalg.matmul` that adds to `init`.
+        """Write a `linalg.matmul` that adds to `init`.
 
         Its maps are those of a product of rows and columns. IREE dies of an op that
         leaves them out, and only the parser of text adds them.
@@ -210,7 +210,7 @@ class Lowering:
         iterators: Sequence[str],
         body: Body,
     ) -> Value:
-        """One `linalg.generic` with one result.
+        """Write a `linalg.generic` with one result.
 
         Args:
             inputs: tensors read.
@@ -238,7 +238,7 @@ class Lowering:
         maps: Sequence[AffineMap],
         iterators: Sequence[str],
     ) -> list[Value]:
-        """The inputs, of which one varies along each reduction loop."""
+        """Make the inputs vary along each reduction loop, at least one per loop."""
         inputs = list(inputs)
         for loop, kind in enumerate(iterators):
             if kind == "reduction":
@@ -253,17 +253,19 @@ class Lowering:
         return inputs
 
     def vary(self, x: Value) -> Value:
-        """`x`, so that any op can reduce it; Note [sums of what does not vary]."""
+        """Return `x`, so that any op can reduce it; Note [sums of what does not
+        vary].
+        """
         return self._variation.vary(x)
 
     def vary_one(self, lhs: Value, rhs: Value) -> tuple[Value, Value]:
-        """The factors of a product, of which one varies along the summed axis."""
+        """Make one factor of a product vary along the summed axis."""
         # The right one is asked first: it often is an argument, the left one computed.
         either = self._variation.varies(rhs) or self._variation.varies(lhs)
         return lhs, rhs if either else self.vary(rhs)
 
     def pointwise(self, inputs: Sequence[Value], result: Tensor, body: Body) -> Value:
-        """One element of each input → one element of the result; equal shapes."""
+        """Apply `body` to one element of each input at a time; shapes are equal."""
         identity = ir.AffineMap.get_identity(result.rank)
         return self.generic(
             inputs,
@@ -309,7 +311,9 @@ class Lowering:
         )
 
     def generate(self, result: Tensor, body: Callable[[list[Value]], Value]) -> Value:
-        """Every element from its own indices: `body(indices)` returns the element."""
+        """Compute every element from its own indices: `body(indices)` returns the
+        element.
+        """
         return self.generic(
             [],
             [ir.AffineMap.get_identity(result.rank)],
@@ -319,7 +323,7 @@ class Lowering:
         )
 
     def materialize(self, x: Value) -> Value:
-        """`x`, put into memory if IREE cannot read it by position, or in steps.
+        """Put `x` into memory if IREE cannot read `x` by position, or in steps.
 
         See Notes [reads with gaps] and [widened reads]; `extract` is for nothing else.
         """
@@ -327,11 +331,13 @@ class Lowering:
         return iree_text.optimization_barrier(x) if is_needed else x
 
     def loop_index(self, axis: int) -> Value:
-        """Inside a body: the position along loop `axis`, an index value."""
+        """Return the position along loop `axis`, an index value inside a body."""
         return linalg.IndexOp(ir.IntegerAttr.get(_i64(), axis)).result
 
     def extract(self, source: Value, indices: Sequence[Value]) -> Value:
-        """Inside a body: one element, of no strided view; nobody checks bounds."""
+        """Read one element inside a body, of no strided view and without bounds
+        checks.
+        """
         return tensor.extract(source, list(indices))
 
     def clamp_index(self, index: Value, last: Size) -> Value:
@@ -377,7 +383,7 @@ class Lowering:
         )
 
     def element_copy(self, x: Value, of: Tensor) -> Value:
-        """`x` as type `of`; a copy if it is a view of a slice of one element.
+        """Copy `x` if it views a slice of one element.
 
         See Note [slices of one element].
         """
@@ -416,7 +422,7 @@ class Lowering:
         return op.result
 
     def reshape(self, source: Value, old: Tensor, new: Tensor) -> Value:
-        """The same elements in another shape: a collapse, then an expand."""
+        """Reshape: a collapse, then an expand."""
         if old.rank < new.rank and element_slice(source) is not None:
             return self.element_copy(source, new)
         groups = reshape_groups(old.shape, new.shape)
@@ -480,7 +486,7 @@ def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
 
 @lru_cache(maxsize=2**14)
 def _map_of(expr: AffineExpr) -> AffineMap | None:
-    """An expression as a map of the symbols that it needs.
+    """Convert an expression to a map of the symbols it needs.
 
     None where it says min or max, or IREE would be wrong about it.
     """

@@ -74,7 +74,7 @@ def power(x: Value, y: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """tanh |x| = -m / (m + 2) with m = expm1(-2 |x|); no cancellation, no overflow."""
+    """Compute tanh |x| = -m / (m + 2), m = expm1(-2 |x|), without cancellation."""
     if not isinstance(x.type, ir.F64Type):
         return math.tanh(x)
     size = math.absf(x)
@@ -123,7 +123,7 @@ def _sine_of_quadrant(x: Value, shift: int) -> Value:
 
 
 def _is_odd(whole: Value) -> Value:
-    """Whether a whole number, held in a float, is odd."""
+    """Return whether an integer, held in a float, is odd."""
     half = arith.mulf(whole, constant(whole.type, 0.5))
     return float_compare("UNE", math.floor(half), half)
 

@@ -14,7 +14,7 @@ Rewrite = Callable[[Operation, Block, Block], list[Block]]
 
 
 def to_blocks(module: Module) -> bool:
-    """Rewrite what stands in functions themselves; bodies of other ops keep theirs.
+    """Rewrite ops in functions themselves; bodies of other ops stay.
 
     Returns:
         Whether there was anything.
@@ -69,7 +69,7 @@ def _move_ops(source: Block, target: Block, arguments: Sequence[Value]) -> list[
 
 
 def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """The block jumps to one of two, and both go on behind."""
+    """Branch from the block to one of two, and join both behind."""
     made = []
     for region in op.regions:
         made.append(_add_block_after(block, []) if len(region.blocks) else behind)
@@ -83,7 +83,7 @@ def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
 
 
 def _while(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """A block that decides, and one that goes on and back to it."""
+    """Write a loop as two blocks: a head that decides, and a body that goes back."""
     before, after = (region.blocks[0] for region in op.regions)
     head = _add_block_after(block, [value.type for value in before.arguments])
     body = _add_block_after(head, [value.type for value in after.arguments])
@@ -99,7 +99,7 @@ def _while(op: Operation, block: Block, behind: Block) -> list[Block]:
 
 
 def _for(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """A block that counts, and one that goes on and back to it."""
+    """Write a counted loop as two blocks: a head that counts, and the body."""
     start, end, step, *carried = op.operands
     inner = op.regions[0].blocks[0]
     head = _add_block_after(block, [value.type for value in inner.arguments])

@@ -1,4 +1,4 @@
-"""From one dtype to another: the scalar bodies, their reference, and accumulators."""
+"""Conversion between dtypes: the scalar bodies, their reference, and accumulators."""
 
 from collections.abc import Callable
 
@@ -68,7 +68,7 @@ def _not_half(dtype: str) -> str:
 
 
 def _round_to(x: Value, target: str) -> Value:
-    """A float in a dtype that is not wider; to half precision by way of f32.
+    """Round a float to a dtype that is not wider; to half precision through f32.
 
     A direct conversion from f64 would call `__truncdfhf2`, which IREE's linker lacks.
     """
@@ -100,7 +100,7 @@ def integer_bounds(target: str) -> tuple[int, int]:
 
 
 def _saturate(x: Value, target: str, element: ElementType) -> Value:
-    """Towards zero, clamped to the range of `target`; NaN gives 0."""
+    """Round towards zero and clamp to the range of `target`; NaN gives 0."""
     if x.type.width == 16:
         x = arith.extf(ir.F32Type.get(), x)
     low, high = integer_bounds(target)

@@ -1,4 +1,4 @@
-"""How cholesky, triangular_solve and lu are compiled: elimination, column by column.
+"""Lowering of cholesky, triangular_solve and lu: elimination, column by column.
 
 One step of a loop handles one column of all matrices. Every step works on whole
 matrices, under masks: its shapes are the same for each column, so that one body
@@ -34,14 +34,14 @@ def number(b: Builder, j: Value, like: Value) -> Value:
 
 
 def column(b: Builder, x: Value, j: Value) -> Value:
-    """Column `j`, a scalar that the model computes: […, rows]."""
+    """Return column `j`, a scalar that the model computes: […, rows]."""
     at = axis_positions(b, x, -1)
     kept = b.where_true(b.compare(at, number(b, j, at), direction="eq"), x)
     return b.reduce_sum(kept, axes=(Tensor.of(x).rank - 1,))
 
 
 def element(b: Builder, v: Value, j: Value) -> Value:
-    """Element `j` along the last axis: of all vectors the same, or one for each."""
+    """Return element `j` along the last axis: the same of all vectors, or one each."""
     kind, at = Tensor.of(v), axis_positions(b, v, -1)
     wanted = for_each(b, j, kind.shape) if Tensor.of(j).rank else number(b, j, at)
     kept = b.where_true(b.compare(at, wanted, direction="eq"), v)
@@ -69,7 +69,7 @@ def cholesky(b: Builder, x: Value) -> Value:
 
 
 def _cholesky_step(values: list[Value]) -> list[Value]:
-    """Column j of the factor takes the place of column j; the rest is reduced by it."""
+    """Put column j of the factor in the place of column j; reduce the rest by it."""
     b, (x, j) = Builder(), values
     kind = Tensor.of(x)
     below = column(b, x, j)
@@ -89,7 +89,7 @@ def _cholesky_step(values: list[Value]) -> list[Value]:
 
 
 def lu(b: Builder, x: Value) -> list[Value]:
-    """Both factors in one matrix, and the rows of x in the order of the pivots.
+    """Return both factors in one matrix, and the order of x's rows by the pivots.
 
     Rows stay where they are until the end; those that were a pivot are marked.
     """
@@ -182,7 +182,7 @@ def _inverse(b: Builder, a: Value, lower: bool) -> Value:
 
 
 def _between(n: int, half: int, lower: bool) -> np.ndarray:
-    """Where the rows of one block of a pair meet the columns of the other."""
+    """Return the mask where rows of one block of a pair meet columns of the other."""
     number = np.arange(n) // half
     pair = number[:, None] // 2 == number[None, :] // 2
     after = number[:, None] > number[None, :]
@@ -213,7 +213,7 @@ def _rows_of_blocks(b: Builder, x: Value) -> Value:
 
 
 def _by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
-    """Substitution, a block of rows at a time."""
+    """Substitute a block of rows at a time."""
     lead, count = Tensor.of(y).rank - 3, extents(a)[1] // BLOCK
     blocks = b.move_axis(_diagonal_blocks(b, a), lead, 0)
     scanned = [
@@ -246,7 +246,7 @@ def _diagonal_blocks(b: Builder, a: Value) -> Value:
 
 
 def _block_step(values: list[Value]) -> list[Value]:
-    """Block i of x, from those that are known; the others are still zero."""
+    """Compute block i of x, from those that are known; the others are still zero."""
     b, (x, row, inverse, y, i) = Builder(), values
     kind = Tensor.of(x)
     *lead, count, _, k = kind.shape

@@ -27,7 +27,8 @@ _PART = 1 << 14  # elements whose Taylor series stay in the processor's caches
 
 @functools.cache
 def _erf_table() -> np.ndarray:
-    """Taylor coefficients of erf at multiples of `_ERF_STEP`, a row for each power.
+    """Return Taylor coefficients of erf at multiples of `_ERF_STEP`, a row for each
+    power.
 
     Derivatives of erf are Hermite polynomials times its first one (Abramowitz and
     Stegun, 1964, 7.1.19); a fifth power would be below 1e-19 within half a step.
@@ -104,7 +105,7 @@ def _erf_series() -> list[float]:
 
 
 def erf(x: Value) -> Value:
-    """In f64 a Taylor series below 0.5, and 1 - erfc above."""
+    """Write erf; in f64 as a Taylor series below 0.5, and 1 - erfc above."""
     if not isinstance(x.type, ir.F64Type):
         return math.erf(x)
     size = math.absf(x)
@@ -124,7 +125,8 @@ def erfc(x: Value) -> Value:
 
 
 def _erfc_of_size(size: Value) -> Value:
-    """Erfc for x >= 0: (1 + 2x) exp(x**2) erfc(x) is smooth in (x - 3.75) / (x + 3.75).
+    """Compute erfc for x >= 0: (1 + 2x) exp(x**2) erfc(x) is smooth in (x - 3.75) / (x
+    + 3.75).
 
     The form of Shepherd and Laframboise, Mathematics of Computation 36 (1981) 249.
     """

@@ -73,7 +73,7 @@ def _phase(x: Value) -> Value:
 
 
 def _lgamma_of_positive(z: Value) -> Value:
-    """A series with the zeros 1 and 2 divided out up to 3, Stirling's from there.
+    """Compute lgamma by a series up to 3, without zeros 1 and 2, then by Stirling's.
 
     One step of the recurrence leads from below 1 to the former, five to the latter.
     """
@@ -131,7 +131,7 @@ def _floats(numbers: Sequence[Fraction]) -> list[float]:
 
 
 def _tail_factors(order: int) -> list[float]:
-    """a_k for k = 1, 2, …, 10."""
+    """Return the factors a_k for k = 1, 2, …, 10."""
     factorial = pymath.factorial
     return _floats(
         [
@@ -142,7 +142,7 @@ def _tail_factors(order: int) -> list[float]:
 
 
 def _cotangent_factors(order: int) -> list[float]:
-    """cot_n as a polynomial in cot, highest power first."""
+    """Return cot_n as a polynomial in cot, highest power first."""
     p = np.polynomial.Polynomial([0, 1])
     for _ in range(order):
         p = -p.deriv() * np.polynomial.Polynomial([1, 0, 1])
@@ -150,7 +150,7 @@ def _cotangent_factors(order: int) -> list[float]:
 
 
 def _steps(order: int) -> int:
-    """From where on the asymptotic series is exact to rounding."""
+    """Return the number from which the asymptotic series is exact to rounding."""
     return 10 + 2 * order
 
 

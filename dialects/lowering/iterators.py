@@ -20,5 +20,5 @@ def _attribute(kinds: tuple[str, ...]) -> ir.ArrayAttr:
 
 @cache
 def has_reduction(iterators: ir.ArrayAttr) -> bool:
-    """Whether a loop of the attribute `iterator_types` reduces."""
+    """Return whether a loop of the attribute `iterator_types` reduces."""
     return "reduction" in str(iterators)

@@ -28,16 +28,16 @@ class Numbers(Lowering):
         iterators: Sequence[str],
         body: Body,
     ) -> Value:
-        """The body on the elements; there are no loops over axes."""
+        """Apply the body to the elements; there are no loops over axes."""
         assert not iterators
         return body(*inputs, init)
 
     def empty(self, of: Tensor) -> Value:
-        """Any element."""
+        """Return any element."""
         return self.scalar(of.dtype, 0)
 
     def full(self, of: Tensor, value: Value | float) -> Value:
-        """The value."""
+        """Return the value."""
         return value if isinstance(value, Value) else self.scalar(of.dtype, value)
 
     def constant(self, array: np.ndarray, dtype: str) -> Value:
@@ -45,15 +45,15 @@ class Numbers(Lowering):
         return self.scalar(dtype, np.asarray(array).item())
 
     def reshape(self, source: Value, old: Tensor, new: Tensor) -> Value:
-        """The same element."""
+        """Return the same element."""
         return source
 
     def number(self, x: Value) -> Value:
-        """The element."""
+        """Return the element."""
         return x
 
     def from_number(self, element: Value) -> Value:
-        """The element."""
+        """Return the element."""
         return element
 
     def lowered_type(self, kind: Tensor) -> Type:
@@ -62,7 +62,7 @@ class Numbers(Lowering):
 
 
 def has_numbers_only(name: str) -> bool:
-    """Whether a function takes, computes and returns numbers, op by op.
+    """Return whether a function takes, computes and returns numbers, op by op.
 
     Each op then has a body on scalars; those with effects do not count.
     """
@@ -87,7 +87,8 @@ def in_one_dispatch(
     kinds: Sequence[Tensor],
     body: Callable[..., Sequence[Value]],
 ) -> list[Value]:
-    """Results that a body on scalars makes of lowered tensors of rank 0.
+    """Return the results that a body on scalars makes of lowered tensors of rank 0, in
+    one dispatch.
 
     They stand behind a barrier: an op that reads one of them for each of its elements
     would otherwise take the loop into its own body, and run it for each.

@@ -1,4 +1,4 @@
-"""Control dependences, which IREE cannot express: it orders what it runs by data."""
+"""Control dependences, which IREE cannot express, as it orders work by data."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from aotc.mlir import AffineMap, Value, arith, ir, linalg, tensor
 
 
 def after(x: Value, event: Value) -> Value:
-    """`x`, read after `event`; what is computed from either is not merged.
+    """Return `x`, read after `event`; computations on either are not merged.
 
     An element of `event` decides between x and zero, and always says x. IREE orders
     what it runs by data alone, and a barrier of its own ends a submission of work.
@@ -54,7 +54,7 @@ def _elementwise(
 
 
 def starts(values: Sequence[Value]) -> list[Value]:
-    """What a loop starts from: each behind a barrier."""
+    """Return the initial values of a loop, each behind a barrier."""
     return [iree_text.optimization_barrier(x) for x in values]
 
 

@@ -30,7 +30,7 @@ def patches(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[Value, Tensor]:
-    """All windows of an image as rows; see the note above.
+    """Return all windows of an image as rows; see the note above.
 
     Args:
         low: the function under construction.
@@ -69,7 +69,9 @@ def _gather(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """All windows of an image, N, counts…, window…, C, each element read by itself."""
+    """Return all windows of an image, N, counts…, window…, C, reading each element
+    alone.
+    """
     x = low.materialize(x)
 
     def element(loops: list[Value]) -> Value:
@@ -90,7 +92,7 @@ def _gather(
 def insert_last(
     low: Lowering, part: Value, into: Value, type_: Tensor, first: Size
 ) -> Value:
-    """`into` with `part` written from position `first` of the last axis."""
+    """Write `part` into `into` from position `first` of the last axis."""
     known = isinstance(first, int)
     offsets = [0] * (type_.rank - 1) + [first if known else _DYNAMIC]
     return tensor.insert_slice(

@@ -76,7 +76,7 @@ def _to_base_two(high: Value, low: Value) -> Sum:
 
 
 def _sum_of(larger: Value, smaller: Value) -> Sum:
-    """The sum of two floats, of which the first is 0 or the larger one."""
+    """Add two floats, the first 0 or the larger; return the sum and its error."""
     total = arith.addf(larger, smaller)
     return total, arith.addf(arith.subf(larger, total), smaller)
 

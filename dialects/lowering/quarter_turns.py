@@ -62,7 +62,7 @@ def _quarter_turns(bits: Value, kind: ElementType) -> tuple[Value, Value]:
 
 
 def _digits_from(place: Value, width: int) -> list[Value]:
-    """Three words of the digits of 2/pi, from the one that an exponent asks for."""
+    """Return three words of the digits of 2/pi, from the one for an exponent."""
     word = place.type
     steps = _GREATEST_EXPONENT[width] // width + 1  # a power of two
     count = steps + 3
@@ -83,7 +83,7 @@ def _digits_from(place: Value, width: int) -> list[Value]:
 
 
 def _shifted_left(words: Sequence[Value], count: Value, width: int) -> list[Value]:
-    """Words, highest first, with their digits moved up by `count`; the last is lost."""
+    """Move the digits of words, highest first, up by `count`; the last is lost."""
     word = count.type
     rest = arith.subi(constant(word, width - 1), count)
     found = []
@@ -159,7 +159,9 @@ def _about_high_product(x: Value, y: Value) -> Value:
 def _nearest_angle(
     high: Value, low: Value, kind: ElementType
 ) -> tuple[Value, Value, Value]:
-    """Radians beyond the nearest whole number of quarter turns, their error, and it."""
+    """Return radians beyond the nearest whole number of quarter turns, their error,
+    and that number.
+    """
     word, width = high.type, kind.width
     two, rest = constant(word, 2), constant(word, width - 2)
     near = arith.addi(high, constant(word, 1 << (width - 3)))
@@ -187,7 +189,7 @@ def _nearest_angle(
 
 
 def _half_pi_parts(width: int) -> tuple[float, float]:
-    """pi/2 as a float and what that leaves."""
+    """Return pi/2 as a float and the remainder."""
     if width == 32:
         return 1.57079637050628662109375, -4.371139000186241e-08
     return pymath.pi / 2, 6.123233995736766e-17

@@ -1,4 +1,4 @@
-"""How qr is compiled: one reflection for each column, then their product at once."""
+"""Lowering of qr: one reflection for each column, then their product at once."""
 
 import math
 
@@ -25,7 +25,7 @@ from aotc.mlir import Value
 
 
 def qr(b: Builder, x: Value) -> list[Value]:
-    """Orthonormal columns and a triangle with a diagonal of at least 0.
+    """Return orthonormal columns and a triangle with a diagonal of at least 0.
 
     The reflections I - v vᵀ multiply to I - V T Vᵀ with T⁻¹ = I + the part of Vᵀ V
     above its diagonal: Schreiber and Van Loan, "A storage-efficient WY representation

@@ -22,7 +22,7 @@ Read = tuple[Value, AffineMap]  # a tensor that a loop reads, and with which map
 
 
 def is_loop(op: Operation) -> bool:
-    """Whether an op computes each element of its one result on its own."""
+    """Return whether an op computes each element of its one result independently."""
     if not isinstance(op, linalg.GenericOp) or len(op.results) != 1:
         return False
     kind, body = op.results[0].type, op.regions[0].blocks[0]
@@ -41,7 +41,7 @@ def is_bool(value: Value) -> bool:
 
 
 def _is_local(value: Value, body: Block) -> bool:
-    """Whether an operand comes from the body itself, or is a constant."""
+    """Return whether an operand comes from the body itself, or is a constant."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         return bool(owner == body)
@@ -106,26 +106,27 @@ class Region:
 
     @property
     def tensors(self) -> int:
-        """How many tensors the loop would read or write."""
+        """The number of tensors that the loop would read or write."""
         return len({value for value, _ in self._reads} | {*self.ties.values()})
 
     @property
     def marks(self) -> set[Mark]:
-        """What it has in common with a region over the same shape that it is near.
+        """Marks that a region over the same shape shares if it belongs near this one.
 
         Such regions read one tensor, or one another.
         """
         return {(*self._shape, tensor) for tensor in self._tensors}
 
     def is_closed(self) -> bool:
-        """Whether nothing that uses a result has to be computed before the region."""
+        """Return whether no user of a result has to be computed before the region."""
         anchor = self._anchor()
         users = [use.owner for new in self.ties for use in new.uses]
         others = [user for user in users if not self._computes(user)]
         return anchor is None or all(map(anchor.operation.is_before_in_block, others))
 
     def readers(self) -> list[Operation]:
-        """The other ops of the block that read old states, or may: see Note [fusion].
+        """Return the other ops of the block that may read old states: see Note
+        [fusion].
 
         A return of an old state is one.
         """
@@ -143,7 +144,7 @@ class Region:
 
     @property
     def computed_inputs(self) -> list[Value]:
-        """What the region reads that ops outside of it compute."""
+        """The values that the region reads from ops outside of it."""
         reads = dict.fromkeys(value for value, _ in self._reads)
         return [value for value in reads if not isinstance(value.owner, ir.Block)]
 
@@ -177,19 +178,19 @@ class Region:
         return found
 
     def _point(self) -> ir.InsertionPoint:
-        """As early as can be: others may need the results."""
+        """Return the earliest insertion point, as others may need the results."""
         anchor = self._anchor()
         if anchor is None:
             return ir.InsertionPoint.at_block_begin(self._loops[0].operation.block)
         return ir.InsertionPoint.after(anchor)
 
     def _is_old(self, read: Read) -> bool:
-        """Whether a loop reads the element of an old state that it writes."""
+        """Return whether a loop reads the element of an old state that it writes."""
         value, indexing = read
         return value in self.ties.values() and indexing == _identity(self._loops[0])
 
     def _text(self, reads: list[Read], olds: list[Value]) -> list[str]:
-        """The dispatch of one loop that does what all of them did."""
+        """Return the text of the dispatch with one loop in place of all."""
         numbers = [
             ir.RankedTensorType.get([], value.type.element_type) for value in self.after
         ]
@@ -206,7 +207,9 @@ class Region:
     def _merge_loops(
         self, reads: list[Read], olds: list[Value], given: Sequence[Value]
     ) -> linalg.GenericOp:
-        """One loop over `given`: the tensors of `reads`, numbers, the old states."""
+        """Merge the loops to one over `given`: the tensors of `reads`, numbers, the
+        old states.
+        """
         identity, first = _identity(self._loops[0]), len(given) - len(olds)
         number = ir.AffineMap.get(identity.n_dims, 0, [])
         maps = [m for _, m in reads] + [number] * len(self.after)
@@ -242,7 +245,7 @@ class Region:
 def _loop_results(
     ties: Ties, known: Mapping[Value, list[Read]]
 ) -> dict[Value, list[Read]]:
-    """What the loops of the ties compute, and those whose results only these read.
+    """Return the reads of the ties' loops, and of loops that only they read.
 
     Args:
         ties: the old state of each new one.
@@ -266,7 +269,9 @@ def _loop_results(
 
 
 def _is_spread(reads: Sequence[Read]) -> bool:
-    """Whether a tensor is made of numbers only: every region computes it for itself."""
+    """Return whether a tensor is made of numbers only: every region computes it
+    itself.
+    """
     return all(not value.type.rank for value, _ in reads)
 
 
@@ -279,7 +284,7 @@ _COPIES = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "linalg.copy")
 
 
 def _is_root(op: Operation) -> bool:
-    """Whether an op reads its operands itself, whoever reads its results.
+    """Return whether an op computes: a kernel, a reduction, or a named op of linalg.
 
     Note [fusion]: IREE computes elementwise ops where they are read, perhaps several
     times over, and views not at all. Products and reductions are computed once, and so

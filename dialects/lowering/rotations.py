@@ -1,4 +1,4 @@
-"""How eigh and svd are compiled: rotations of pairs of rows until all are orthogonal.
+"""Lowering of eigh and svd: rotations of pairs of rows until all are orthogonal.
 
 One-sided Jacobi: Hestenes, "Inversion of matrices by biorthogonalization and related
 results", Journal of the Society for Industrial and Applied Mathematics 6 (1958). All
@@ -43,7 +43,7 @@ SWEEPS = 30  # far more than are ever needed: NaN must not keep a model running
 
 
 def eigh(b: Builder, x: Value) -> list[Value]:
-    """Eigenvalues in rising order, and unit eigenvectors in columns.
+    """Return eigenvalues in rising order, and unit eigenvectors in columns.
 
     Rotations that make the rows of a positive definite matrix orthogonal give its
     eigenvectors; x becomes one by a multiple of the identity. The eigenvalues are
@@ -65,7 +65,7 @@ def eigh(b: Builder, x: Value) -> list[Value]:
 
 
 def _largest_row_sum(b: Builder, x: Value) -> Value:
-    """At least the largest |eigenvalue|, by Gershgorin."""
+    """Bound the largest |eigenvalue| from above, by Gershgorin."""
     rank = Tensor.of(x).rank
     sums = b.reduce_sum(b.abs(x), axes=(rank - 1,))
     return b.reduce_max(sums, axes=(rank - 2,))
@@ -75,7 +75,7 @@ def _largest_row_sum(b: Builder, x: Value) -> Value:
 
 
 def svd(b: Builder, x: Value) -> list[Value]:
-    """Rotations that make the columns of x orthogonal give x V = U S.
+    """Rotate the columns of x until they are orthogonal: x V = U S.
 
     A QR decomposition makes unit vectors of these columns, those of length 0 included.
     Demmel and Veselić, "Jacobi's method is more accurate than QR", SIAM Journal on
@@ -143,7 +143,7 @@ def _orthogonal_rows(b: Builder, x: Value) -> tuple[Value, Value]:
 
 
 def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
-    """Sweeps until the first `n` elements of all rows are orthogonal; `k` is even."""
+    """Sweep until the first `n` elements of all rows are orthogonal; `k` is even."""
     kind = Tensor.of(rows)
     rows = pad_matrices(b, rows, k - extents(rows)[0], 0)
     enough = epsilon(kind) * math.sqrt(n)
@@ -212,8 +212,9 @@ def _products(b: Builder, rows: Value, others: Value, n: int) -> list[Value]:
 
 
 def _rotation(b: Builder, products: list[Value], pairs: Value) -> list[Value]:
-    """|cos| of the angle between x and y; c and s, such that c x - s y is orthogonal
-    to the opponent's c y + s x, by the smaller of the two angles that do so.
+    """Return |cos| of the angle between x and y, and c and s of the rotation that
+    makes them orthogonal: c x - s y to the opponent's c y + s x, by the smaller of
+    the two angles.
     """
     xx, yy, xy = products
     zero, one = b.full_like(xx, 0.0), b.full_like(xx, 1.0)

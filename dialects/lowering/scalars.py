@@ -38,7 +38,7 @@ def _attribute(element: Type, value: float) -> ir.Attribute:
 
 
 def constant_of(value: ir.Attribute) -> Value:
-    """A number, or a tensor of numbers; of all ops, most are these."""
+    """Write a constant of an MLIR attribute: a number, or a tensor of numbers."""
     made: Value = ir.Operation.create(
         "arith.constant", attributes={"value": value}, infer_type=True
     ).result
@@ -67,18 +67,18 @@ def sign_float(x: Value) -> Value:
 
 
 def with_sign(size: Value, x: Value) -> Value:
-    """A `size` that is not negative, with the sign of `x` (VMVX has no copysign)."""
+    """Give a nonnegative `size` the sign of `x` (VMVX has no copysign)."""
     return arith.select(is_negative(x), arith.negf(size), size)
 
 
 def is_negative(x: Value) -> Value:
-    """Whether the sign bit of a float is set."""
+    """Return whether the sign bit of a float is set."""
     bits = _bits(x)
     return int_compare("slt", bits, constant(bits.type, 0))
 
 
 def never(number: Value) -> Value:
-    """False, in a form that depends on a number as far as MLIR can tell.
+    """Return False, in a form that depends on a number as far as MLIR can tell.
 
     It is the second bit of a square; LLVM knows that, but only once all has its order.
     """
@@ -98,7 +98,7 @@ def power_of_two(exponent: Value, element: ElementType) -> Value:
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """Horner's scheme, highest power first."""
+    """Evaluate a polynomial by Horner's scheme, highest power first."""
     value = constant(x.type, coefficients[0])
     for coefficient in coefficients[1:]:
         value = math.fma(value, x, constant(x.type, coefficient))
@@ -120,7 +120,7 @@ def in_f32(body: Body) -> Body:
 
 
 def is_nan(x: Value) -> Value:
-    """Whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
+    """Return whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
     bits = _bits(x)
     size = arith.andi(bits, constant(bits.type, (1 << (x.type.width - 1)) - 1))
     return int_compare("sgt", size, constant(bits.type, _infinity_bits(x.type)))
@@ -177,7 +177,7 @@ def _unpack(bits: Value, fraction: int) -> tuple[Value, Value]:
 def _long_division(
     dividend: Value, divisor: Value, places: Value, fraction: int
 ) -> Value:
-    """The remainder of `dividend * 2**places`; all fit into `fraction` + 1 bits."""
+    """Return the remainder of `dividend * 2**places` within the word's bits."""
     kind = dividend.type
     room = constant(kind, kind.width - fraction - 2)
     first = arith.remsi(dividend, divisor)
@@ -202,7 +202,7 @@ def sign_int(x: Value) -> Value:
 
 
 def invert(x: Value) -> Value:
-    """All bits flipped."""
+    """Flip all bits."""
     return arith.xori(x, constant(x.type, -1))
 
 
@@ -247,7 +247,9 @@ def sign_bits(x: Value) -> Value:
 
 
 def divide_signed(x: Value, y: Value) -> Value:
-    """Towards zero; -1 for y = 0, and no trap for the one overflowing quotient."""
+    """Divide towards zero; -1 for y = 0, and no trap for the one overflowing
+    quotient.
+    """
     zero, minus_one = constant(x.type, 0), constant(x.type, -1)
     by_zero = int_compare("eq", y, zero)
     negating = int_compare("eq", y, minus_one)
@@ -258,7 +260,7 @@ def divide_signed(x: Value, y: Value) -> Value:
 
 
 def divide_unsigned(x: Value, y: Value) -> Value:
-    """All ones for y = 0."""
+    """Divide unsigned integers; all bits are one for y = 0."""
     by_zero = int_compare("eq", y, constant(x.type, 0))
     quotient = with_zero_extension(arith.divui)(
         x, arith.select(by_zero, constant(x.type, 1), y)

@@ -1,4 +1,4 @@
-"""How running totals are lowered: by blocks, whatever the size.
+"""Lowering of running totals: by blocks, whatever the size.
 
 Note [scan in blocks]: IREE has no loop that carries a tensor without copying it, so a
 scan becomes elementwise generics, which it vectorises. A block of `BLOCK` elements is
@@ -90,7 +90,9 @@ class Scan:
         ]
 
     def _elements(self, x: Value, blocks: Blocks) -> list[Value]:
-        """For each place in a block, a tensor: the element there of every block."""
+        """Return, for each place in a block, the tensor of elements there of every
+        block.
+        """
         low, split, none = self.low, blocks.split, blocks.along(0)
         high = blocks.along(blocks.count * BLOCK - blocks.size)
         x = low.pad(x, blocks.padded, none, high, 0)
@@ -110,7 +112,7 @@ class Scan:
         return self.low.slice(y, blocks.of, (0,) * rank, [1] * rank)
 
     def _delay(self, total: Value, blocks: Blocks) -> Value:
-        """The total up to the block before each."""
+        """Delay totals by one block: each gets the total of the block before."""
         none, one, of = blocks.along(0), blocks.along(1), blocks.totals
         low, high = (none, one) if self.reverse else (one, none)
         sizes = [n + more for n, more in zip(of.shape, one, strict=True)]
@@ -120,7 +122,7 @@ class Scan:
     # ---- bodies -------------------------------------------------------------------
 
     def _fold(self, elements: Sequence[Value], blocks: Blocks) -> list[Value]:
-        """The total of each block."""
+        """Fold each block to its total."""
 
         def body(*flat: Value) -> Element:
             total = self._neutral(blocks)
@@ -137,7 +139,7 @@ class Scan:
     def _block_prefixes(
         self, elements: Sequence[Value], before: Sequence[Value], blocks: Blocks
     ) -> list[Value]:
-        """The total before each block, and the block's elements up to each place."""
+        """Combine the total before each block with its elements up to each place."""
         low, split, axis = self.low, blocks.split, blocks.axis
         reached = "sge" if self.reverse else "sle"
 
@@ -165,7 +167,7 @@ class Scan:
         return [self.low.scalar(blocks.of.dtype, x) for x in self.monoid.neutral]
 
     def _before(self, totals: Element, blocks: Blocks) -> Element:
-        """The total before a block: neutral for the first one."""
+        """Return the total before a block; the neutral element for the first block."""
         if not totals:
             return self._neutral(blocks)
         first = self.low.size(blocks.count - 1 if self.reverse else 0)

@@ -1,4 +1,4 @@
-"""How scatters are compiled: `iree_linalg_ext.scatter` on a table of rows.
+"""Lowering of scatters: `iree_linalg_ext.scatter` on a table of rows.
 
 The table has one row for each position that can be written (batches and indexed axes,
 taken together) and one column for each element of a window:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scattering:
-    """One scatter: what it writes into, what it writes, where, and how they combine.
+    """A scatter: its destination, updates, positions and combination.
 
     Args:
         x: the type of the whole.
@@ -70,7 +70,7 @@ class Scattering:
 
     @property
     def start(self) -> float | int:
-        """What changes nothing when it is combined."""
+        """The neutral element of the reduction."""
         return self.reduction.start(self.dtype)
 
     @property
@@ -91,7 +91,7 @@ class Scattering:
 
     @property
     def table(self) -> Tensor:
-        """The table."""
+        """Return the type of the table."""
         return _matrix(self.expanded_table, len(self.rows))
 
 
@@ -187,7 +187,7 @@ def _counting(
     updates: Value,
     indices: Sequence[Value],
 ) -> Value:
-    """The updates in the order of the table, and those to drop replaced."""
+    """Order updates like the table, and replace those to drop."""
     loops = [ir.AffineDimExpr.get(axis) for axis in inverse(order)]
     inner = [ir.AffineDimExpr.get(loop) for loop in range(len(to.at.along))]
     maps = [ir.AffineMap.get(len(order), 0, part) for part in (loops, inner)]

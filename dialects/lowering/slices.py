@@ -25,7 +25,7 @@ def element_slice(x: Value) -> Operation | None:
 
 
 def element_position(slice_op: Operation) -> list[Value]:
-    """Where a slice of one element reads its source, as index values."""
+    """Return the position that a slice of one element reads, as index values."""
     static = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_offsets"]))
     dynamic = iter(list(slice_op.operands)[1:])
     index, given = ir.IndexType.get(), ir.ShapedType.get_dynamic_stride_or_offset()

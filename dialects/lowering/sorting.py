@@ -1,4 +1,4 @@
-"""How the order of elements is lowered: counting within blocks, then merging.
+"""Lowering of sorting: counting within blocks, then merging.
 
 Note [sorting]: elements become 64-bit words, a key of 32 bits in the order of the
 elements above their position. So no two words are equal, the order is stable, and
@@ -41,7 +41,7 @@ def key_width(dtype: str) -> int:
 
 
 def key(x: Value, dtype: str) -> Value:
-    """Inside a body: an integer that has the order of the element, without sign."""
+    """Return, inside a body, an unsigned integer in the order of the elements."""
     if dtypes.is_float(dtype):
         return _float_key(x)
     width = key_width(dtype)
@@ -53,7 +53,7 @@ def key(x: Value, dtype: str) -> Value:
 
 
 def _float_key(x: Value) -> Value:
-    """The bits, turned so that they rise; NaN above all, and one zero only."""
+    """Turn a float's bits so that they rise; NaN above all, and one zero only."""
     if x.type.width < HALF:
         x = arith.extf(ir.F32Type.get(), x)
     bits = arith.bitcast(ir.IntegerType.get_signless(x.type.width), x)
@@ -70,7 +70,8 @@ def _sign_bit(element: ElementType) -> Value:
 
 
 def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
-    """Where the keys along the last axis, of a `padded_size`, stand in their order.
+    """Return the positions of the keys along the last axis, of a `padded_size`, in
+    order.
 
     Returns:
         Words (i64) whose lower half is the position.
@@ -95,7 +96,7 @@ def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
 
 
 def _word(low: Lowering, key: Value, shift: int, axis: int) -> Value:
-    """The half of the key from bit `shift`, above the position along `axis`."""
+    """Put the half of the key from bit `shift` above the position along `axis`."""
     i64 = ir.IntegerType.get_signless(64)
     if key.type.width < 64:
         key = arith.extui(i64, key)
@@ -144,14 +145,14 @@ def smallest_words(low: Lowering, words: Value, of: Tensor, count: int) -> Value
 
 
 def first_words(low: Lowering, keys: Value, of: Tensor, count: int) -> Value:
-    """As `sorted_positions`, the first few of them only, of keys of 32 bits."""
+    """Return the first few words of `sorted_positions`, for keys of 32 bits."""
     words = of.with_dtype("i64")
     packed = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
     return smallest_words(low, packed, words, count)
 
 
 def _sort(low: Lowering, words: Value, of: Tensor) -> Value:
-    """Words, all different, in rising order along their last axis."""
+    """Sort words, all different, in rising order along their last axis."""
     words, size = _sort_blocks(low, words, of), of.shape[-1]
     if size == BLOCK:
         return words
@@ -185,7 +186,7 @@ def _while(
 
 
 def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
-    """Each block on its own: the rank of every word, then the word of every rank."""
+    """Sort each block: the rank of every word, then the word of every rank."""
     split = of.with_shape((*of.shape[:-1], of.shape[-1] // BLOCK, BLOCK))
     rank = split.rank
     loops = [ir.AffineDimExpr.get(loop) for loop in range(rank + 1)]
@@ -214,7 +215,7 @@ def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
 
 
 def _merge_runs(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
-    """Sorted runs of `run` words each (an index value), merged by pairs."""
+    """Merge sorted runs of `run` words each (an index value) by pairs."""
     size = of.shape[-1]
 
     def word(loops: list[Value]) -> Value:
@@ -244,7 +245,9 @@ def _count_taken(
     offset: Value,
     ends: tuple[Value, Value, Value],
 ) -> Value:
-    """Inside a body: how many of the `offset` least words are in the first run."""
+    """Count, inside a body, those of the `offset` least words that are in the first
+    run.
+    """
     first, second, end = ends
     zero, one = low.index(0), low.index(1)
     few = arith.maxsi(arith.subi(offset, arith.subi(end, second)), zero)

@@ -1,4 +1,4 @@
-"""Where the elements of a tensor come from: one number, other ops, or memory."""
+"""Origins of a tensor's elements: one number, other ops, or memory."""
 
 from aotc.mlir import Operation, Value, ir
 
@@ -17,7 +17,7 @@ def filled_with(value: Value) -> Value | None:
 
 
 def operands_of(op: Operation) -> list[Value]:
-    """What an op reads of what is computed outside of it, in its regions too."""
+    """Return the values from outside that an op reads, in its regions too."""
     values, inner = list(op.operands), set[Value]()
     rest = [block for region in op.regions for block in region]
     while rest:
@@ -33,7 +33,7 @@ def operands_of(op: Operation) -> list[Value]:
 def needs_memory(
     value: Value, known: dict[Value, bool], *, on_gpu: bool = False
 ) -> bool:
-    """Whether IREE cannot read a lowered tensor by position, or in steps, as it is.
+    """Return whether IREE cannot read a lowered tensor by position, or in steps.
 
     Args:
         value: a tensor.
@@ -63,7 +63,9 @@ def needs_memory(
 
 
 def _view_source(value: Value, on_gpu: bool) -> tuple[Value | None, bool]:
-    """What a value is a view or a copy of, and whether it leaves elements out."""
+    """Return the source that a value is a view or copy of, and whether elements are
+    left out.
+    """
     op = value.owner
     if isinstance(op, ir.Block):
         return None, False
@@ -79,7 +81,7 @@ _VIEWS = ("tensor.cast", "tensor.collapse_shape", "tensor.expand_shape")
 
 
 def _is_copy(op: Operation) -> bool:
-    """Whether an op is a linalg.generic that gives its one input as it is."""
+    """Return whether an op is a linalg.generic that copies its one input."""
     if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
     body = list(op.regions[0].blocks[0].operations)
@@ -89,7 +91,7 @@ def _is_copy(op: Operation) -> bool:
 
 
 def _is_widening_of_any_size(op: Operation) -> bool:
-    """Whether an op widens elements, of a size of a call, also before what it computes.
+    """Return whether an op, or one before it, widens elements of a size of a call.
 
     It is a linalg.generic that goes by elements, and so is what widens them.
     """
@@ -114,7 +116,9 @@ def _is_widening(op: Operation) -> bool:
 
 
 def _is_by_elements(op: Operation) -> bool:
-    """Whether an op is a linalg.generic of a size of a call, without reductions."""
+    """Return whether an op is a linalg.generic of a size of a call, without
+    reductions.
+    """
     if op.name != "linalg.generic":
         return False
     kind = ir.RankedTensorType(op.results[0].type)
@@ -126,14 +130,14 @@ _WIDENING = ("arith.extsi", "arith.extui", "arith.extf", "arith.uitofp", "arith.
 
 
 def _has_gaps(slice_op: Operation) -> bool:
-    """Whether a slice leaves elements out along, or below, its last axis."""
+    """Return whether a slice leaves elements out along, or below, its last axis."""
     source, sizes, strides = _sliced(slice_op)
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last >= 0 and (strides[last] != 1 or any(n != 1 for n in source[last + 1 :]))
 
 
 def _is_parted(slice_op: Operation) -> bool:
-    """Whether the elements of a slice are not neighbours in what they are taken of."""
+    """Return whether the elements of a slice are not contiguous in their source."""
     source, sizes, strides = _sliced(slice_op)
     first = next((axis for axis, n in enumerate(sizes) if n != 1), len(sizes))
     below = zip(sizes[first + 1 :], source[first + 1 :], strict=True)

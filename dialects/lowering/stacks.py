@@ -1,4 +1,4 @@
-"""Stacks: what the steps of a loop write, element by element, into buffers.
+"""Stacks: buffers that the steps of a loop fill, element by element.
 
 Note [loop buffers]: IREE 3.13 clones a tensor that a loop carries whenever a step
 writes a part of it: 16 MB for each of 1,000 steps are 6 s. A stack is a mutable global
@@ -43,12 +43,12 @@ class Stacks:
             iree_text.call("write", operands, [], [*body, "return"], inlined=False)
 
     def end(self) -> list[Value]:
-        """All elements; the stacks let go of them."""
+        """Return all elements, and release the stacks."""
         return [stack.end() for stack in self._all]
 
 
 class _Stack:
-    """One of them: a global, and calls of functions that use it."""
+    """A stack: a global, and calls of functions that use it."""
 
     def __init__(self, low: Lowering, whole: Tensor) -> None:
         self.is_empty = 0 in whole.shape
@@ -66,7 +66,7 @@ class _Stack:
             self._call("begin", sizes, [], self.text.begin(len(sizes)), held)
 
     def end(self) -> Value:
-        """All elements."""
+        """Return the elements that all steps have written."""
         if self.is_empty:
             return self._low.empty(self._whole)
         kind, exact = self.text.kind, lowered_type(self._whole)

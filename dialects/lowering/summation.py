@@ -34,7 +34,7 @@ _LANES, _ROWS = 8, 32  # of the tiles that IREE makes of a reduction on AVX2
 
 
 def is_long(x: Tensor, axes: Sequence[int]) -> bool:
-    """Whether a sum of `x` over these axes may be of more than `LONGEST` floats.
+    """Return whether a sum of `x` over these axes may have more than `LONGEST` floats.
 
     A symbolic size without a maximum may be anything. But if another axis is always as
     long, as in scores of all tokens by all tokens, memory is full before sums are long:
@@ -130,7 +130,7 @@ def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
 
 
 def _halves(size: int) -> list[tuple[int, int]]:
-    """Where the whole blocks and the rest of an axis start and end."""
+    """Return the spans of the whole blocks and of the rest of an axis."""
     block = 1 << (size.bit_length() // 2)
     whole = size - size % block
     return [(0, whole), (whole, size)]

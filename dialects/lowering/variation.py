@@ -1,4 +1,4 @@
-"""Which lowered tensors IREE cannot find to be one number, repeated.
+"""Lowered tensors that IREE cannot find to be one number, repeated.
 
 Note [sums of what does not vary]: IREE 3.13 folds what is computed into the body of a
 reduction, down to a constant where it can: `total + 1` is left of `sum(x == x)`. Its
@@ -84,7 +84,7 @@ _Question: TypeAlias = tuple[_Rule, Value]
 
 @dataclass(frozen=True)
 class Origin:
-    """What elements are computed from.
+    """The values that elements are computed from.
 
     Args:
         memory: the arguments, and results of reductions and the like.
@@ -110,14 +110,16 @@ class Variation:
         self._zeros: dict[str, Any] = {}
 
     def vary(self, x: Value) -> Value:
-        """The same elements, with a zero that the compiler does not know if need be."""
+        """Return the same elements, with a zero unknown to the compiler added if
+        need be.
+        """
         if self.varies(x):
             return x
         element = ir.RankedTensorType(x.type).element_type
         return _with_bits(x, self._unknown_zero(_bits_of(element)))
 
     def _unknown_zero(self, bits: ElementType) -> Value:
-        """A tensor of rank 0."""
+        """Return a zero of rank 0 that the compiler cannot fold."""
         if str(bits) not in self._zeros:
             zero = arith.ConstantOp(bits, 0).result
             self._zeros[str(bits)] = scalar_barrier(zero)
@@ -125,7 +127,7 @@ class Variation:
         return tensor.from_elements(whole, [self._zeros[str(bits)]])
 
     def varies(self, value: Value) -> bool:
-        """Whether IREE cannot find the elements of a tensor to be one number.
+        """Return whether IREE cannot find the elements of a tensor to be one number.
 
         (That it says no means only that nothing proves it.)
         """
@@ -228,7 +230,7 @@ def _all_vary(op: Operation) -> _Answering:
 
 
 def _origin(value: Value) -> _Answering:
-    """Tell what the elements of a tensor are computed from."""
+    """Find the origin of a tensor's elements."""
     op = value.owner
     if not isinstance(op, ir.Block):
         if op.name == "linalg.generic" and not _is_reduction(op):
@@ -241,7 +243,7 @@ def _origin(value: Value) -> _Answering:
 
 
 def _mixture(rule: _Rule, values: Sequence[Value]) -> _Answering:
-    """Tell what is computed from values is computed from, by a rule for these."""
+    """Combine the origins of values, each by a rule."""
     found: list[Origin] = []
     for each in values:
         found.append((yield rule, each))
@@ -262,14 +264,14 @@ def _is_reduction(generic: Operation) -> bool:
 
 
 def _cuts_out(op: Operation) -> bool:
-    """Whether an op takes a part, perhaps without any element of a source's."""
+    """Return whether an op takes a part, perhaps without any element of a source's."""
     source = op.operands[0].owner
     is_slice = op.name == "tensor.extract_slice"
     return is_slice and not isinstance(source, ir.Block) and source.name in _JOINING
 
 
 def _is_barrier(call: Operation) -> bool:
-    """Whether what IREE's side defines is a barrier."""
+    """Return whether a call on IREE's side is a barrier."""
     callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
     return "optimization_barrier" in (body_of(find(callee)) or "")
 
@@ -342,7 +344,7 @@ def _comparison_varies(one: Value, other: Value, *, may_share: bool) -> _Answeri
 
 
 def _scalar_origin(scalar: Value) -> _Answering:
-    """Tell what a scalar is computed from."""
+    """Find the origin of a scalar."""
     if (source := _source(scalar)) is not None:
         return (yield _origin, source)
     op = _op_in_body(scalar)
@@ -386,13 +388,13 @@ def _op_in_body(scalar: Value) -> Operation | None:
 
 
 def _is_finite(scalar: Value) -> bool:
-    """Whether a scalar always is the same finite float."""
+    """Return whether a scalar always is the same finite float."""
     number = _number(scalar)
     return isinstance(number, ir.FloatAttr) and math.isfinite(number.value)
 
 
 def _are_two_numbers(one: Value, other: Value) -> bool:
-    """Whether two scalars are different constants."""
+    """Return whether two scalars are different constants."""
     number, another = _number(one), _number(other)
     return number is not None and another is not None and bool(number != another)
 

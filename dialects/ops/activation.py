@@ -72,7 +72,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @staticmethod
     def cancelling(x: np.ndarray) -> Any:
-        """x, from both terms of Phi, but where erf(x / sqrt 2) is 1 in every dtype."""
+        """Return x where both terms of Phi cancel, and 0 where erf is 1."""
         return np.where(np.abs(x) < 9, x, x.dtype.type(0))
 
     @classmethod
@@ -126,7 +126,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Gelu", x: Value) -> Value:
-        """One fused generic."""
+        """Write one fused generic."""
         body = approx.gelu_tanh if op.form == "tanh" else error_functions.gelu_exact
         return low.pointwise([x], Tensor.of(op.y), body)
 

@@ -76,7 +76,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         causal: bool,
         safe: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Batch, length, heads, depth of value; and batch, heads, length."""
+        """Return the types of the result and of the log-sums."""
         require_dtype(query, dt.FLOATS)
         for other in (key, value, bias):
             require_dtype(other, (query.dtype,))
@@ -185,7 +185,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> list[Value]:
-        """More batches."""
+        """Merge the new axis with the batch."""
         parts = [
             _merge_batches(b, x if has else add_leading_axis(b, x, size))
             for x, has in zip(operands[:3], batched[:3], strict=True)
@@ -199,7 +199,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "Attention", operands: Sequence[Value]) -> Any:
-        """Positions after the call's are hidden by the bias, their values are zeros."""
+        """Pad; the bias hides positions after the call's, whose values are zeros."""
         query, key, value, bias = operands
         exact = [Tensor.of(x) for x in op.operands]
         if any(p.axes(kind, (2, 3)) for kind in exact[:3]):
@@ -214,17 +214,19 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Attention") -> list[Value]:
-        """Two products with a softmax between, normalized last: rows are shorter."""
+        """Write two products with a softmax between, normalized last: rows are
+        shorter.
+        """
         return normalized_last(b, op, op.value)
 
     @staticmethod
     def cascade(b: Builder, op: "Attention") -> list[Value]:
-        """The same, whose exponentials are not rounded to a narrower value's dtype."""
+        """Decompose without rounding exponentials to a narrower value's dtype."""
         return normalized_last(b, op, cast(b, op.value, Tensor.of(op.logsum).dtype))
 
     @staticmethod
     def composition(b: Builder, op: "Attention") -> list[Value]:
-        """Two products with a softmax between, each with a kernel of its own.
+        """Write two products with a softmax between, each with a kernel of its own.
 
         Each of them has as many programs as its results, where one kernel for all of it
         has one for each row. Nothing may read `logsum`, which is not computed.
@@ -252,7 +254,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Those of its two products."""
+        """Count the operations of the two products."""
         _, positions, _, depth = Tensor.of(op.key).shape
         scores = element_count(Tensor.of(op.query).shape[:3]) * positions
         return 2 * scores * (depth + Tensor.of(op.value).shape[-1])
@@ -322,7 +324,7 @@ def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 def may_share(heads: Size, shared: Size) -> bool:
-    """Return whether so many heads of queries may have `shared` ones of keys."""
+    """Return whether `heads` query heads can share `shared` key heads evenly."""
     if isinstance(heads, int) and isinstance(shared, int):
         return heads == shared or (shared > 0 and heads % shared == 0)
     return heads == shared
@@ -350,7 +352,7 @@ def _merged_bias(
 
 
 def _hide_positions(p: Padding, bias: Value, exact: Tensor, positions: Size) -> Value:
-    """A bias that is -infinity after so many positions.
+    """Extend a bias by -infinity after `positions` positions.
 
     Args:
         p: the padding.

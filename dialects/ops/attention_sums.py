@@ -52,7 +52,7 @@ def swap_middle(b: Builder, x: Value) -> Value:
 
 
 def _times(heads: Size, shared: Size) -> int:
-    """How many heads each key head serves."""
+    """Return the number of heads that share a key head."""
     if isinstance(heads, int) and isinstance(shared, int):
         return heads // max(shared, 1)
     return 1
@@ -65,7 +65,9 @@ def products_of(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
 
 
 def grouped_products(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
-    """The same as batch, key heads, heads of each * length, positions."""
+    """Multiply by groups of heads: batch, key heads, heads of each * length,
+    positions.
+    """
     return b.dot_general(
         _group_heads(b, op, x),
         y,
@@ -104,7 +106,9 @@ def sum_over_rows(b: Builder, op: "Attention", p: Value, x: Value) -> Value:
 
 
 def _scores(b: Builder, op: "Attention") -> Value:
-    """Scaled products, with the bias, and -infinity where a position is hidden."""
+    """Return scaled products, with the bias, and -infinity where a position is
+    hidden.
+    """
     scores = b.scale(products_of(b, op, op.query, op.key), op.scale)
     if Tensor.of(op.bias).rank:
         scores = b.add(scores, wide_bias(b, op, op.bias))

@@ -22,7 +22,7 @@ from aotc.mlir import Value, arith
 
 
 def is_whole(m: Captured) -> bool:
-    """Whether numbers that were captured are integers: they have no NaN, and no -0."""
+    """Return whether captured numbers are integers, without NaN and -0."""
     return not dt.is_float(Tensor.of(m.x).dtype)
 
 
@@ -31,7 +31,7 @@ Partials = tuple[Callable[[Value], Value], Callable[[Value], Value]]
 
 
 class Binary(GraphOp, traits=[Pure]):
-    """Two operands of one type, which is also the result's."""
+    """Base of ops on two operands of one type, which is also the result's."""
 
     lhs: Operand[Any]
     rhs: Operand[Any]
@@ -61,7 +61,7 @@ class Binary(GraphOp, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Each partial derivative times dy."""
+        """Multiply each partial derivative by dy."""
         left, right = cls.partials(b, op)
         return [left(dy), right(dy)]
 
@@ -95,7 +95,7 @@ class Add(Binary, name="add"):
 
     @staticmethod
     def partials(b: Builder, op: "Add") -> Partials:
-        """1 and 1."""
+        """Return the partial derivatives 1 and 1."""
         return (lambda d: d), (lambda d: d)
 
     lower = by_kind(f=arith.addf, i=arith.addi, u=arith.addi)
@@ -160,7 +160,7 @@ class Subtract(Binary, name="subtract"):
 
     @staticmethod
     def partials(b: Builder, op: "Subtract") -> Partials:
-        """1 and -1."""
+        """Return the partial derivatives 1 and -1."""
         return (lambda d: d), b.negate
 
     lower = by_kind(f=arith.subf, i=arith.subi, u=arith.subi)
@@ -198,7 +198,7 @@ class Multiply(Binary, name="multiply"):
 
     @staticmethod
     def partials(b: Builder, op: "Multiply") -> Partials:
-        """rhs and lhs."""
+        """Return the partial derivatives rhs and lhs."""
         return (lambda d: b.multiply(d, op.rhs)), (lambda d: b.multiply(d, op.lhs))
 
     lower = by_kind(f=arith.mulf, i=arith.muli, u=arith.muli)
@@ -396,7 +396,7 @@ class Maximum(Binary, name="maximum"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where one is."""
+        """Return whether an operand is not negative."""
         return is_known(op.lhs) or is_known(op.rhs)
 
 
@@ -422,7 +422,7 @@ class Minimum(Binary, name="minimum"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where both are."""
+        """Return whether both operands are not negative."""
         return is_known(op.lhs) and is_known(op.rhs)
 
 

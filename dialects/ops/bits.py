@@ -48,7 +48,7 @@ class BitwiseNot(Unary, name="bitwise_not"):
 
 
 class Bitwise(Binary, traits=[Pure]):
-    """On integers bit by bit, on bool the logical operation."""
+    """Bitwise operations on integers, logical ones on bool."""
 
     dtypes = tuple(["bool", *dt.INTEGERS])
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
@@ -103,7 +103,7 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where one is."""
+        """Return whether an operand is not negative."""
         return is_known(op.lhs) or is_known(op.rhs)
 
 
@@ -186,7 +186,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
-        """NumPy's view."""
+        """Return NumPy's view."""
         return np.ascontiguousarray(x).view(dt.to_numpy(dtype)).reshape(np.shape(x))
 
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
@@ -198,7 +198,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Bitcast", x: Value) -> Value:
-        """arith.bitcast; integers of either sign are the same below the graph."""
+        """Lower to arith.bitcast; either sign is the same below the graph."""
         element = lowered_element(op.dtype)
         if lowered_element(Tensor.of(op.x).dtype) == element:
             return x

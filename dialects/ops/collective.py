@@ -1,4 +1,4 @@
-"""Collectives: what the devices along a named axis compute with one another.
+"""Collectives: computations between the devices along a named axis.
 
 All devices run one program; on each of them an operand has its own value. Written for
 device d of n, x_e is the operand on device e. Cotangents belong to devices as well: the
@@ -56,7 +56,9 @@ class OverDevices(GraphOp):
 
     @classmethod
     def limit(cls, op: Self, target: Target) -> str | None:
-        """Only processors have collectives; a device that is alone needs none."""
+        """Refuse accelerators, as only CPUs have collectives; a single device needs
+        none.
+        """
         if op.axis_size == 1 or BACKENDS[target.backend].on_cpu:
             return None
         return (
@@ -80,7 +82,9 @@ class OverDevices(GraphOp):
 
 
 class Collective(OverDevices):
-    """One operand on each device. It has an effect: all devices must take part."""
+    """Base of collectives with one operand on each device. It has an effect: all
+    devices must take part.
+    """
 
     x: Operand[Any]
     y: Result[Any]
@@ -88,7 +92,7 @@ class Collective(OverDevices):
 
     @classmethod
     def ref(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
-        """A part of `across`: alone, or with the devices evaluated beside this one."""
+        """Compute `across` with the other devices, or alone; return one part."""
         return devices.rendezvous(cls, x, attributes)
 
     jvp = linear
@@ -134,7 +138,7 @@ class AllReduce(Collective, name="all_reduce"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, kind: str) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         require_dtype(x, AllReduce.dtypes)
         _require_devices(axis_size)
         if kind not in _REDUCTIONS:
@@ -143,7 +147,7 @@ class AllReduce(Collective, name="all_reduce"):
 
     @staticmethod
     def across(x: np.ndarray, *, kind: str) -> np.ndarray:
-        """np.sum, np.max or np.min over the devices."""
+        """Compute np.sum, np.max or np.min over the devices."""
         wide = dt.to_numpy(accumulator(dt.canonical(x.dtype)))
         total = _REDUCTIONS[kind](x.astype(wide), 0)
         return np.broadcast_to(total, x.shape)
@@ -196,27 +200,27 @@ class AllGather(Collective, name="all_gather"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, axis: int) -> Tensor:
-        """The axis is n times as long."""
+        """Multiply the size of the axis by the number of devices."""
         _require_devices(axis_size)
         _require_axis(x, axis)
         return _with_size(x, axis, x.shape[axis] * axis_size)
 
     @staticmethod
     def across(x: np.ndarray, *, axis: int) -> np.ndarray:
-        """np.concatenate of what the devices have."""
+        """Concatenate the devices' arrays by np.concatenate."""
         whole = np.concatenate(list(x), axis)
         return np.broadcast_to(whole, (len(x), *whole.shape))
 
     @staticmethod
     def vjp(b: Builder, op: "AllGather", dy: Value) -> list[Value]:
-        """Each device gets the sum of the cotangents of its block."""
+        """Sum the cotangents of each device's block, and give them to it."""
         return [b.reduce_scatter(dy, **type(op).attributes_of(op))]
 
     batch = leading(axis=shift_axes)
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AllGather", x: Value) -> Value:
-        """The leading axis goes before `axis` and into it."""
+        """Join the leading axis into `axis`, and repeat the result for each device."""
         whole = _join_axis(b, x, op.axis)
         like = Tensor.of(whole)
         return b.expand(whole, like.with_shape((op.axis_size, *like.shape)), (0,))
@@ -237,7 +241,7 @@ class ReduceScatter(Collective, name="reduce_scatter"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, axis: int) -> Tensor:
-        """The axis is an n-th as long."""
+        """Divide the size of the axis by the number of devices."""
         require_dtype(x, ReduceScatter.dtypes)
         _require_devices(axis_size)
         _require_blocks(x, axis, axis_size)
@@ -245,12 +249,12 @@ class ReduceScatter(Collective, name="reduce_scatter"):
 
     @staticmethod
     def across(x: np.ndarray, *, axis: int) -> np.ndarray:
-        """np.split of np.sum."""
+        """Split the sum: np.split of np.sum."""
         return np.stack(np.split(AllReduce.across(x, kind="sum")[0], len(x), axis))
 
     @staticmethod
     def vjp(b: Builder, op: "ReduceScatter", dy: Value) -> list[Value]:
-        """Every device had a part in every block."""
+        """Gather the cotangents, as every device had a part in every block."""
         return [b.all_gather(dy, **type(op).attributes_of(op))]
 
     batch = leading(axis=shift_axes)
@@ -279,7 +283,7 @@ class AllToAll(Collective, name="all_to_all"):
     def infer(
         x: Tensor, *, axis_name: str, axis_size: int, split_axis: int, concat_axis: int
     ) -> Tensor:
-        """One axis is an n-th, the other n times as long."""
+        """Return the type with one axis an n-th, and the other n times as long."""
         _require_devices(axis_size)
         _require_blocks(x, split_axis, axis_size)
         _require_axis(x, concat_axis)
@@ -288,14 +292,14 @@ class AllToAll(Collective, name="all_to_all"):
 
     @staticmethod
     def across(x: np.ndarray, *, split_axis: int, concat_axis: int) -> np.ndarray:
-        """np.split, then np.concatenate of what goes to one device."""
+        """Split by np.split, then concatenate the parts for each device."""
         blocks = [np.split(each, len(x), split_axis) for each in x]
         slice_of = zip(*blocks, strict=True)
         return np.stack([np.concatenate(parts, concat_axis) for parts in slice_of])
 
     @staticmethod
     def vjp(b: Builder, op: "AllToAll", dy: Value) -> list[Value]:
-        """Its inverse: the axes change places."""
+        """Return the inverse: both axes change places."""
         axes = {"split_axis": op.concat_axis, "concat_axis": op.split_axis}
         return [op.rebuild(dy, **axes)]
 
@@ -303,7 +307,7 @@ class AllToAll(Collective, name="all_to_all"):
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AllToAll", x: Value) -> Value:
-        """The leading axis and that of the blocks change places."""
+        """Exchange the leading axis and the axis of the blocks."""
         blocks = _split_axis(b, x, op.split_axis + 1, op.axis_size, 0)
         return _join_axis(b, blocks, op.concat_axis, 1)
 
@@ -330,7 +334,7 @@ class Permute(Collective, name="permute"):
         sources: tuple[int, ...],
         targets: tuple[int, ...],
     ) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         _require_devices(axis_size)
         for ends in (sources, targets):
             valid = all(0 <= device < axis_size for device in ends)
@@ -347,19 +351,19 @@ class Permute(Collective, name="permute"):
     def across(
         x: np.ndarray, *, sources: tuple[int, ...], targets: tuple[int, ...]
     ) -> np.ndarray:
-        """What is sent, in an array of zeros."""
+        """Place the elements sent in an array of zeros."""
         y = np.zeros_like(x)
         y[list(targets)] = x[list(sources)]
         return y
 
     @staticmethod
     def vjp(b: Builder, op: "Permute", dy: Value) -> list[Value]:
-        """Cotangents go back to where the values came from."""
+        """Send cotangents back to where the values came from."""
         return [op.rebuild(dy, sources=op.targets, targets=op.sources)]
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "Permute", x: Value) -> Value:
-        """Elements of the leading axis in another order."""
+        """Permute the elements of the leading axis."""
         shape = Tensor.of(x).shape
         one, strides = (1, *shape[1:]), (1,) * len(shape)
         sources = dict(zip(op.targets, op.sources, strict=True))
@@ -399,7 +403,7 @@ class AxisIndex(OverDevices, name="axis_index"):
 
     @staticmethod
     def infer(*, axis_name: str, axis_size: int) -> Tensor:
-        """An i32 scalar."""
+        """Return the type of an i32 scalar."""
         _require_devices(axis_size)
         return Tensor((), "i32")
 
@@ -419,7 +423,7 @@ class AxisIndex(OverDevices, name="axis_index"):
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AxisIndex") -> Value:
-        """Positions along the leading axis."""
+        """Return positions along the leading axis."""
         return b.iota(shape=(op.axis_size,), axis=0, dtype="i32")
 
     @classmethod
@@ -447,7 +451,7 @@ def _split_axis(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
 
 
 def _join_axis(b: Builder, x: Value, axis: int, source: int = 0) -> Value:
-    """Axis `source` of blocks goes before `axis` of each of them, and into it."""
+    """Merge axis `source` of blocks into the axis `axis` of each, in front of it."""
     blocks = b.move_axis(x, source, axis + source)
     shape = Tensor.of(blocks).shape
     at = axis + source

@@ -124,7 +124,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray, *, dtype: str = "", **axes: Axes) -> Any:
-        """Products of matrices, over numbered loops."""
+        """Multiply matrices, over numbered loops."""
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
         wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))
         lhs, rhs = (x.astype(wide, copy=False) for x in (lhs, rhs))
@@ -132,7 +132,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def nests(op: "DotGeneral") -> tuple[Nest, ...]:
-        """Loops over the batch, rows, columns and what is contracted.
+        """Return loops over the batch, rows, columns and contracted axes.
 
         The latter in the order in which it lies in lhs.
         """
@@ -175,7 +175,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """A batch axis of both, or a free axis of one, which then goes to the front."""
+        """Add a batch axis to both, or a free axis at the front of one."""
         axes = DotGeneral.attributes_of(op)
         for side, has in zip(("lhs", "rhs"), batched, strict=True):
             for kind in ("batch", "contract"):
@@ -193,7 +193,9 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "DotGeneral", operands: Sequence[Value]) -> Any:
-        """Zeros on both sides where products are summed up: 0 * NaN would be NaN."""
+        """Pad by zeros on both sides where products are summed: 0 * NaN would be
+        NaN.
+        """
         axes = op.lhs_contract, op.rhs_contract
         hidden = [
             p.hide(value, Tensor.of(exact), each, 0)
@@ -230,7 +232,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "DotGeneral", lhs: Value, rhs: Value) -> Value:
-        """linalg.matmul where it is one, a contraction generic otherwise."""
+        """Write linalg.matmul where it applies, a contraction generic otherwise."""
         result = Tensor.of(op.y)
         if element_count(Tensor.of(op.lhs).shape) == 0:
             return low.full(result, 0)  # IREE's compiler dies of a sum over nothing
@@ -258,7 +260,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Where nothing is summed up."""
+        """Return whether nothing is summed."""
         return not op.lhs_contract
 
     @classmethod
@@ -342,7 +344,7 @@ def loop_numbers(
     lhs_contract: Axes,
     rhs_contract: Axes,
 ) -> tuple[list[int], list[int], list[int]]:
-    """One loop number per axis of lhs, rhs and result; results come first."""
+    """Return one loop number per axis of lhs, rhs and result; results come first."""
     left_free = free_axes(lhs_rank, lhs_batch, lhs_contract)
     right_free = free_axes(rhs_rank, rhs_batch, rhs_contract)
     results = len(lhs_batch) + len(left_free) + len(right_free)
@@ -414,7 +416,7 @@ def _is_matmul(op: DotGeneral) -> bool:
 
 
 def _widening(op: DotGeneral) -> Any:
-    """How a matmul extends integer operands to a wider result."""
+    """Return the extension of a matmul's integer operands to a wider result."""
     unsigned = Tensor.of(op.lhs).dtype in dt.UNSIGNED
     return linalg.TypeFn.cast_unsigned if unsigned else linalg.TypeFn.cast_signed
 
@@ -487,7 +489,7 @@ def _block_of(op: DotGeneral) -> int | None:
 
 @remembered_by_signature
 def is_summed_in_parts(op: DotGeneral) -> bool:
-    """Whether its sums are so long that one after the other loses digits."""
+    """Return whether sums are so long that adding one by one loses digits."""
     return _block_of(op) is not None or _is_marked(op)
 
 
@@ -518,7 +520,7 @@ def _in_blocks(
 
 
 def _is_marked(op: DotGeneral) -> bool:
-    """Whether the sums are to be split when they are compiled.
+    """Return whether the sums are to be split when they are compiled.
 
     Those over a symbolic size are, and those over a fixed one without a fit divisor.
     Every result is kept once for each block, which slows a short sum of many results

@@ -87,7 +87,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         dilation: tuple[int, ...],
         groups: int,
     ) -> Tensor:
-        """N, positions…, F."""
+        """Return the type N, positions…, F."""
         require_dtype(x, (*dt.FLOATS, *BYTES))
         is_of_bytes = x.dtype in BYTES
         require_dtype(kernel, BYTES if is_of_bytes else (x.dtype,))
@@ -128,7 +128,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         dilation: tuple[int, ...],
         groups: int,
     ) -> Any:
-        """Windows times kernel, for all groups."""
+        """Multiply windows by the kernel, for all groups."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
         *window, channels, features = kernel.shape
         dtype = dt.canonical(x.dtype)
@@ -154,7 +154,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def nests(op: "ConvGeneral") -> tuple[Nest, ...]:
-        """Loops over images, positions, groups, their features, windows, channels."""
+        """Return loops over images, positions, groups, features, windows, channels."""
         image, y = Tensor.of(op.x).shape, Tensor.of(op.y).shape
         kernel: Any = Tensor.of(op.kernel).shape  # of numbers
         *window, channels, features = kernel
@@ -199,7 +199,9 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """More images; with a kernel for each, groups of channels beside each other."""
+        """Merge more images; with a kernel for each, put groups of channels side by
+        side.
+        """
         if not batched[1]:
             return fold_leading_axis(b, op, operands, batched, size)
         x, kernel = add_leading_axes(b, operands, batched, size)
@@ -207,7 +209,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "ConvGeneral", operands: Sequence[Value]) -> Any:
-        """Zeros after the images, as are around them."""
+        """Pad by zeros after the images, as are around them."""
         x, kernel = operands
         spatial = range(1, Tensor.of(x).rank - 1)
         return p.build(op, [p.hide(x, Tensor.of(op.x), spatial, 0), kernel])
@@ -221,7 +223,9 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """The channels: of one group, and without padding, which nothing scales."""
+        """Return the channels: of one group, without padding, which cannot be
+        scaled.
+        """
         if op.groups != 1 or any(op.padding):
             return {}
         rank = Tensor.of(op.kernel).rank
@@ -229,7 +233,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "ConvGeneral", x: Value, kernel: Value) -> Value:
-        """Patches times kernel, or depthwise; see the notes above."""
+        """Lower to patches times kernel, or depthwise; see the notes above."""
         return _lower(low, op, x, kernel)
 
     simplify = (
@@ -339,7 +343,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
 
 def _of_spread(b: Builder, x: Value, kernel: Value, zeros: int) -> Value:
-    """A convolution of lines with zeros between their elements, for an example."""
+    """Convolve lines with zeros between elements, for an example."""
     spread = b.pad(x, low=(0, 1, 0), high=(0, 1, 0), interior=(0, zeros, 0), value=0.0)
     return b.conv_general(
         spread, kernel, strides=(1,), padding=(0, 0), dilation=(1,), groups=1
@@ -437,7 +441,7 @@ def _convolve_spread(
 def _mirrored_kernel(
     b: Builder, op: ConvGeneral, kernel: Tensor, spatial: int
 ) -> Value:
-    """Spatially reversed, with channels and features exchanged within each group."""
+    """Reverse spatially, and exchange channels and features within each group."""
     window: Shape = kernel.shape[:spatial]
     per_group, features = kernel.shape[-2], kernel.shape[-1]
     flipped = b.reverse(op.kernel, axes=tuple(range(spatial)))
@@ -488,7 +492,7 @@ def _by_patches(
     source: Tensor,
     weight: Tensor,
 ) -> Value:
-    """One matrix product of all windows with the flattened kernel."""
+    """Multiply all windows by the flattened kernel in one matrix product."""
     counts: Any = Tensor.of(op.y).shape[1:-1]
     wide = Tensor((source.shape[0], *counts, weight.shape[-1]), _accumulator(op))
     window: Any = weight.shape[:-2]
@@ -515,7 +519,7 @@ def _accumulator(op: ConvGeneral) -> str:
 def _by_groups(
     low: Lowering, op: ConvGeneral, x: Value, kernel: Value, source: Tensor, wide: str
 ) -> Value:
-    """One convolution for each group, beside each other."""
+    """Convolve each group, and put the results side by side."""
     weight, result = Tensor.of(op.kernel), Tensor.of(op.y).with_dtype(wide)
     channels, features = weight.shape[-2], weight.shape[-1] // op.groups
     some = source.with_shape((*source.shape[:-1], channels))
@@ -565,7 +569,7 @@ def _by_channels(
 
 
 def _sizes_seen(op: ConvGeneral, source: Tensor) -> Shape:
-    """The images and spatial sizes of the source, as far as windows see them.
+    """Return the images and spatial sizes of the source that windows see.
 
     Only where there is one window: an image that goes on behind it is of another size
     than the window, which IREE 3.13 takes for an error in a depthwise convolution.
@@ -582,7 +586,7 @@ def _sizes_seen(op: ConvGeneral, source: Tensor) -> Shape:
 
 
 def _repeat_last(low: Lowering, x: Value, source: Tensor, count: int) -> Value:
-    """Every element of the last axis `count` times."""
+    """Repeat every element of the last axis `count` times."""
     if count == 1:
         return x
     apart = source.with_shape((*source.shape, count))

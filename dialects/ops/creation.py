@@ -23,12 +23,12 @@ from aotc.mlir import Value, arith, ir
 
 
 def _no_tangent(b: Builder, op: GraphOp) -> None:
-    """A constant does not change."""
+    """Return no tangent, as a constant does not change."""
     return
 
 
 def _no_cotangents(b: Builder, op: GraphOp, dy: Value) -> list[Value]:
-    """There are no operands."""
+    """Return no cotangents, as there are no operands."""
     return []
 
 
@@ -50,7 +50,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @staticmethod
     def ref(*, value: np.ndarray) -> np.ndarray:
-        """The array."""
+        """Return the array."""
         return value
 
     jvp = staticmethod(_no_tangent)
@@ -60,17 +60,17 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Constant") -> Value:
-        """arith.constant."""
+        """Write arith.constant."""
         return low.constant(op.value, Tensor.of(op.y).dtype)
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """As its elements are."""
+        """Return whether no element is negative."""
         return has_no_negative(op.attributes["value"])
 
     @staticmethod
     def counter(op: "Constant") -> Counter | None:
-        """As its elements do."""
+        """Return how the elements count along an axis."""
         return counter_of_elements(op.attributes["value"])
 
     samples = [
@@ -105,7 +105,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def ref(*, shape: tuple[int, ...], axis: int, dtype: str) -> np.ndarray:
-        """A broadcast np.arange."""
+        """Broadcast np.arange."""
         line = np.arange(shape[axis]).reshape(
             [-1 if a == axis else 1 for a in range(len(shape))]
         )
@@ -120,7 +120,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Iota") -> Value:
-        """The loop index, converted."""
+        """Return the loop index, converted to the dtype."""
         axis, dtype = op.axis, op.dtype
         return low.generate(
             Tensor.of(op.y), lambda indices: _from_index(indices[axis], dtype)
@@ -128,12 +128,12 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where its positions do not wrap around."""
+        """Return whether positions do not wrap around."""
         return never_wraps(op.shape[op.axis], op.dtype)
 
     @staticmethod
     def counter(op: "Iota") -> Counter | None:
-        """Along its axis, where its positions do not wrap around."""
+        """Return the count along the axis, where positions do not wrap around."""
         size = op.shape[op.axis]
         return Counter(op.axis, size) if never_wraps(size, op.dtype) else None
 
@@ -164,7 +164,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def infer(*, size: Shape, dtype: str) -> Tensor:
-        """A scalar."""
+        """Return the type of a scalar."""
         if len(size) != 1:
             raise InputError("bad-attribute", f"expected one size; got {tuple(size)}")
         result = Tensor((), dtype)
@@ -173,7 +173,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def ref(*, size: tuple[int, ...], dtype: str) -> np.ndarray:
-        """The number."""
+        """Return the number."""
         return np.array(size[0]).astype(dt.to_numpy(dtype))
 
     jvp = staticmethod(_no_tangent)
@@ -183,13 +183,13 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Dimension") -> Value:
-        """tensor.from_elements of the index."""
+        """Lower to tensor.from_elements of the index."""
         element = _from_index(low.size(op.size[0]), op.dtype)
         return low.from_number(element)
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where the size does not wrap around."""
+        """Return whether the size does not wrap around."""
         return never_wraps(op.size[0], op.dtype)
 
     samples = [

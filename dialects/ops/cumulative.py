@@ -59,7 +59,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def ref(a: np.ndarray, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
-        """Step by step."""
+        """Compute step by step."""
         a, x = (np.moveaxis(_widen(v), axis, 0) for v in (a, x))
         y, total = np.empty_like(x), np.zeros_like(x, shape=x.shape[1:])
         for i in range(len(x))[:: -1 if reverse else 1]:
@@ -85,7 +85,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "LinearRecurrence", operands: Sequence[Value]) -> Any:
-        """Nothing comes before; from the other side, zeros keep the total at 0."""
+        """Hide padding, if it comes first, behind zeros, which keep the total at 0."""
         if not op.reverse:
             return p.build(op, operands)
         exact = Tensor.of(op.x)
@@ -93,7 +93,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "LinearRecurrence", a: Value, x: Value) -> Value:
-        """See Note [scan in blocks]; half-precision floats accumulate in f32."""
+        """Scan as in Note [scan in blocks]; half-precision floats accumulate in f32."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         a, x = (low.convert(value, source, wide.dtype) for value in (a, x))
@@ -140,14 +140,14 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         require_dtype(x, cls.dtypes)
         require_axes(x, (axis,))
         return x
 
     @classmethod
     def ref(cls, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
-        """NumPy's ufunc.accumulate, forwards or backwards."""
+        """Compute NumPy's ufunc.accumulate, forwards or backwards."""
         wide = np.flip(_widen(x), axis) if reverse else _widen(x)
         y = cls.accumulate(wide, axis, wide.dtype)
         return np.flip(y, axis) if reverse else y
@@ -170,14 +170,14 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
-        """Nothing comes before; from the other side, what changes no total."""
+        """Hide padding, if it comes first, behind the neutral element."""
         (x,), exact = operands, Tensor.of(op.x)
         axes = (op.axis,) if op.reverse else ()
         return p.build(op, [p.hide(x, exact, axes, cls.start(exact.dtype))])
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """See Note [scan in blocks]; half-precision floats accumulate in f32."""
+        """Scan as in Note [scan in blocks]; half-precision floats accumulate in f32."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)
@@ -253,7 +253,7 @@ class CumulativeExtreme(Cumulative):
 
     @staticmethod
     def step(b: Builder, op: "CumulativeExtreme") -> tuple[Value, Value]:
-        """The first of equal extremes gets the gradient."""
+        """Give the gradient to the first of equal extremes."""
         previous = b.delay(op.y, op.axis, op.reverse, np.nan)
         new = b.compare(op.y, previous, direction="ne")
         zero, one = b.full_like(op.y, 0.0), b.full_like(op.y, 1.0)
@@ -317,7 +317,7 @@ class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
 
     @staticmethod
     def step(b: Builder, op: "Cumlogsumexp") -> tuple[Value, Value]:
-        """The shares of y[i-1] and x[i] in the sum; none where it is empty."""
+        """Return the shares of y[i-1] and x[i] in the sum; 0 where it is empty."""
         nothing = b.compare(op.y, b.full_like(op.y, -np.inf), direction="eq")
         y = b.select(nothing, b.full_like(op.y, 0.0), op.y)
         before = b.delay(op.y, op.axis, op.reverse, -np.inf)

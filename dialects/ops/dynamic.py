@@ -51,7 +51,7 @@ def _window(
 def _first(
     low: Lowering, op: "DynamicSlice | DynamicUpdateSlice", starts: Value, sizes: Shape
 ) -> list[Value]:
-    """Inside a body: where the slice starts on each axis of x."""
+    """Return, inside a body, the slice's start on each axis of x."""
     dtype, found = Tensor.of(op.starts).dtype, []
     for axis, (have, size) in enumerate(zip(Tensor.of(op.x).shape, sizes, strict=True)):
         number = low.extract(starts, [low.index(axis)])
@@ -73,18 +73,18 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, starts: Tensor, *, sizes: Shape) -> Tensor:
-        """The given sizes."""
+        """Return the type of the given sizes."""
         _require_fit(x, starts, tuple(sizes))
         return x.with_shape(sizes)
 
     @staticmethod
     def ref(x: np.ndarray, starts: np.ndarray, *, sizes: tuple[int, ...]) -> np.ndarray:
-        """Basic indexing from clipped starts."""
+        """Index from clipped starts."""
         return x[_window(x, starts, sizes)]
 
     @staticmethod
     def jvp(b: Builder, op: "DynamicSlice", dx: Tangent, _: Tangent) -> Tangent:
-        """Linear in x."""
+        """Slice the tangent, as the op is linear in x."""
         return None if dx is None else b.dynamic_slice(dx, op.starts, sizes=op.sizes)
 
     @staticmethod
@@ -153,7 +153,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, update: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Basic assignment from clipped starts."""
+        """Assign from clipped starts."""
         y = x.copy()
         y[_window(x, starts, update.shape)] = update
         return y
@@ -162,7 +162,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
     def jvp(
         b: Builder, op: "DynamicUpdateSlice", dx: Tangent, du: Tangent, _: Tangent
     ) -> Value:
-        """Linear in x and update."""
+        """Write the tangent of the update into that of x: the op is linear."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         du = b.full_like(op.update, 0.0) if du is None else du
         return b.dynamic_update_slice(dx, du, op.starts)
@@ -186,7 +186,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """An update that is whole along the new axis; a scatter where starts differ."""
+        """Update the whole new axis; scatter where starts differ."""
         sizes = Tensor.of(op.update).shape
         x, update = (
             value if has else add_leading_axis(b, value, size)
@@ -253,7 +253,8 @@ def _as_indices(
     *,
     x: bool,
 ) -> tuple[list[Value], dict[str, Any]]:
-    """What a gather or scatter needs for slices from `starts`, one row for each batch.
+    """Return a gather's or scatter's indices of slices from `starts`, a row for each
+    batch.
 
     An axis that a slice takes whole is not indexed.
     """

@@ -28,22 +28,22 @@ from aotc.mlir import Value, arith, cf, ir
 
 
 class Effect(GraphOp):
-    """One operand that something is done with; no result."""
+    """Base of ops with an effect on one operand, and no result."""
 
     @classmethod
     def infer(cls, x: Tensor, **_: object) -> tuple[Tensor, ...]:
-        """No results."""
+        """Return no types."""
         require_dtype(x, cls.dtypes)
         return ()
 
     @staticmethod
     def jvp(b: Builder, op: "Effect", dx: Value) -> tuple[Value, ...]:
-        """No results, so no tangents."""
+        """Return no tangents, as there are no results."""
         return ()
 
     @staticmethod
     def vjp(b: Builder, op: "Effect") -> list[Tangent]:
-        """No results, so the operand gets no cotangent from it."""
+        """Return no cotangent, as there are no results."""
         return [None]
 
     batch = leading()
@@ -60,7 +60,7 @@ class Assert(Effect, name="assert"):
 
     @staticmethod
     def ref(condition: np.ndarray, *, message: str) -> tuple[np.ndarray, ...]:
-        """Raises where the condition does not hold."""
+        """Raise where the condition does not hold."""
         if not np.all(condition):
             raise InputError("assertion-failed", message)
         return ()
@@ -97,13 +97,13 @@ class Print(Effect, name="print"):
 
     @staticmethod
     def ref(x: np.ndarray, *, format: str) -> tuple[np.ndarray, ...]:
-        """Writes."""
+        """Write the text."""
         printing.show(format, x)
         return ()
 
     @staticmethod
     def lower(low: Lowering, op: "Print", x: Value) -> tuple[Value, ...]:
-        """IREE hands traced tensors to the loader, which writes them."""
+        """Lower to a trace: IREE hands tensors to the loader, which writes them."""
         key = ir.StringAttr.get(printing.key(op.format, Tensor.of(op.x).dtype))
         iree_text.call("print", [x], [], bodies.trace(key, x.type))
         return ()
@@ -126,29 +126,29 @@ class Barrier(GraphOp, name="barrier"):
 
     @staticmethod
     def infer(x: Tensor) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         return x
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """The operand."""
+        """Return the operand."""
         return x
 
     @staticmethod
     def jvp(b: Builder, op: "Barrier", dx: Value) -> Value:
-        """Linear; the tangent is kept apart as well."""
+        """Return the tangent, kept apart as well."""
         return b.barrier(dx)
 
     @staticmethod
     def vjp(b: Builder, op: "Barrier", dy: Value) -> list[Tangent]:
-        """Linear; the cotangent is kept apart as well."""
+        """Return the cotangent, kept apart as well."""
         return [b.barrier(dy)]
 
     batch = leading()
 
     @staticmethod
     def lower(low: Lowering, op: "Barrier", x: Value) -> Value:
-        """IREE's own barrier."""
+        """Write IREE's own barrier."""
         return iree_text.optimization_barrier(x)
 
     samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((i32(),))]
@@ -174,24 +174,24 @@ class After(GraphOp, name="after", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, event: np.ndarray) -> np.ndarray:
-        """The first operand."""
+        """Return the first operand."""
         return x
 
     @staticmethod
     def jvp(b: Builder, op: "After", dx: Tangent, _: Tangent) -> Tangent:
-        """Linear in x."""
+        """Return the tangent of x, in which the op is linear."""
         return None if dx is None else b.after(dx, op.event)
 
     @staticmethod
     def vjp(b: Builder, op: "After", dy: Value) -> list[Tangent]:
-        """Linear in x; the cotangent is there when it is there."""
+        """Return the cotangent as that of x, as the op is linear in x."""
         return [dy, None]
 
     batch = leading()
 
     @staticmethod
     def lower(low: Lowering, op: "After", x: Value, event: Value) -> Value:
-        """IREE's barrier, where `event` may have no elements."""
+        """Lower to IREE's barrier where `event` may have no elements."""
         kind = Tensor.of(op.event)
         if kind.dtype == "bool" or not all(map(_is_positive, kind.shape)):
             return iree_text.optimization_barrier(x)

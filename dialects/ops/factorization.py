@@ -74,7 +74,7 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """np.linalg.cholesky of each matrix."""
+        """Compute np.linalg.cholesky of each matrix."""
 
         def factor(a: np.ndarray) -> tuple[np.ndarray]:
             try:
@@ -102,7 +102,7 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Cholesky") -> Value:
-        """Column by column."""
+        """Eliminate column by column."""
         if not Tensor.of(op.x).shape[-1]:
             return op.x
         return elimination.cholesky(b, op.x)
@@ -172,7 +172,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
         transpose: bool,
         unit_diagonal: bool,
     ) -> np.ndarray:
-        """np.linalg.solve with the triangle."""
+        """Solve by np.linalg.solve with the triangle."""
         if not x.size:
             return x
         triangle = np.tril(a) if lower else np.triu(a)
@@ -206,7 +206,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "TriangularSolve") -> Value:
-        """The inverses of blocks on the diagonal, and products with them."""
+        """Multiply by the inverses of blocks on the diagonal."""
         if element_count(Tensor.of(op.x).shape[-2:]) == 0:
             return op.x
         a, lower = _read(b, op, op.a), op.lower
@@ -236,7 +236,7 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
 
 
 def _read(b: Builder, op: TriangularSolve, a: Value) -> Value:
-    """The part of `a` that a triangular_solve reads."""
+    """Return the triangle of `a` that a triangular_solve reads."""
     return triangle(b, a, lower=op.lower, strict=op.unit_diagonal)
 
 
@@ -276,7 +276,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Elimination of each matrix."""
+        """Eliminate in each matrix."""
         if not x.size:
             return x, np.zeros(x.shape[:-1], "i4")
         return tuple(_each(_eliminate, x))
@@ -314,7 +314,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Lu") -> list[Value]:
-        """Column by column."""
+        """Eliminate column by column."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, b.full(Tensor.of(op.permutation), 0)]
         return elimination.lu(b, op.x)
@@ -327,7 +327,7 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
 
 
 def _eliminate(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Elimination; rows change places at the end, so that ties have one answer."""
+    """Eliminate; rows change places at the end, so that ties have one answer."""
     x, order = x.copy(), []
     for j in range(len(x)):
         rest = [i for i in range(len(x)) if i not in order]
@@ -344,7 +344,7 @@ def _solve_unit(b: Builder, a: Value, y: Value, transpose: bool = False) -> Valu
 
 
 def _right_upper(b: Builder, u: Value, y: Value) -> Value:
-    """y u⁻¹."""
+    """Compute y u⁻¹."""
     return matrix_transpose(
         b, _solve(b, u, matrix_transpose(b, y), transpose=True, lower=False)
     )
@@ -384,20 +384,20 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """np.linalg.qr, with the signs changed."""
+        """Compute np.linalg.qr, with the signs changed."""
         q, r = np.linalg.qr(x.astype(np.float64))
         sign = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
         return q * sign[..., None, :], r * sign[..., :, None]
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Which of the equally right answers it gives."""
+        """Return which of the equally right answers the op gives."""
         return "the diagonal of r is at least 0: LAPACK's columns may have other signs"
 
     @staticmethod
     def jvp(b: Builder, op: "Qr", dx: Value) -> tuple[Value, Value]:
-        """With c = qᵀ dx r⁻¹ and o = low(c) - low(c)ᵀ: dr = (c - o) r, and
-        dq = dx r⁻¹ - q (c - o).
+        """Let c = qᵀ dx r⁻¹ and o = low(c) - low(c)ᵀ: dr = (c - o) r, and dq = dx
+        r⁻¹ - q (c - o).
         """
         moved = _right_upper(b, op.r, dx)
         c = product(b, op.q, moved, turn=LEFT)
@@ -427,7 +427,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Qr") -> list[Value]:
-        """Reflections."""
+        """Factorize by reflections."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, b.full(Tensor.of(op.r), 0.0)]
         return reflections.qr(b, op.x)

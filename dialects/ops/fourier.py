@@ -73,7 +73,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     def ref(
         re: np.ndarray, im: np.ndarray, *, axis: int, inverse: bool
     ) -> tuple[np.ndarray, ...]:
-        """np.fft.fft in double precision."""
+        """Compute np.fft.fft in double precision."""
         x = re.astype(np.float64) + 1j * im
         if inverse:
             y = np.fft.ifft(x, axis=axis, norm="forward")
@@ -83,13 +83,13 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Fft", dre: Tangent, dim: Tangent) -> list[Value]:
-        """Linear."""
+        """Transform the tangents, as the op is linear."""
         parts = _both(b, op.re, dre, dim)
         return b.fft(*parts, axis=op.axis, inverse=op.inverse)
 
     @staticmethod
     def vjp(b: Builder, op: "Fft", dre: Value, dim: Value) -> list[Value]:
-        """The other direction: the matrix is symmetric, so that is its adjoint."""
+        """Transform back, as the matrix is symmetric, so that this is its adjoint."""
         parts = _both(b, op.re, dre, dim)
         return list(b.fft(*parts, axis=op.axis, inverse=not op.inverse))
 
@@ -99,7 +99,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Fft") -> list[Value]:
-        """Of rows: the axis goes to the end, all others become one."""
+        """Transform rows: the axis goes to the end, all others become one."""
         kind, axis = Tensor.of(op.re), op.axis
         sizes = permute(kind.shape, moving(kind.rank, axis, -1))
         rows = (element_count(sizes[:-1]), sizes[-1])
@@ -120,7 +120,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
 
 
 def _both(b: Builder, like: Value, re: Tangent, im: Tangent) -> list[Value]:
-    """Two tangents, where None is zero."""
+    """Return both tangents, with zeros for None."""
     return [b.full_like(like, 0.0) if x is None else x for x in (re, im)]
 
 
@@ -132,7 +132,7 @@ _LARGEST_TABLE = 1 << 15  # numbers in one constant
 
 
 def _sizes(z: Sequence[Value]) -> tuple[Size, int]:
-    """How many rows there are, and how long they are."""
+    """Return the number of rows, and their length."""
     count, n = Tensor.of(z[0]).shape
     assert isinstance(n, int), "infer lets no symbolic size through"
     return count, n
@@ -183,7 +183,9 @@ def _constants(b: Builder, table: np.ndarray, like: Value) -> list[Value]:
 
 
 def _by_factors(b: Builder, z: Sequence[Value], radix: int, sign: int) -> list[Value]:
-    """With n = radix * rest, position j = j1 rest + j2, frequency k = k1 + radix k2."""
+    """Split n = radix * rest, position j = j1 rest + j2, frequency k = k1 + radix
+    k2.
+    """
     count, n = _sizes(z)
     rest = n // radix
     grid = [b.reshape(x, shape=(count, radix, rest)) for x in z]
@@ -223,7 +225,7 @@ def _twiddle(b: Builder, z: Sequence[Value], n: int, sign: int) -> list[Value]:
 def _times(
     b: Builder, z: Sequence[Value], table: np.ndarray, axes: tuple[int, ...]
 ) -> list[Value]:
-    """The elementwise product with a constant that lies along some of the axes."""
+    """Multiply by a complex constant that lies along some of the axes."""
     re, im = z
     shape = Tensor.of(re).shape
     c, s = (b.broadcast(x, shape=shape, axes=axes) for x in _constants(b, table, re))
@@ -234,7 +236,7 @@ def _times(
 
 
 def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
-    """By j k = (j**2 + k**2 - (k - j)**2) / 2, a convolution with a chirp."""
+    """Convolve with a chirp, by j k = (j**2 + k**2 - (k - j)**2) / 2."""
     _, n = _sizes(z)
     size = 1 << (2 * n - 2).bit_length()
     chirp = _roots(2 * n, np.arange(n) ** 2, sign)
@@ -249,5 +251,5 @@ def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
 
 
 def _resize(b: Builder, x: Value, size: int) -> Value:
-    """Rows cut or filled with zeros at the end."""
+    """Cut rows, or fill them with zeros at the end."""
     return b.pad_to(x, (_sizes([x])[0], size))

@@ -67,7 +67,7 @@ class IndexMap:
 
     @property
     def rank(self) -> int:
-        """The number of axes of what is read."""
+        """The number of axes of the read array."""
         return len({*self.along, *self.kept})
 
     @property
@@ -78,12 +78,12 @@ class IndexMap:
 
     @property
     def shared_axes(self) -> list[int]:
-        """The axes of what is read that x and the indices both have."""
+        """The axes of the read array that both x and the indices have."""
         return [axis for axis in self.kept if axis in self.along]
 
     @property
     def window(self) -> list[int]:
-        """The axes of what is read that only x has."""
+        """The axes of the read array that only x has."""
         return [axis for axis in self.kept if axis not in self.along]
 
     def source(self, axis: int) -> int:
@@ -102,7 +102,7 @@ class IndexMap:
 
 
 def read_type(x: Tensor, indices: Sequence[Tensor], at: IndexMap) -> Tensor:
-    """The type of what the indices read from x; refuses maps that do not fit."""
+    """Return the type that the indices read from x; refuse maps that do not fit."""
     require_axes(x, at.axes)
     if len(indices) != len(at.axes) or not indices:
         raise InputError(
@@ -154,7 +154,7 @@ def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
 def numpy_index(
     shape: tuple[int, ...], indices: Sequence[np.ndarray], at: IndexMap
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """What NumPy indexes with: positions for each axis of x, and which are inside.
+    """Return NumPy's index: positions for each axis of x, and a mask of those inside.
 
     The positions are in range and broadcast to what is read.
     """
@@ -185,7 +185,9 @@ def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
 def in_range(
     low: Lowering, number: Value, size: Size, *, signed: bool = True
 ) -> tuple[Value, Value]:
-    """Inside a body: the nearest position on an axis of `size`; is it the number?"""
+    """Return, in a body, the nearest position on an axis, and whether it equals
+    `number`.
+    """
     count, last = low.size(size), low.size(size - 1)
     if not isinstance(size, int):
         last = arith.maxsi(last, low.index(0))
@@ -201,7 +203,7 @@ def in_range(
 def position(
     low: Lowering, number: Value, dtype: str, size: Size
 ) -> tuple[Value, Value]:
-    """The same for an integer element, the position as an index value.
+    """Return the position of an integer element as an index, and whether it is inside.
 
     It is compared as an integer: index values may have 32 bits, and VMVX casts an
     unsigned i8 to an index by its sign.
@@ -215,7 +217,9 @@ def position(
 def positions(
     low: Lowering, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Value]
 ) -> tuple[list[Value], Value]:
-    """Inside a body: the position on each indexed axis, and whether all are inside."""
+    """Return, in a body, the position on each indexed axis, and whether all are
+    inside.
+    """
     found = [
         position(low, number, indices.dtype, x.shape[axis])
         for number, axis in zip(numbers, at.axes, strict=True)
@@ -254,7 +258,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *indices: np.ndarray, **attributes: Any) -> np.ndarray:
-        """NumPy's integer indexing at positions in range."""
+        """Index by integers at positions in range, as NumPy does."""
         at = IndexMap(**attributes)
         where, inside = numpy_index(x.shape, indices, at)
         if not x.size:  # every index is past the end
@@ -264,7 +268,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, *_: Tangent) -> Tangent:
-        """Linear in x."""
+        """Gather the tangent, as the op is linear in x."""
         if dx is None:
             return None
         return b.gather(dx, *op.indices, **cls.attributes_of(op))
@@ -284,7 +288,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """One more axis in the map of whichever operand has it."""
+        """Add an axis to the map of whichever operand has it."""
         x, *indices = operands
         in_x, *in_indices = batched
         if any(in_indices):
@@ -347,7 +351,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where x is; what is read out of bounds is 0."""
+        """Return whether x is not negative; reads out of bounds give 0."""
         return is_known(op.x)
 
     samples = [
@@ -392,7 +396,9 @@ def _taken(b: Builder, x: Value, i: Value) -> Value:
 
 
 def _copies(b: Builder, op: Gather) -> Value | None:
-    """What is read of a value whose elements are equal, if they are."""
+    """Return the read of a value whose elements are equal as a broadcast, if they
+    are.
+    """
     scalar = repeated_scalar(b, op.x)
     if scalar is None:
         return None
@@ -400,7 +406,9 @@ def _copies(b: Builder, op: Gather) -> Value | None:
 
 
 def _read_in_order(b: Builder, op: Gather) -> Value | None:
-    """What is read at positions that count from 0, each along an axis of its own."""
+    """Rewrite a read at positions that count from 0, each along its own axis, as a
+    slice.
+    """
     at, source = IndexMap.of(op), Tensor.of(op.x)
     sizes = list(source.shape)
     goes_to = dict(zip(at.others, at.kept, strict=True))

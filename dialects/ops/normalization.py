@@ -29,7 +29,7 @@ _PASSES = 3  # over a row
 
 
 class AlongAxis(GraphOp, traits=[Pure]):
-    """One operand, one axis, a result of the operand's type."""
+    """Base of ops along one axis, with a result of the operand's type."""
 
     x: Operand[Any]
     axis: Int
@@ -38,7 +38,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         require_dtype(x, dt.FLOATS)
         require_axes(x, (axis,))
         return x
@@ -50,7 +50,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """One for each element in each pass over a row."""
+        """Count one for each element in each pass over a row."""
         return _PASSES * Tensor.of(op.y).elements
 
     samples = [
@@ -105,7 +105,9 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def cascade(b: Builder, op: "Softmax") -> Value:
-        """A maximum, the sum of powers of what is above it, and their shares."""
+        """Write a maximum, the sum of exponentials of the distance to it, and their
+        shares.
+        """
         x, highest = _with_maximum(b, op)
         e = b.exp(b.subtract(x, highest))
         total = b.reduce_sum(e, axes=(op.axis,))
@@ -114,7 +116,7 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def lower(low: Lowering, op: "Softmax", x: Value) -> Value:
-        """linalg.softmax; half precision in f32, and long axes in blocks."""
+        """Lower to linalg.softmax; half precision in f32, and long axes in blocks."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.vary(low.convert(x, source, wide.dtype))
@@ -136,12 +138,12 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def cancelling(x: np.ndarray) -> Any:
-        """The one of the maximum in the sum, whose logarithm is nearly 0 beside it."""
+        """Return ones, as the maximum's summand 1 may cancel the logarithm's digits."""
         return np.ones_like(_widen(x))
 
     @staticmethod
     def ref(x: np.ndarray, *, axis: int) -> Any:
-        """Shifted by the maximum, which cancels."""
+        """Shift by the maximum, which cancels."""
         shifted = _shift(x, axis)
         return shifted - np.log(wide_sum(np.exp(shifted), axis, keepdims=True))
 
@@ -159,7 +161,9 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def cascade(b: Builder, op: "LogSoftmax") -> Value:
-        """A maximum, the sum of powers of what is above it, and its logarithm."""
+        """Write a maximum, the sum of exponentials of the distance to it, and its
+        logarithm.
+        """
         x, highest = _with_maximum(b, op)
         shifted = b.subtract(x, highest)
         logarithm = b.log(b.reduce_sum(b.exp(shifted), axes=(op.axis,)))
@@ -168,7 +172,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def lower(low: Lowering, op: "LogSoftmax", x: Value) -> Value:
-        """Maximum, sum of exponentials, and their difference from x."""
+        """Lower to maximum, sum of exponentials, and their difference from x."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)
@@ -191,7 +195,7 @@ def _with_maximum(b: Builder, op: Softmax | LogSoftmax) -> tuple[Value, Value]:
 
 
 def _long_softmax(low: Lowering, x: Value, wide: Tensor, axis: int) -> Value:
-    """Powers over their sum, which is made in blocks.
+    """Divide exponentials by their sum, which is made in blocks.
 
     Powers of many numbers are computed twice rather than kept: 4e6 take twice as long
     to write and read as to compute (AVX2). A symbolic size may well be small, and then
@@ -214,7 +218,9 @@ def _shifted_power(x: Value, highest: Value) -> Value:
 def _sum_of_powers(
     low: Lowering, x: Value, wide: Tensor, axis: int
 ) -> tuple[Value, Value, Value]:
-    """The maximum of x along an axis, e**(x - maximum), and the sum of these."""
+    """Return the maximum of x along an axis, e**(x - maximum), and the sum of the
+    latter.
+    """
     rest = wide.with_shape(_reduced_shape(wide.shape, (axis,)))
     highest = low.reduce(x, rest, (axis,), -np.inf, arith.maximumf)
     powers = _combine(low, wide, (axis,), [x, highest], _shifted_power)
@@ -292,7 +298,9 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     def vjp(
         cls, b: Builder, op: Self, dy: Value, dmean: Value, dvariance: Value
     ) -> list[Value]:
-        """The same for dy: the Jacobian of y is symmetric; the statistics' shares."""
+        """Apply the symmetric Jacobian to dy, and add the cotangents of the
+        statistics.
+        """
         y, r = cls._saved_values(b, op)
         dy = cast(b, dy, Tensor.of(y).dtype)
         total = b.reduce_sum(b.multiply(dy, y), axes=op.axes)
@@ -330,13 +338,13 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @staticmethod
     def result_orders(op: "Normalize", order: Order) -> list[Order]:
-        """The statistics have the axes that are left."""
+        """Return the order of y, and for statistics that of the remaining axes."""
         rest = order_without(op.axes, order)
         return [order, rest, rest]
 
     @classmethod
     def cascade(cls, b: Builder, op: Self) -> list[Value]:
-        """Mean, variance, and what both make of each element."""
+        """Write the mean, the variance, and the normalized elements."""
         x = cast(b, op.x, Tensor.of(op.mean).dtype)
         mean, shifted = b.full_like(op.mean, 0.0), x
         if op.centered:
@@ -381,7 +389,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """One for each element in each pass over a row."""
+        """Count one for each element in each pass over a row."""
         return _PASSES * Tensor.of(op.y).elements
 
     samples = [
@@ -414,7 +422,7 @@ def _combine(
 
 
 def _count(low: Lowering, x: Tensor, axes: Sequence[int], element: Value) -> Value:
-    """How many elements are reduced over, as a float; sizes may be symbolic."""
+    """Return the number of elements reduced over, as a float; sizes may be symbolic."""
     sizes = tuple(x.shape[axis] for axis in axes)
     i64 = ir.IntegerType.get_signless(64)
     count = arith.index_cast(i64, low.size(element_count(sizes)))

@@ -60,7 +60,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int, descending: bool, count: Shape) -> Tensor:
-        """i32, with `count` (of one size) elements along `axis`."""
+        """Return i32, with `count` (of one size) elements along `axis`."""
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
         if len(count) != 1:
@@ -79,7 +79,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     def ref(
         x: np.ndarray, *, axis: int, descending: bool, count: tuple[int, ...]
     ) -> np.ndarray:
-        """np.argsort; of the flipped array and read from the end, to descend.
+        """Compute np.argsort; to descend, of the flipped array and read from the end.
 
         Of bf16 it takes NaN for no more than any number, so that is sorted as f32.
         """
@@ -100,7 +100,9 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Argsort", x: Value) -> Value:
-        """See Note [sorting]; a few elements are selected by a reduction for each."""
+        """Sort as in Note [sorting]; a few elements are selected by a reduction for
+        each.
+        """
         source, (count,) = Tensor.of(op.x), op.count
         keys, of = _keys(low, op, x, source)
         if of.dtype == "i32" and is_few(count, source.shape[op.axis]):
@@ -111,7 +113,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def nests(op: "Argsort") -> tuple[Nest, ...]:
-        """Loops over rows, places in their order, and elements of a row."""
+        """Return loops over rows, places in their order, and elements of a row."""
         kind, axis = Tensor.of(op.x), op.axis
         rows = tuple(n for n in range(kind.rank) if n != axis)
         sizes = *(kind.shape[n] for n in rows), *op.count, kind.shape[axis]
@@ -158,14 +160,14 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
 
 def is_few(count: Size, size: Size) -> TypeGuard[int]:
-    """Whether so many elements of so many are found one after the other."""
+    """Return whether selecting `count` of `size` elements one by one is cheap."""
     if isinstance(count, Dim) or count > FEW:
         return False
     return isinstance(size, Dim) or count * OF_EACH <= size
 
 
 def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, Tensor]:
-    """The keys of x with `axis` moved to the end and padded by the greatest key."""
+    """Return the keys of x, with `axis` at the end and padded by the greatest key."""
     axis, rank, size = op.axis, source.rank, source.shape[op.axis]
     padded = list(source.shape)
     padded[axis] = padded_size(size)

@@ -77,7 +77,7 @@ class Pool(GraphOp, traits=[Pure]):
         padding: tuple[int, ...],
         dilation: tuple[int, ...],
     ) -> Tensor:
-        """N, positions…, C."""
+        """Return the type N, positions…, C."""
         require_dtype(x, dt.FLOATS)
         if x.rank not in (3, 4, 5) or len(padding) != 2 * (x.rank - 2):
             raise InputError(
@@ -112,7 +112,7 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def nests(cls, op: Self) -> tuple[Nest, ...]:
-        """Loops over images, positions, channels, and windows."""
+        """Return loops over images, positions, channels, and windows."""
         spatial = len(op.window)
 
         def read(x: View) -> View | None:
@@ -127,7 +127,7 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
-        """After the images what is around them."""
+        """Hide padding behind the images."""
         (x,) = operands
         spatial = range(1, Tensor.of(x).rank - 1)
         return p.build(op, [p.hide(x, Tensor.of(op.x), spatial, cls.start)])
@@ -156,7 +156,7 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """One for each element of each window."""
+        """Count one for each element of each window."""
         return Tensor.of(op.y).elements * prod(op.window)
 
     samples = [
@@ -176,7 +176,7 @@ def _padded_type(x: Tensor, padding: Sequence[int]) -> Tensor:
 
 
 def _reached_type(padded: Tensor, result: Tensor, op: Pool) -> Tensor:
-    """The image as far as windows read it, along axes that have one window.
+    """Return the type of the image as far as windows read it.
 
     IREE 3.13 takes such an axis for one of the size of the window, and refuses others.
     """
@@ -255,7 +255,7 @@ def _window_axes(window: Sequence[int]) -> tuple[int, ...]:
 
 
 def _unpad_fold(b: Builder, op: Pool, patches: Value) -> Value:
-    """Windows of the padded image added up, without the padding."""
+    """Add up windows of the padded image, without the padding."""
     source = Tensor.of(op.x)
     padded = _padded_type(source, op.padding)
     image = fold(b, patches, padded, op.window, op.strides, op.dilation)

@@ -106,7 +106,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """The sums over each block of q dy, and of -dy."""
+        """Sum q dy over each block, and -dy."""
         steps = _steps(b, op)
         dscale = _sum_to(b, b.multiply(dy, steps), op.scale, op.axis)
         doffset = b.negate(_sum_to(b, dy, op.offset, op.axis))
@@ -120,7 +120,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
         batched: Sequence[bool],
         size: Any,
     ) -> Value:
-        """The blocks of one more axis; each of it may have an offset of its own."""
+        """Add an axis to the blocks, each of which may have its own offset."""
         *parts, offset = operands
         parts = add_leading_axes(b, parts, batched[:2], size)
         if Tensor.of(op.offset).rank:
@@ -135,7 +135,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Dequantize") -> Value:
-        """A product and a difference of what is repeated along blocks."""
+        """Write a product and a difference of values repeated along blocks."""
         y = b.multiply(_steps(b, op), _repeated(b, op, op.scale))
         if splat_of(op.offset) == 0:
             return y
@@ -277,12 +277,12 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @staticmethod
     def cascade(b: Builder, op: "ByteSoftmax") -> Value:
-        """The same, of entries that are nowhere in memory."""
+        """Write the quotients of entries that are not stored."""
         return _quotients(b, op, _entries(b, op))
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Two for each element: it is added, and divided."""
+        """Count two for each element: an addition and a division."""
         return 2 * Tensor.of(op.y).elements
 
     samples = [
@@ -318,7 +318,7 @@ def shares(step: float) -> np.ndarray:
 
 
 def _entries(b: Builder, op: ByteSoftmax) -> Value:
-    """Return the shares of elements, not yet over their sum."""
+    """Look up the shares of elements, not yet divided by their sum."""
     axes = (op.axis,)
     highest = b.expand(b.reduce_max(op.x, axes=axes), Tensor.of(op.x), axes)
     found: Value = b.lookup(b.subtract(highest, op.x), table=shares(op.step))
@@ -326,7 +326,7 @@ def _entries(b: Builder, op: ByteSoftmax) -> Value:
 
 
 def _quotients(b: Builder, op: ByteSoftmax, p: Value) -> Value:
-    """Return shares over their sum."""
+    """Divide shares by their sum."""
     length, axes = Tensor.of(op.x).shape[op.axis], (op.axis,)
     is_short = isinstance(length, int) and length <= MOST_SHARES
     total = _sum_of_halves(b, p, axes) if is_short else _whole_sum(b, p, axes)
@@ -342,7 +342,7 @@ def _whole_sum(b: Builder, p: Value, axes: Sequence[int]) -> Value:
 
 
 def _sum_of_halves(b: Builder, p: Value, axes: Sequence[int]) -> Value:
-    """Return the same for up to `MOST_SHARES` shares, of which f32 sums up two parts.
+    """Return the sum of up to `MOST_SHARES` shares, in f32 by two parts of bits.
 
     IREE 3.13 has no code for Vulkan for the sum of i64 along many a last axis.
     """

@@ -73,7 +73,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Every element gets its weight times dy."""
+        """Multiply dy by every element's weight."""
         spread = b.expand(dy, Tensor.of(op.x), op.axes)
         weights = cls.weights(b, op)
         return [spread if weights is None else b.multiply(weights, spread)]
@@ -83,7 +83,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def nests(cls, op: Self) -> tuple[Nest, ...]:
-        """Loops over the axes that are left, and those that are reduced."""
+        """Return loops over the axes that are left, and those that are reduced."""
         shape = Tensor.of(op.x).shape
         order = (*(n for n in range(len(shape)) if n not in op.axes), *sorted(op.axes))
         sizes = tuple(shape[axis] for axis in order)
@@ -93,18 +93,18 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
-        """What comes after is what a reduction of nothing gives."""
+        """Hide padding behind the neutral element of the reduction."""
         (x,), exact = operands, Tensor.of(op.x)
         return p.build(op, [p.hide(x, exact, op.axes, cls.start(exact.dtype))])
 
     @staticmethod
     def result_orders(op: "Reduction", order: Order) -> list[Order]:
-        """Of the axes that are left."""
+        """Return the order of the remaining axes."""
         return [order_without(op.axes, order)]
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """One generic; half-precision floats accumulate in f32."""
+        """Write one generic; half-precision floats accumulate in f32."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         wide = accumulator(source.dtype)
         x = low.convert(x, source, wide)
@@ -130,12 +130,12 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @staticmethod
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
-        """The reduction of `count` elements y: for a maximum or minimum, y itself."""
+        """Reduce `count` equal elements y: for a maximum or minimum, y itself."""
         return y
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """One for each element of its operand."""
+        """Count one for each element of the operand."""
         return Tensor.of(op.x).elements
 
     samples = [
@@ -200,7 +200,9 @@ def _of_repeated(b: Builder, op: Reduction, source: Broadcast) -> Value | None:
 
 
 def _is_repeatable(x: Value, count: Size) -> bool:
-    """Whether `count` copies of x have the closed form: for any of 0, where finite."""
+    """Return whether the closed form of a sum of copies holds: some copies, or x is
+    finite.
+    """
     value = splat_of(x)
     return bounds(count)[0] >= 1 or (value is not None and bool(np.isfinite(value)))
 
@@ -220,7 +222,9 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.sum, of floats in f64; in the operand's dtype, or what that is kept in."""
+        """Sum by np.sum, of floats in f64; in the operand's dtype, or its
+        accumulator's.
+        """
         kept = x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))), copy=False)
         if not dt.is_float(dt.canonical(x.dtype)):
             return np.sum(kept, axis=axes, dtype=kept.dtype)
@@ -228,12 +232,12 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def weights(b: Builder, op: "ReduceSum") -> Tangent:
-        """1 everywhere."""
+        """Return weights of 1 everywhere."""
         return None
 
     @staticmethod
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
-        """The product y * count, in the dtype that sums are kept in."""
+        """Multiply y by `count`, in the dtype that sums are kept in."""
         kind = Tensor.of(y)
         wide = kind.with_dtype(accumulator(kind.dtype))
         if wide == kind:
@@ -243,7 +247,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """Axis by axis; see Notes [sums of products] and [sums in blocks]."""
+        """Lower axis by axis; see Notes [sums of products] and [sums in blocks]."""
         source = Tensor.of(op.x)
         kind = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, kind.dtype)
@@ -272,7 +276,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.prod in the operand's dtype."""
+        """Compute np.prod in the operand's dtype."""
         return np.prod(
             x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
         )
@@ -342,7 +346,7 @@ class ReduceMax(Reduction, name="reduce_max"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.max; of nothing, the lowest number there is."""
+        """Compute np.max; of nothing, the lowest number there is."""
         return np.max(x, axis=axes, initial=_lowest(dt.canonical(x.dtype)))
 
     weights = staticmethod(_share_of_ties)
@@ -361,7 +365,7 @@ class ReduceMin(Reduction, name="reduce_min"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """np.min; of nothing, the highest number there is."""
+        """Compute np.min; of nothing, the highest number there is."""
         return np.min(x, axis=axes, initial=_highest(dt.canonical(x.dtype)))
 
     weights = staticmethod(_share_of_ties)
@@ -383,7 +387,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int) -> Tensor:
-        """i32, without `axis`."""
+        """Return the type i32, without `axis`."""
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
         if x.shape[axis] == 0:
@@ -394,7 +398,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, axis: int) -> Any:
-        """np.argmax."""
+        """Return np.argmax."""
         return np.argmax(x, axis=axis)
 
     jvp = NOT_DIFFERENTIABLE("integer result")
@@ -407,7 +411,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def result_orders(op: "Argmax", order: Order) -> list[Order]:
-        """Of the axes that are left."""
+        """Return the order of the remaining axes."""
         return [order_without((op.axis,), order)]
 
     @staticmethod
@@ -440,7 +444,7 @@ _NOWHERE = 2**31 - 1
 
 
 def _first_position(low: Lowering, axis: int, dtype: str) -> Body:
-    """A body: the least index along `axis` at which the extreme, or a NaN, stands."""
+    """Return a body for the least index at which the extreme, or NaN, stands."""
     equal = comparison(dtype, "eq")
 
     def body(value: Value, extreme: Value, index: Value) -> Value:

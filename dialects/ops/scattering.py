@@ -80,7 +80,9 @@ class Scatter(GraphOp, traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """The same op where x and the updates have the axis, and the indices may."""
+        """Scatter along one more axis of x and the updates, and perhaps of the
+        indices.
+        """
         in_indices = any(batched[2:])
         x, updates = add_leading_axes(b, operands[:2], batched[:2], size)
         indices = list(operands[2:])
@@ -92,7 +94,7 @@ class Scatter(GraphOp, traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "Scatter", operands: Sequence[Value]) -> Any:
-        """The same, if only axes are padded along which no update moves."""
+        """Build the op, if only axes are padded along which no update moves."""
         x, _, indices, *_ = map(Tensor.of, op.operands)
         if p.axes(x, op.axes) or p.axes(indices):
             return None
@@ -151,7 +153,7 @@ class Combining(Scatter, traits=[Pure]):
     def ref(
         cls, x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, **attributes: Any
     ) -> np.ndarray:
-        """The ufunc's `at`; half-precision floats are combined in f32."""
+        """Combine by the ufunc's `at`; half-precision floats in f32."""
         if not x.size:  # every update goes past the end
             return x.copy()
         at = IndexMap(**attributes)
@@ -166,7 +168,7 @@ class Combining(Scatter, traits=[Pure]):
     def lower(
         cls, low: Lowering, op: Self, x: Value, updates: Value, *indices: Value
     ) -> Value:
-        """See lowering/scatters.py."""
+        """Scatter as in lowering/scatters.py."""
         kinds = [Tensor.of(value) for value in op.operands]
         if 0 in (element_count(kind.shape) for kind in kinds[:2]):
             return x
@@ -184,7 +186,7 @@ class ScatterAdd(Combining, name="scatter_add"):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
-        """Linear in x and updates."""
+        """Scatter the updates' tangents into that of x, as the op is linear in both."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         if du is None:
             return dx
@@ -227,7 +229,9 @@ class ScatterMul(Combining, name="scatter_mul"):
 
 
 def _other_factors(b: Builder, op: ScatterMul) -> Value:
-    """For each update the product of the others at its place, right with zeros too."""
+    """Return, for each update, the product of the others at its place, also with
+    zeros.
+    """
     indices, maps, updates = op.indices, _maps(op), op.updates
     zero, one = (b.full_like(updates, value) for value in (0.0, 1.0))
     none, ones = (b.full_like(op.x, value) for value in (0.0, 1.0))
@@ -248,7 +252,7 @@ class Extremum(Combining, traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
-        """The mean of the tangents of what is extreme."""
+        """Return the mean of the tangents of the extreme elements."""
         of_x, of_updates, share = _shares(b, op)
         dy = b.full_like(op.x, 0.0) if dx is None else b.multiply(of_x, dx)
         if du is not None:
@@ -258,7 +262,7 @@ class Extremum(Combining, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """dy, in equal shares, for what is extreme."""
+        """Give dy in equal shares to the extreme elements."""
         indices = op.indices
         of_x, of_updates, share = _shares(b, op)
         shared = b.multiply(dy, share)
@@ -268,7 +272,7 @@ class Extremum(Combining, traits=[Pure]):
 
 
 def _shares(b: Builder, op: Extremum) -> tuple[Value, Value, Value]:
-    """1 at what is extreme in x and in the updates, and 1 / (their number) by place.
+    """Return 1 at extremes in x and in the updates, and 1 / (their number) by place.
 
     An update that is dropped may seem extreme; what goes to it or comes from it is
     dropped as well.
@@ -344,7 +348,7 @@ class ScatterSet(Scatter, name="scatter"):
     def jvp(
         b: Builder, op: "ScatterSet", dx: Tangent, du: Tangent, *_: Tangent
     ) -> Value:
-        """Linear in x and updates."""
+        """Scatter the updates' tangents into that of x, as the op is linear in both."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         du = b.full_like(op.updates, 0.0) if du is None else du
         return b.scatter(dx, du, *op.indices, **_maps(op))
@@ -375,7 +379,7 @@ class ScatterSet(Scatter, name="scatter"):
 
 
 class _LastUpdates:
-    """Which update each place of x gets: the highest number, found by a scatter_max.
+    """The update that each place of x gets: the highest number, found by a scatter_max.
 
     Updates are numbered without the batches, and places without the windows.
     """
@@ -397,7 +401,7 @@ class _LastUpdates:
         )
 
     def _numbers(self, indices: Tensor) -> Value:
-        """0, 1, … for the indices of each batch."""
+        """Number the updates of each batch from 0 on."""
         own = [
             i for i, axis in enumerate(self.at.along) if axis not in self.at.shared_axes
         ]
@@ -408,19 +412,21 @@ class _LastUpdates:
 
     @property
     def replaced_mask(self) -> Value:
-        """Where in x an update goes to."""
+        """The mask of places in x that an update replaces."""
         zero = self.b.full_like(self.last, 0)
         found = self.b.compare(self.last, zero, direction="ge")
         return self.b.broadcast(found, shape=self.x.shape, axes=tuple(self.rows))
 
     def stays(self, updates: Tensor) -> Value:
-        """Which updates are the last of their place; any answer for those dropped."""
+        """Return a mask of updates that are the last of their place; any value if
+        dropped.
+        """
         last = self.b.gather(self.last, *self.indices, **self.maps, mode=self.at.mode)
         stays = self.b.compare(last, self.numbers, direction="eq")
         return self.b.broadcast(stays, shape=updates.shape, axes=self.at.along)
 
     def read(self, updates: Value) -> Value:
-        """The last update of each place, in the shape of x; anything where none is."""
+        """Read the last update of each place, in the shape of x."""
         own = [axis for axis in self.at.along if axis not in self.at.shared_axes]
         order = (*own, *self.at.kept)
         sizes = [Tensor.of(updates).shape[axis] for axis in order]

@@ -72,7 +72,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     def infer(
         lhs: Tensor, rhs: Tensor, *, direction: str, exact: bool = False
     ) -> Tensor:
-        """Bool, in the operands' shape."""
+        """Return bool, in the operands' shape."""
         require_equal(lhs, rhs)
         if direction not in _COMPARE:
             raise InputError(
@@ -85,7 +85,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     def ref(
         lhs: np.ndarray, rhs: np.ndarray, *, direction: str, exact: bool = False
     ) -> Any:
-        """NumPy's comparison."""
+        """Compare as NumPy does."""
         return _COMPARE[direction](lhs, rhs)
 
     jvp = NOT_DIFFERENTIABLE("bool result")
@@ -137,7 +137,9 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Compare", lhs: Value, rhs: Value) -> Value:
-        """Ordered comparison of floats (unordered for ne), by sign for integers."""
+        """Write an ordered comparison of floats (unordered for ne), by sign for
+        integers.
+        """
         dtype = Tensor.of(op.lhs).dtype
         if op.lhs == op.rhs and op.direction == "ne" and dt.is_float(dtype):
             return low.pointwise([lhs], Tensor.of(op.y), scalars.is_nan)
@@ -191,7 +193,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Select", dy: Value) -> list[Tangent]:
-        """Each choice gets dy where it was taken."""
+        """Give each choice dy where it was taken."""
         zero = b.full_like(dy, 0.0)
         taken = b.select(op.condition, dy, zero)
         return [None, taken, b.select(op.condition, zero, dy)]
@@ -230,14 +232,14 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Select", *operands: Value) -> Value:
-        """arith.select."""
+        """Write arith.select."""
         return low.pointwise(
             operands, Tensor.of(op.y), lambda c, x, y: arith.select(c, x, y)
         )
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where both choices are."""
+        """Return whether both choices are not negative."""
         return is_known(op.on_true) and is_known(op.on_false)
 
     samples = [
@@ -336,7 +338,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
-        """NumPy's astype, with saturation from float to integer."""
+        """Convert by NumPy's astype, with saturation from float to integer."""
         target = dt.to_numpy(dtype)
         if dt.is_float(dt.canonical(x.dtype)) and dtype in dt.INTEGERS:
             return saturate_numpy(x, target)
@@ -360,7 +362,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Cast", x: Value) -> Value:
-        """One conversion out of the table of kinds."""
+        """Write one conversion out of the table of kinds."""
         source, target = Tensor.of(op.x), Tensor.of(op.y)
         if source.dtype == target.dtype:
             return x
@@ -381,14 +383,14 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where it keeps the values of integers that are not negative."""
+        """Return whether integers keep their values and are not negative."""
         source = Tensor.of(op.x).dtype
         is_kept = source in ("bool", op.dtype) or dt.bits(source) < dt.bits(op.dtype)
         return not dt.is_float(source) and is_kept and is_known(op.x)
 
     @staticmethod
     def counted_axis(op: "Cast", axis: int) -> int | None:
-        """The same, of wider integers."""
+        """Return the counted axis, of wider integers."""
         is_wider = dt.bits(op.dtype) > dt.bits(Tensor.of(op.x).dtype)
         return axis if op.dtype in dt.INTEGERS and is_wider else None
 

@@ -33,7 +33,7 @@ from aotc.mlir import Value, arith, ir, linalg
 
 
 def _repeated(b: Builder, x: Value, *shape: int) -> Value:
-    """Copies of a line, for examples."""
+    """Return copies of a line, for examples."""
     return b.broadcast(x, shape=shape, axes=(len(shape) - 1,))
 
 
@@ -61,19 +61,19 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def ref(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
-        """np.reshape."""
+        """Compute np.reshape."""
         return np.reshape(x, shape)
 
     @staticmethod
     def vjp(b: Builder, op: "Reshape", dy: Value) -> list[Value]:
-        """Back to the operand's shape."""
+        """Reshape the cotangent back to the operand's shape."""
         return [b.reshape(dy, shape=Tensor.of(op.x).shape)]
 
     batch = leading(shape=prepend_size)
 
     @staticmethod
     def pad(p: Padding, op: "Reshape", operands: Sequence[Value]) -> Value | None:
-        """The same, if what is padded comes first among axes that become others."""
+        """Reshape, if the padded axis comes first among axes that become others."""
         (x,) = operands
         source = Tensor.of(op.x).shape
         whole = all(
@@ -84,7 +84,7 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def lower(low: Lowering, op: "Reshape", x: Value) -> Value:
-        """tensor.collapse_shape and tensor.expand_shape."""
+        """Write tensor.collapse_shape and tensor.expand_shape."""
         return low.reshape(x, Tensor.of(op.x), Tensor.of(op.y))
 
     simplify = (
@@ -120,25 +120,25 @@ class Reshape(Movement, name="reshape"):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Where only axes of one element come or go."""
+        """Return whether only axes of one element come or go."""
         return squeezed(Tensor.of(op.x).shape) == squeezed(op.shape)
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Those of more than one element, in order."""
+        """Return the axes of more than one element, in order."""
         long = map(long_axes, (Tensor.of(op.x).shape, op.shape))
         return dict(zip(*long, strict=False))
 
     @staticmethod
     def counted_axis(op: "Reshape", axis: int) -> int | None:
-        """The same, if only axes of one element come or go."""
+        """Return the counted axis, if only axes of one element come or go."""
         if not Reshape.is_merged(op):
             return None
         return Reshape.kept_axes(op, 0).get(axis)
 
     @staticmethod
     def view(op: "Reshape", x: View) -> View | None:
-        """The same elements."""
+        """Return the view of the same elements."""
         return x.reshape(op.shape)
 
     samples = [
@@ -152,7 +152,7 @@ class Reshape(Movement, name="reshape"):
 
 
 def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
-    """Whether no axis of more than one element comes before one that is padded."""
+    """Return whether only the first axis of more than one element is padded."""
     for shape in (source, result):
         long = [size for size in shape if size != 1]
         if any(map(p.is_padded, long[1:])):
@@ -171,7 +171,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def infer(x: Tensor, *, permutation: tuple[int, ...]) -> Tensor:
-        """The permuted shape."""
+        """Return the permuted shape."""
         if sorted(permutation) != list(range(x.rank)):
             raise InputError(
                 "bad-axis",
@@ -181,12 +181,12 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def ref(x: np.ndarray, *, permutation: tuple[int, ...]) -> np.ndarray:
-        """np.transpose."""
+        """Compute np.transpose."""
         return np.transpose(x, permutation)
 
     @staticmethod
     def vjp(b: Builder, op: "Transpose", dy: Value) -> list[Value]:
-        """The inverse permutation."""
+        """Transpose by the inverse permutation."""
         return [b.transpose(dy, permutation=inverse(op.permutation))]
 
     batch = leading(permutation=after_leading)
@@ -195,7 +195,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def lower(low: Lowering, op: "Transpose", x: Value) -> Value:
-        """linalg.transpose."""
+        """Write linalg.transpose."""
         result = Tensor.of(op.y)
         if not result.rank:
             return x
@@ -247,22 +247,22 @@ class Transpose(Movement, name="transpose"):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """None: it only moves elements."""
+        """Return no operations, as elements only move."""
         return 0
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """All, in another order."""
+        """Return all axes, in another order."""
         return {axis: at for at, axis in enumerate(op.permutation)}
 
     @staticmethod
     def view(op: "Transpose", x: View) -> View | None:
-        """Axes in another order."""
+        """Return the view with axes in another order."""
         return x.transpose(op.permutation)
 
     samples = [
@@ -273,7 +273,7 @@ class Transpose(Movement, name="transpose"):
 
 
 def moves_nothing(shape: Shape, permutation: Sequence[int]) -> bool:
-    """Whether a transpose leaves all elements where they are in memory."""
+    """Return whether a transpose leaves all elements at their place in memory."""
     moved = [axis for axis in permutation if shape[axis] != 1]
     return moved == sorted(moved)
 
@@ -297,7 +297,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @staticmethod
     def infer(x: Tensor, *, shape: Shape, axes: tuple[int, ...]) -> Tensor:
-        """The given shape."""
+        """Return the given shape."""
         rising = sorted(set(axes)) == list(axes) and all(
             0 <= a < len(shape) for a in axes
         )
@@ -387,23 +387,23 @@ class Broadcast(Movement, name="broadcast"):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """All that x has."""
+        """Return all axes of x."""
         return dict(enumerate(op.axes))
 
     @staticmethod
     def counted_axis(op: "Broadcast", axis: int) -> int | None:
-        """Where the axis went, if it is not stretched."""
+        """Return the result's axis, if it is not stretched."""
         at = op.axes[axis]
         return at if Tensor.of(op.x).shape[axis] == op.shape[at] else None
 
     @staticmethod
     def view(op: "Broadcast", x: View) -> View | None:
-        """Axes that repeat."""
+        """Return the view with axes that repeat."""
         return x.broadcast(op.shape, op.axes)
 
     samples = [
@@ -439,19 +439,19 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def infer(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
-        """The operand's type."""
+        """Return the operand's type."""
         if any(not 0 <= axis < x.rank for axis in axes):
             raise InputError("bad-axis", f"expected axes of {x}; got {tuple(axes)}")
         return x
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-        """np.flip."""
+        """Compute np.flip."""
         return np.flip(x, axes)
 
     @staticmethod
     def vjp(b: Builder, op: "Reverse", dy: Value) -> list[Value]:
-        """Its own inverse."""
+        """Reverse the cotangent, as the op is its own inverse."""
         return [b.reverse(dy, axes=op.axes)]
 
     batch = leading(axes=shift_axes)
@@ -461,7 +461,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def lower(low: Lowering, op: "Reverse", x: Value) -> Value:
-        """Element n - 1 - i."""
+        """Read element n - 1 - i."""
         source, x = Tensor.of(op.x), low.materialize(x)
 
         def element(indices: list[Value]) -> Value:
@@ -497,7 +497,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def view(op: "Reverse", x: View) -> View | None:
-        """Axes that go backwards."""
+        """Return the view with axes that go backwards."""
         return x.reverse(op.axes)
 
     samples = [

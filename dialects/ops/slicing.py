@@ -81,7 +81,7 @@ class Slice(Movement, name="slice"):
         sizes: tuple[int, ...],
         strides: tuple[int, ...],
     ) -> np.ndarray:
-        """Basic indexing."""
+        """Index by slices as NumPy does."""
         return x[
             tuple(
                 slice(first, first + size * stride, stride)
@@ -91,7 +91,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def vjp(b: Builder, op: "Slice", dy: Value) -> list[Value]:
-        """Zeros around, and between strided elements."""
+        """Put zeros around the cotangent, and between strided elements."""
         have = Tensor.of(op.x).shape
         covered = [
             dilated_size(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)
@@ -107,7 +107,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def pad(p: Padding, op: "Slice", operands: Sequence[Value]) -> Any:
-        """The same from the same place, unless the sizes of the call decide it."""
+        """Slice at the same place, unless the sizes of the call decide it."""
         if any(map(p.is_padded, op.start)):
             return None
         return p.build(op, operands, start=op.start)
@@ -160,13 +160,13 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def counted_axis(op: "Slice", axis: int) -> int | None:
-        """The same, of its first elements."""
+        """Return the counted axis, of the first elements."""
         is_first = op.start[axis] == 0 and op.strides[axis] == 1
         return axis if is_first else None
 
     @staticmethod
     def view(op: "Slice", x: View) -> View | None:
-        """Some elements of each axis."""
+        """Return the view of some elements of each axis."""
         return x.slice(op.start, op.sizes, op.strides)
 
     samples = [
@@ -179,7 +179,7 @@ class Slice(Movement, name="slice"):
 
 
 def _is_dense(op: Slice) -> bool:
-    """Whether neighbours along the last axis of the slice are neighbours in x."""
+    """Return whether neighbours along the slice's last axis are neighbours in x."""
     source, sizes = Tensor.of(op.x).shape, op.sizes
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last < 0 or (op.strides[last] == 1 and set(source[last + 1 :]) <= {1})
@@ -200,7 +200,7 @@ def _copy_slice(low: Lowering, op: Slice, x: Value) -> Value:
 
 
 def _read_by_position(low: Lowering, op: Slice, x: Value) -> Value:
-    """Every element read at its own position in x.
+    """Read every element at its own position in x.
 
     Note [strided reads]: not a generic with the map `i -> i * stride`. Where the last
     step ends at the end of x, IREE 3.13 merges such a generic with the one that
@@ -288,7 +288,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         interior: tuple[int, ...],
         value: float,
     ) -> np.ndarray:
-        """Strided assignment into a full array, then a cut."""
+        """Assign with strides into a full array, then cut."""
         sizes: list[Any] = [
             dilated_size(n, k) for n, k in zip(x.shape, interior, strict=True)
         ]
@@ -308,12 +308,14 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Pad", dx: Value) -> Value:
-        """Linear in x; the padding does not change."""
+        """Pad the tangent by zeros, as the padding does not change."""
         return b.pad(dx, low=op.low, high=op.high, interior=op.interior, value=0.0)
 
     @staticmethod
     def vjp(b: Builder, op: "Pad", dy: Value) -> list[Value]:
-        """The padding with the opposite sign, then every (interior + 1)-th element."""
+        """Pad the cotangent with the opposite sign, then take every (interior +
+        1)-th.
+        """
         x = Tensor.of(op.x)
         none = (0,) * x.rank
         low, high = ([0 - n for n in sizes] for sizes in (op.low, op.high))
@@ -338,7 +340,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Pad", x: Value) -> Value:
-        """tensor.pad, or computed element by element where that cannot say it."""
+        """Lower to tensor.pad, or element by element where that cannot say it."""
         result = Tensor.of(op.y)
         plain = all(bounds(n)[0] >= 0 for n in (*op.low, *op.high))
         if plain and not any(op.interior):
@@ -378,7 +380,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def view(op: "Pad", x: View) -> View | None:
-        """Indices outside of x, where nothing is between or cut off."""
+        """Return the view with indices outside of x; none if between or cut off."""
         if any(op.interior):
             return None
         return x.pad(op.low, op.high, op.value)
@@ -409,7 +411,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
 
 def _is_cut(op: Pad) -> bool:
-    """Whether elements are lost at an end, and none put between others."""
+    """Return whether elements are lost at an end, and none put between others."""
     cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
     return bool(cuts) and not any(op.interior)
 
@@ -428,7 +430,7 @@ def _may_cut_all(op: Pad) -> bool:
 
 
 def _cut_by_slice(b: Builder, op: Pad) -> Value:
-    """A padding with negative parts as a slice, then a padding without."""
+    """Split a padding with negative parts into a slice and a padding without."""
 
     def split(size: Size) -> tuple[int, Size]:
         return (-size, 0) if isinstance(size, int) and size < 0 else (0, size)
@@ -475,7 +477,9 @@ def _lower_general_pad(low: Lowering, op: Pad, x: Value, result: Tensor) -> Valu
 def _source_index(
     low: Lowering, op: Pad, axis: int, index: Value
 ) -> tuple[Value, Value]:
-    """Whether an element of x lands on `index`, and which one (any, if none does)."""
+    """Return whether an element of x lands on `index`, and its index (any, if none
+    does).
+    """
     size = Tensor.of(op.x).shape[axis]
     step = low.index(op.interior[axis] + 1)
     offset = arith.subi(index, low.size(op.low[axis]))
@@ -503,7 +507,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def infer(lhs: Tensor, rhs: Tensor, *, axis: int) -> Tensor:
-        """The sizes along `axis` add up; the others are equal."""
+        """Add up the sizes along `axis`; require that the others are equal."""
         if not 0 <= axis < lhs.rank:
             raise InputError("bad-axis", f"expected an axis of {lhs}; got {axis}")
         require_dtype(rhs, (lhs.dtype,))
@@ -518,7 +522,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray, *, axis: int) -> np.ndarray:
-        """np.concatenate."""
+        """Compute np.concatenate."""
         return np.concatenate([lhs, rhs], axis)
 
     @staticmethod
@@ -530,7 +534,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Concatenate", dy: Value) -> list[Value]:
-        """Each operand's part of dy."""
+        """Return each operand's part of dy."""
         left, right = Tensor.of(op.lhs).shape[op.axis], Tensor.of(op.rhs).shape[op.axis]
         none: list[Size] = [0] * Tensor.of(dy).rank
         after, before = list(none), list(none)
@@ -545,7 +549,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "Concatenate", operands: Sequence[Value]) -> Any:
-        """The same, unless something comes after what is padded."""
+        """Concatenate, unless something comes after padding."""
         if p.axes(Tensor.of(op.lhs), (op.axis,)):
             return None
         return p.build(op, operands)
@@ -573,7 +577,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def nests(op: "Concatenate") -> tuple[Nest, ...]:
-        """Loops over the elements of each operand, with their place in the result."""
+        """Return loops over the elements of each operand, with place in the result."""
 
         def part(number: int, start: Size) -> Nest:
             sizes = Tensor.of(op.operands[number]).shape
@@ -592,7 +596,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Concatenate", lhs: Value, rhs: Value) -> Value:
-        """tensor.concat, of all parts of a chain at once.
+        """Lower to tensor.concat, of all parts of a chain at once.
 
         Parts without elements are left out: IREE 3.13 takes one beside a part of one
         element for a part of one element, too, and refuses the result's type. It also
@@ -614,12 +618,12 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """None: it only moves elements."""
+        """Return no operations, as elements only move."""
         return 0
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Where both are."""
+        """Return whether both operands are not negative."""
         return is_known(op.lhs) and is_known(op.rhs)
 
     samples = [
@@ -632,7 +636,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
 
 def _with_open_axis(kind: ir.RankedTensorType, axis: int) -> ir.RankedTensorType:
-    """The type with a size along `axis` that is not known."""
+    """Return the type with an unknown size along `axis`."""
     shape = list(kind.shape)
     shape[axis] = ir.ShapedType.get_dynamic_size()
     return ir.RankedTensorType.get(shape, kind.element_type)

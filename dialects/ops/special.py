@@ -58,7 +58,7 @@ class Erfc(Unary, name="erfc"):
 
 
 def _bell(b: Builder, x: Value, factor: float) -> Value:
-    """`factor * e**(-x**2)`."""
+    """Write `factor * e**(-x**2)`."""
     return b.scale(b.exp(b.negate(b.multiply(x, x))), factor)
 
 
@@ -95,7 +95,7 @@ class Lgamma(Unary, name="lgamma"):
 
     @staticmethod
     def derivative(b: Builder, op: "Lgamma") -> Value:
-        """Digamma."""
+        """Return digamma."""
         return b.polygamma(op.x, order=0)
 
     lower = by_kind(f=gamma.lgamma)
@@ -153,7 +153,7 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Polygamma", x: Value) -> Value:
-        """One fused generic."""
+        """Write one fused generic."""
         return low.pointwise([x], Tensor.of(op.y), gamma.polygamma(op.order))
 
     samples = [

@@ -49,7 +49,7 @@ def _reciprocal(b: Builder, x: Value, least: Value) -> Value:
 
 
 def _rounding(b: Builder, values: Value) -> Value:
-    """How much values of one matrix may differ by rounding alone."""
+    """Bound the differences of values of one matrix by rounding alone."""
     kind = Tensor.of(values)
     total = b.reduce_sum(b.abs(values), axes=(kind.rank - 1,))
     return b.scale(total, epsilon(kind))
@@ -92,7 +92,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """np.linalg.eigh, with the signs changed."""
+        """Compute np.linalg.eigh, with the signs changed."""
         if not x.size:
             return np.zeros(x.shape[:-1], x.dtype), x
         x = x.astype(np.float64)
@@ -101,7 +101,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Which of the equally right answers it gives."""
+        """Return which of the equally right answers the op gives."""
         return "its vectors may have other signs than LAPACK's"
 
     @staticmethod
@@ -122,7 +122,7 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Eigh") -> list[Value]:
-        """Rotations."""
+        """Factorize by rotations."""
         if not Tensor.of(op.x).shape[-1]:
             return [b.full(Tensor.of(op.w), 0.0), op.x]
         return rotations.eigh(b, op.x)
@@ -175,7 +175,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """np.linalg.svd, with the signs changed; NaN where LAPACK would not end."""
+        """Compute np.linalg.svd, with signs changed; NaN where LAPACK would not end."""
         is_finite = np.isfinite(x).all((-2, -1), keepdims=True)
         finite = np.where(is_finite, x, 0).astype(np.float64)
         u, s, vh = np.linalg.svd(finite, full_matrices=False)
@@ -187,7 +187,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Which of the equally right answers it gives."""
+        """Return which of the equally right answers the op gives."""
         return "its vectors may have other signs than LAPACK's"
 
     @staticmethod
@@ -228,7 +228,7 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Svd") -> list[Value]:
-        """Rotations, then reflections."""
+        """Factorize by rotations, then reflections."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, *(b.full(Tensor.of(y), 0.0) for y in (op.s, op.vh))]
         return rotations.svd(b, op.x)
@@ -249,7 +249,7 @@ def _square_gaps(b: Builder, s: Value) -> Value:
 
 
 def _outer_part(b: Builder, op: Svd, x: Value) -> Value:
-    """(1 - u uᵀ) x / s: what leaves the space that the columns of u span."""
+    """Compute (1 - u uᵀ) x / s: the part outside of the span of u's columns."""
     inside = product(b, op.u, product(b, op.u, x, turn=LEFT))
     least = for_each(b, _rounding(b, op.s), Tensor.of(op.s).shape)
     inverse = _reciprocal(b, op.s, least)

@@ -47,7 +47,7 @@ class Axis(NamedTuple):
 
 
 def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | None:
-    """The same result from the image itself; None where it has no zeros inside.
+    """Convolve the image itself, without zeros inside; None where it has none.
 
     None, too, where the zeros cannot be avoided: see the note above.
     """
@@ -61,13 +61,13 @@ def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | No
 
 
 def _is_spatial(pad: "Pad") -> bool:
-    """Whether images and channels are as many as before."""
+    """Return whether batch and channels are not padded."""
     ends = [(pad.low[n], pad.high[n], pad.interior[n]) for n in (0, -1)]
     return all(each == (0, 0, 0) for each in ends)
 
 
 def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> Axis | None:
-    """How axis `number` of the images is convolved without zeros.
+    """Return how axis `number` of the images is convolved without zeros.
 
     None where elements are cut off, also if zeros are put in their place.
     """
@@ -87,7 +87,9 @@ def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> Axis | None:
 def _axis_of_sizes(
     count: Size, phases: int, window: Size, low: int, high: int
 ) -> Axis | None:
-    """The same by the sizes of image and kernel, and the zeros before and after."""
+    """Return an axis' convolution from the sizes of image and kernel, and the zeros
+    outside.
+    """
     if isinstance(count, Dim) or isinstance(window, Dim):
         return None
     size = (count - 1) * phases + 1 + low + high - window + 1
@@ -99,7 +101,7 @@ def _axis_of_sizes(
 
 
 def _from_phases(b: Builder, x: Value, kernel: Value, axes: list[Axis]) -> Value:
-    """Every phase as features, and then beside each other."""
+    """Convolve to features for every phase, and interleave them."""
     spatial, features = len(axes), Tensor.of(kernel).shape[-1]
     phases = [axis.phases for axis in axes]
     y = b.conv_general(
@@ -121,7 +123,7 @@ def _from_phases(b: Builder, x: Value, kernel: Value, axes: list[Axis]) -> Value
 
 
 def _kernel_of_phases(b: Builder, kernel: Value, axes: list[Axis]) -> Value:
-    """window…, C, F as window / phases…, C, phases… × F."""
+    """Regroup the kernel from window…, C, F to window / phases…, C, phases… × F."""
     spatial, (channels, features) = len(axes), Tensor.of(kernel).shape[-2:]
     split = [n for axis in axes for n in (axis.window, axis.phases)]
     parts = b.reshape(kernel, shape=(*split, channels, features))

@@ -24,7 +24,7 @@ class Sin(Unary, name="sin"):
 
     @staticmethod
     def derivative(b: Builder, op: "Sin") -> Value:
-        """cos x."""
+        """Return cos x."""
         return b.cos(op.x)
 
     lower = by_kind(f=approx.sin)

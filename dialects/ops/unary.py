@@ -22,7 +22,9 @@ from aotc.mlir import Value, arith, math
 
 
 class Unary(GraphOp, traits=[Pure]):
-    """One operand; the result has its type. Subclasses give `derivative`: dy/dx."""
+    """Base of ops on one operand, whose type the result has. Subclasses give
+    `derivative`: dy/dx.
+    """
 
     x: Operand[Any]
     y: Result[Any]
@@ -135,7 +137,7 @@ class Sign(Unary, name="sign"):
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """np.sign, whose bf16 keeps the sign of zero."""
+        """Compute np.sign, whose bf16 keeps the sign of zero."""
         return np.where(x == 0, np.zeros_like(x), np.sign(x))
 
 
@@ -247,7 +249,7 @@ class Logistic(Unary, name="logistic"):
 
     @staticmethod
     def ref(x: np.ndarray) -> Any:
-        """Computed from e**-|x|, which cannot overflow."""
+        """Compute from e**-|x|, which cannot overflow."""
         z = np.exp(-np.abs(x))
         return np.where(x >= 0, 1 / (1 + z), z / (1 + z))
 
@@ -336,7 +338,7 @@ class StopGradient(Unary, name="stop_gradient"):
 
     @staticmethod
     def lower(low: Lowering, op: "StopGradient", x: Value) -> Value:
-        """Nothing to compute."""
+        """Return the operand, as there is nothing to compute."""
         return x
 
     samples = [Sample((f32(2, 3),), smooth=False), Sample((i32("n"),))]

@@ -23,7 +23,7 @@ from aotc.mlir import Value
 
 
 def window_count(size: Size, window: int, stride: int, dilation: int = 1) -> Size:
-    """How many windows fit along an axis of `size`."""
+    """Return the number of windows that fit along an axis of `size`."""
     return (size - dilation * (window - 1) - 1) // stride + 1
 
 
@@ -136,7 +136,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Windows", dy: Value) -> list[Value]:
-        """Windows overlap, so their elements add up."""
+        """Add up the elements of windows, as windows overlap."""
         return [fold(b, dy, Tensor.of(op.x), op.window, op.strides, op.dilation)]
 
     batch = staticmethod(fold_leading_axis)
@@ -145,7 +145,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Windows", x: Value) -> Value:
-        """Patches, with the window's axes split off again."""
+        """Lower to patches, with the window's axes split off again."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         counts = result.shape[1 : 1 + len(op.window)]
         rows, flat = patches(low, x, source, counts, op.window, op.strides, op.dilation)
@@ -153,7 +153,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
     @staticmethod
     def view(op: "Windows", x: View) -> View | None:
-        """Axes of places, and axes within a window."""
+        """Return the view with axes of places, and axes within a window."""
         counts = Tensor.of(op.y).shape[1 : 1 + len(op.window)]
         return x.windows(counts, op.window, op.strides, op.dilation)
 
@@ -201,7 +201,7 @@ def _fold_tiles(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """Windows that touch but do not overlap: a transpose, and zeros for the rest."""
+    """Transpose windows that touch but do not overlap, with zeros for the rest."""
     spatial = len(window)
     counts = Tensor.of(dy).shape[1 : 1 + spatial]
     order = [0]
@@ -221,7 +221,7 @@ def _fold_offsets(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """Overlapping windows: one shifted image per offset in the window, added up."""
+    """Add up overlapping windows: one shifted image per offset in the window."""
     spatial = len(window)
     counts = Tensor.of(dy).shape[1 : 1 + spatial]
     # The window comes first, so that each part is contiguous: IREE 3.13 cannot compile

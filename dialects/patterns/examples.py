@@ -15,7 +15,9 @@ NAME = "f"  # of the function
 
 
 def module_of(given: Sequence[Tensor], written: Written) -> Module:
-    """Return a module with a function of some operands that returns what is written."""
+    """Return a module with a function of some operands that returns the written
+    value.
+    """
     module = ir.Module.create()
     types = [kind.to_mlir() for kind in given]
     with ir.InsertionPoint(module.body):
@@ -36,7 +38,7 @@ def result_of(module: Module) -> Value:
 
 
 def root_of(module: Module) -> GraphOp:
-    """Return the op that computes what the function returns."""
+    """Return the op that computes the function's result."""
     op = result_of(module).owner.opview
     assert isinstance(op, GraphOp)
     return op

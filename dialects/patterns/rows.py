@@ -1,4 +1,4 @@
-"""A row: what a pattern is replaced by, with an example of it and a near miss.
+"""Rows: patterns with their replacements, an example of each and a near miss.
 
 Tests evaluate the example before and after, and see that the near miss stays; the page
 `docs/rewrites.md` is made of them.
@@ -25,7 +25,7 @@ def always(_: Captured) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What may be replaced, and what takes its place.
+    """A rewrite: a term, its conditions, and the replacement.
 
     Args:
         says: what is replaced by what, in a line.

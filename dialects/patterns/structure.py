@@ -17,7 +17,7 @@ Ways = list[Found]  # in which a term can be found
 
 
 class _Operand:
-    """A value that rows look at, one after the other: what is known of it is kept."""
+    """A value that several rows match in turn, with its known facts cached."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -49,7 +49,7 @@ def _operands_of(op: GraphOp) -> list[_Operand]:
 
 
 def replacement(rows: Sequence[Row], op: GraphOp) -> Value | None:
-    """Write, before an op, what takes its place by the first row that fits.
+    """Write the replacement of an op by the first row that fits.
 
     Args:
         rows: of the op's class.

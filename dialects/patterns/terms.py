@@ -1,4 +1,4 @@
-"""What patterns are written in: expressions with names for what they capture.
+"""Terms of patterns: expressions with names for the values that they capture.
 
 Captures, numbers and calls of ops are matched as they stand (`structure.py`). Products,
 sums and means are for what may be written in many ways: they stand flat, and match
@@ -20,7 +20,7 @@ _PRODUCTS = frozenset({"multiply", "divide", "negate", "power"})
 
 
 class _Heads:
-    """What terms of an expression begin with, worked out once for each."""
+    """The ops that terms of an expression begin with, computed once for each."""
 
     @cached_property
     def heads(self) -> frozenset[str] | None:
@@ -100,7 +100,7 @@ class Sum(_Heads):
 
 @dataclass(frozen=True)
 class Reciprocal(_Heads):
-    """What a product is divided by."""
+    """A divisor in a product."""
 
     of: "Term"
 
@@ -114,7 +114,7 @@ class Mean(_Heads):
 
 @dataclass(frozen=True)
 class AnyOf(_Heads):
-    """One of several ways to write the same."""
+    """A term that matches any of several spellings."""
 
     choices: tuple["Term", ...]
 
@@ -152,7 +152,7 @@ def square(term: Term) -> Product:
 
 
 def any_of(*choices: Term) -> AnyOf:
-    """One of several ways to write the same."""
+    """Return a term that matches any of several spellings."""
     return AnyOf(choices)
 
 
@@ -194,12 +194,12 @@ def _heads_of(term: Term) -> frozenset[str] | None:
 
 
 def _is_open(number: Constant, parts: tuple[Term, ...]) -> bool:
-    """Whether a number alone may be what is matched, or a part beside any number."""
+    """Return whether a number alone may match, or a part beside any number."""
     return not parts or (len(parts) == 1 and isinstance(number, str))
 
 
 def may_match(term: Term, names: Container[str]) -> bool:
-    """Whether a graph that has ops of these names alone may have what a term says."""
+    """Return whether a term may match in a graph of ops of these names."""
     match term:
         case Call(name=name, operands=parts):
             return name in names and all(may_match(each, names) for each in parts)

@@ -1,4 +1,4 @@
-"""What is known of a value: which op computes it, and what all of its elements are."""
+"""Facts on a value: the op that computes it, and the number that all elements are."""
 
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -58,7 +58,7 @@ def repeated_scalar(b: Builder, value: Value) -> Value | None:
 
 
 def truth_of(value: Value) -> bool | None:
-    """What every element of a bool `value` is known to be, if there is one."""
+    """Return the truth value that every element of a bool `value` has, if known."""
     while (inner := _computed_by(value, "graph.broadcast")) is not None:
         value = inner.x
     constant = _computed_by(value, "graph.constant")

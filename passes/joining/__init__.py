@@ -1,1 +1,1 @@
-"""What `join-products` finds, chooses and writes."""
+"""Parts of `join-products`: its search, choice and rewrite."""

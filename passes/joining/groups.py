@@ -1,4 +1,4 @@
-"""Which products of one left operand are computed by one kernel."""
+"""Groups of products of one left operand that one kernel computes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group:
 
 
 def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
-    """What to join of products of one left operand.
+    """Yield the groups to join of products of one left operand.
 
     The caller writes each before it asks for the next: then that may be impossible.
 
@@ -54,7 +54,7 @@ def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
 
 
 def _read_together(product: Product, products: Sequence[Product]) -> list[Product]:
-    """A product, those of some that it reads, and those that these read, in order."""
+    """Return a product and products that it reads, directly or not, in order."""
     found = [product]
     for reader in found:  # which grows
         for each in products:
@@ -69,7 +69,9 @@ def _read_together(product: Product, products: Sequence[Product]) -> list[Produc
 
 
 def group_of(products: Sequence[Product], machine: Machine) -> Group | None:
-    """Products that do not depend on each other, panel by panel, if that is better."""
+    """Group products that do not depend on each other, panel by panel, if that is
+    faster.
+    """
     if len(products) == 1:
         return None
     tile = _joined_tile(products, machine, interleaved=False)
@@ -92,7 +94,7 @@ def _joined_tile(
 
 
 def reads(product: Product, source: Product) -> bool:
-    """Whether a region reads the result of another for the same place of its own.
+    """Return whether a region reads another's result at the place of its own.
 
     All else that it reads does not depend on that.
     """
@@ -116,7 +118,7 @@ def _is_elementwise(op: Any) -> bool:
 
 
 def _independent(products: Sequence[Product]) -> list[Product]:
-    """The first, and those after it that depend on none of those before them."""
+    """Return the first product, and later ones that depend on none chosen before."""
     first, *rest = products
     chosen, made = [first], set[Value](first.call.results)
     for each in rest:

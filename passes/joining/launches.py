@@ -46,7 +46,7 @@ class _Product:
 
     @property
     def left(self) -> Hashable:
-        """What is multiplied, and how; None if the region computes it."""
+        """A key of the left operand and its use; None if the region computes it."""
         value, view = self.anchor.lhs, defining_op(self.anchor.lhs)
         if isinstance(view, Reshape):
             value = view.x
@@ -113,7 +113,7 @@ def _can_be_at(product: _Product, place: Operation) -> bool:
 def _join(
     products: Sequence[_Product], capabilities: Capabilities, outlining: Outlining
 ) -> bool:
-    """Put one call in the place of several, if that is faster by the model."""
+    """Replace several calls by one, if that is faster by the model."""
     if len(products) == 1:
         return False
     fused, anchors = products[0].fused, [each.anchor for each in products]

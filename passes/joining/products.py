@@ -60,22 +60,22 @@ class Product:
 
     @property
     def tile(self) -> Tile:
-        """How it is cut up."""
+        """The tile of the product."""
         return Tile.of_plain(self.fused.tile)
 
     @property
     def most_joined(self) -> int:
-        """How many products one kernel computes at most."""
+        """The largest number of products that one kernel computes."""
         return self.capabilities.family_of(self.fused).most_joined
 
     @property
     def geometry(self) -> Geometry:
-        """What is summed up."""
+        """The geometry of the sums."""
         return known_geometry(self.anchor)
 
     @property
     def left(self) -> Hashable:
-        """The rows that it reads, in which way, and what they are multiplied by."""
+        """A key of the rows that are read, and of their use by the product."""
         rows = self.call.operands[0], _left_of(self.geometry)
         kinds = [Tensor.of(value) for value in self.packed]
         counts = [kind.shape[1] for kind in kinds[1:]]  # of scales, in each column
@@ -98,7 +98,7 @@ class Product:
 
     @property
     def packed(self) -> list[Value]:
-        """What the call gives for them."""
+        """The call's operands for packed arguments."""
         operands = self.call.operands
         return [
             operands[ir.BlockArgument(argument).arg_number]
@@ -106,14 +106,15 @@ class Product:
         ]
 
     def right_of(self, packed: Sequence[Value], tile: Tile) -> Value:
-        """Write the right operand, given what is packed for the panels of a tile."""
+        """Write the right operand from the packed values for the panels of a tile."""
         if self.tile.dequantizes:  # whose panels do not depend on the tile
             known = dict(zip(self.packed_arguments, packed, strict=True))
             return copy_value(self.anchor.operands[1], known)
         return unpack(Builder(), self.anchor, packed[0], tile)
 
     def is_stored_by(self, tile: Tile, features: Iterable[int]) -> bool:
-        """Whether a build stores weights for a tile, with what fills their last panels.
+        """Return whether a build stores weights for a tile, with the fill of last
+        panels.
 
         Args:
             tile: how products like this one are cut up together.
@@ -136,7 +137,7 @@ class Product:
         right: Callable[[], Value],
         write: Visit[Value] = clone,
     ) -> list[Value]:
-        """Write the ops of the region at the insertion point; return what they give.
+        """Write the ops of the region at the insertion point; return the results.
 
         Args:
             given: what the region takes.
@@ -214,7 +215,7 @@ def ops_behind(value: Value) -> list[GraphOp]:
 def is_computed_from(
     values: Iterable[Value], sources: set[Value], first: Operation
 ) -> bool:
-    """Whether one of some values depends on one of others.
+    """Return whether one of some values depends on one of others.
 
     Args:
         values: of a block.
@@ -228,7 +229,7 @@ def is_computed_from(
 
 
 def _left_of(geometry: Geometry) -> Geometry:
-    """What is said of the left operand and of the sums, but not of the right one."""
+    """Return the geometry of the left operand and the sums, without the right one."""
     layout = geometry.layout
     if layout is not None:
         sums, batch = (

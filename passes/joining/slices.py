@@ -47,13 +47,13 @@ def column_slices(product: Product) -> list[Slice]:
 
 
 def _columns_of(op: Slice) -> SomeColumns | None:
-    """What a slice reads, if that is all of some columns."""
+    """Return the columns that a slice reads, if it reads all of them."""
     read = operand_of(op.y)
     return read if isinstance(read, SomeColumns) and read.width else None
 
 
 def _can_be_cut(product: Product) -> bool:
-    """Whether columns are one axis, and what is computed with them is cut like them."""
+    """Return whether columns are one axis, and the ops on them can be sliced alike."""
     anchor = product.anchor
     if _column_axis(anchor) is None:
         return False
@@ -75,7 +75,9 @@ def _can_be_cut(product: Product) -> bool:
 
 
 def _column_axes(argument: Value) -> list[int] | None:
-    """The axes of what a region reads that are columns; None if rows differ in it."""
+    """Return the axes of a region's argument that are columns; None if rows differ
+    in it.
+    """
     for use in argument.uses:
         op = use.owner.opview
         read = operand_of(op.y) if isinstance(op, Broadcast) else None

@@ -51,7 +51,9 @@ def write_group(group: Group, outlining: Outlining) -> bool:
 
 
 def _operands(products: Sequence[Product]) -> list[Value]:
-    """What the joined region takes, but for the weights; the left operand first."""
+    """Return the joined region's operands besides the weights; the left operand
+    first.
+    """
     made = {value for each in products for value in each.call.results}
     packed = {value for each in products for value in each.packed}
     given = (value for each in products for value in [*each.call.operands][2:])
@@ -60,7 +62,7 @@ def _operands(products: Sequence[Product]) -> list[Value]:
 
 
 def _joined(products: Sequence[Product], tile: Tile) -> list[Value]:
-    """The weights as the joined kernel reads them, at the insertion point."""
+    """Join the weights as the joined kernel reads them, at the insertion point."""
     if tile.group:
         b, parts = Builder(), zip(*(each.packed for each in products), strict=True)
         elements, *blocks = [*parts]

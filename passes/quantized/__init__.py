@@ -1,1 +1,1 @@
-"""What is known of values that quantise: ranges of integers, and equal neighbours."""
+"""Analyses of values that quantise: ranges of integers, and equal neighbours."""

@@ -117,7 +117,7 @@ def _first(b: Builder, value: Value, axis: int, block: int, made: _Made) -> Valu
 
 
 def unmoved(value: Value) -> tuple[Value, bool]:
-    """Return what a value is in its place, or less that, and whether it is less that.
+    """Return a value before movement, and whether it is negated on the way.
 
     Blocks are repeated and cut by ops that move nothing where each is one number.
     """
@@ -141,7 +141,9 @@ def _keeps_order(op: Broadcast | Reshape | Slice) -> bool:
 
 
 def _is_elementwise(op: GraphOp) -> bool:
-    """Whether an op makes each element of those in its place, in any shape."""
+    """Return whether an op computes each element from those at its place, in any
+    shape.
+    """
     shape = Tensor.of(op.results[0]).shape
     is_same = all(Tensor.of(value).shape == shape for value in op.operands)
     return bool(op.operands) and is_same and type(op).on_scalars

@@ -1,4 +1,4 @@
-"""What is a number when a model is built, and where bytes are made of floats."""
+"""Numbers known when a model is built, and quantisations of floats to bytes."""
 
 from __future__ import annotations
 

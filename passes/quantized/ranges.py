@@ -1,4 +1,4 @@
-"""Between which numbers integers lie, as the ops that make them say."""
+"""Ranges of integers, by the ops that make them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _with_number(op: GraphOp, known: Known) -> Range | None:
 
 
 def _within(found: Range, low: float | None, high: float | None) -> Range:
-    """Return the range of what is raised to a bound, and then lowered to another."""
+    """Return a range clamped to bounds, from below and then from above."""
     least, greatest = found
     if low is not None:
         least, greatest = max(least, int(low)), max(greatest, int(low))

@@ -66,7 +66,7 @@ def is_rounded_coarsely(value: Value, numbers: Numbers) -> bool:
 
 
 def _is_read_coarsely(value: Value, numbers: Numbers, steps: float) -> bool:
-    """Return the same, where so many levels are between 0 and 1."""
+    """Return whether all readers of a value round to coarser steps."""
     readers = [use.owner.opview for use in value.uses]
     return bool(readers) and all(
         _rounds_coarsely(op, value, numbers, steps) for op in readers
@@ -85,7 +85,7 @@ def _rounds_coarsely(
 
 
 def _scaling(op: Operation, value: Value, numbers: Numbers) -> float | None:
-    """Return by what an op multiplies differences at most; None if it is another op."""
+    """Return the largest factor of an op on differences; None if it is another op."""
     if not isinstance(op, GraphOp):
         return None
     read = operand_read(op, numbers)

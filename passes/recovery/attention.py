@@ -1,4 +1,4 @@
-"""Attention in parts: two products, and a softmax of what is between.
+"""Attention in parts: two products, and a softmax between them.
 
     scores = dot_general(query, key)           batch…, length, positions
     p = softmax(scores * scale + bias)
@@ -37,7 +37,7 @@ from aotc.passes.recovery.scores import HIDDEN, Addend, Scores, scores_of
 
 @dataclass(frozen=True)
 class Recovered:
-    """What takes the place of a product.
+    """The replacement of a product.
 
     Args:
         value: of the same type.
@@ -104,7 +104,9 @@ def _sides(product: DotGeneral) -> tuple[_Side, _Side]:
 
 
 def _groups(scores: View) -> list[Strides]:
-    """Batch and heads, rows and positions of what is like the scores."""
+    """Return the strides of batch and heads, rows, and positions in a view like the
+    scores.
+    """
     rank = len(scores.axes)
     return [scores.group(axes) for axes in (range(rank - 2), [rank - 2], [rank - 1])]
 
@@ -123,7 +125,7 @@ def _query_and_key(scores: Scores) -> tuple[_Side, _Side] | None:
 
 
 def _has_one_dtype(*products: DotGeneral) -> bool:
-    """Whether all operands and results are of one dtype, a float."""
+    """Return whether all operands and results are of one dtype, a float."""
     values = [x for each in products for x in (each.lhs, each.rhs, each.y)]
     first, *others = {Tensor.of(x).dtype for x in values}
     return not others and dtypes.is_float(first)
@@ -149,11 +151,11 @@ class _Attention:
 
     @property
     def shape(self) -> Shape:
-        """Of the scores."""
+        """The shape of the scores."""
         return self.scores.view.shape
 
     def build(self, b: Builder) -> Value | None:
-        """Write it as one op; None if that has no axes for it."""
+        """Write the attention as one op; None if it has no axes for it."""
         moves = [movement_of(x.value, self.known.numbers) for x in self.sides]
         lead = self._batch_and_heads(moves[1].view)
         found = self._operands(moves, lead) or self._operands(
@@ -177,7 +179,7 @@ class _Attention:
     # ---- operands -------------------------------------------------------------------
 
     def _batch_and_heads(self, key: View) -> tuple[Any, Any]:
-        """How many batches and heads there are.
+        """Return the numbers of batches and heads.
 
         Scores of one axis for both are of several heads as far as heads lie within
         positions in the key: then it is not moved.
@@ -196,7 +198,7 @@ class _Attention:
     def _operands(
         self, moves: Sequence[Movement], lead: tuple[Any, Any]
     ) -> list[Movement] | None:
-        """Query, key and value, with axes of batch, rows, heads and depth.
+        """Return query, key and value, with axes of batch, rows, heads and depth.
 
         None if their axes cannot be told apart.
         """
@@ -219,7 +221,9 @@ class _Attention:
     # ---- what is added --------------------------------------------------------------
 
     def _terms_left(self) -> list[Addend] | None:
-        """The terms but for what is causal; None if one hides by another number."""
+        """Return the terms without the causal mask; None if one masks by another
+        number.
+        """
         terms = list(self.scores.terms)
         for term in self.scores.terms:
             if self._is_causal(term, is_alone=len(terms) == 1):
@@ -229,7 +233,7 @@ class _Attention:
         return terms if all(mask.factor == -inf for mask in masks) else None
 
     def _is_causal(self, term: Addend, *, is_alone: bool) -> bool:
-        """Whether a term hides what is behind each row's own position, and no more.
+        """Return whether a term masks the positions behind each row's own, and no more.
 
         It must be -infinity, or the only term: a row that others hide as well would see
         what is hidden by a number.
@@ -252,7 +256,7 @@ class _Attention:
     def _bias(
         self, b: Builder, terms: Sequence[Addend], lead: tuple[Any, Any]
     ) -> Value:
-        """All terms as one, with sizes of 1 where it repeats."""
+        """Return the sum of all terms, with sizes of 1 where it repeats."""
         like = Tensor.of(self.root.y).with_shape(())
         values = [self._written(b, term, lead) for term in terms]
         if not values:
@@ -285,12 +289,12 @@ class _Attention:
 
 
 def _is_one_kind(strides: Strides) -> bool:
-    """Whether all of an axis is repeats, or nothing of it."""
+    """Return whether all strides of an axis are repeats, or none is."""
     return len({stride.repeats for stride in strides}) <= 1
 
 
 def _lies_before(stride: Stride, other: Stride) -> bool:
-    """Whether a stride is around another in the source; a repeat is not."""
+    """Return whether a stride is outside another in the source; a repeat is not."""
     if stride.axis is None or other.axis is None:
         return False
     if stride.axis != other.axis:

@@ -1,4 +1,4 @@
-"""How exporters write ops in parts: for the examples of the table."""
+"""Forms in which exporters write ops in parts: for the examples of the table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def inverse_root(b: Builder, variance: Value) -> Value:
 
 
 def centered(b: Builder, x: Value) -> Value:
-    """x - mean."""
+    """Write x - mean."""
     return b.subtract(x, mean(b, x))
 
 

@@ -20,7 +20,7 @@ from aotc.passes.recovery.movement import movement_of
 
 
 def share_heads(b: Builder, op: Attention) -> Sequence[Value] | None:
-    """What an attention gives, of keys and values that are not repeated.
+    """Rewrite an attention on keys and values without their repeats.
 
     Args:
         b: writes it.

@@ -1,4 +1,4 @@
-"""What is known of values when the model is built."""
+"""Facts on values that are known when the model is built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of values when the model is built.
+    """The known values when the model is built.
 
     Args:
         numbers: those with one number in all elements.

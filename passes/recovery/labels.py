@@ -22,7 +22,7 @@ Labels = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class LabelledValue:
-    """A value that an expression reads, and what its axes are there.
+    """A value in an expression, with labels of its axes there.
 
     Args:
         value: what is read.
@@ -61,7 +61,7 @@ class LabelledValue:
         return "" if op is None else op.operation.name.removeprefix("graph.")
 
     def is_aligned(self) -> bool:
-        """Whether each axis is the same one of the whole expression."""
+        """Return whether each axis is the same one of the whole expression."""
         return all(
             size == 1 or label in (axis, ~axis)
             for axis, (size, label) in enumerate(
@@ -70,7 +70,9 @@ class LabelledValue:
         )
 
     def without_repeats(self) -> LabelledValue | None:
-        """Return what is broadcast, or given axes of size 1, here; else None."""
+        """Return the operand of a broadcast or expansion, with its labels; else
+        None.
+        """
         op: Any = _repetition(self.value)
         if op is None:
             return None
@@ -117,7 +119,9 @@ class Numbers:
         return splat_of(value)
 
     def head(self, value: Value) -> str:
-        """Return the op that computes a value, repetitions aside; "" of an argument."""
+        """Return the name of the op behind repetitions of a value; "" for an
+        argument.
+        """
         while (op := _repetition(value)) is not None:
             value = op.x
         owner = value.owner
@@ -207,7 +211,7 @@ class Numbers:
 
 
 class RememberedNumbers(Numbers):
-    """The same, where what was found of a value is remembered.
+    """Numbers that remember the facts on each value.
 
     Patterns are matched with an op one after the other, and read the same values. The
     graph must not change meanwhile.

@@ -37,7 +37,7 @@ ROUNDING = 4  # units in the last place by which a constant may differ
 
 @dataclass(frozen=True)
 class Match:
-    """What a term has captured, by name, and the values that it covers."""
+    """The captures of a term, by name, and the values that it covers."""
 
     captured: Mapping[str, Any] = field(default_factory=dict)
     inside: frozenset[Value] = frozenset()
@@ -49,7 +49,7 @@ class Match:
         return replace(self, captured={**self.captured, name: found})
 
     def covering(self, read: LabelledValue, *, itself: bool) -> Match:
-        """Return the match with the values on the way to one, and that one `itself`."""
+        """Add the values on the way to a match, and with `itself` the end."""
         more = (*read.inside, read.value) if itself else read.inside
         return replace(self, inside=self.inside.union(more))
 
@@ -76,7 +76,7 @@ class _Matcher:
     def match(
         self, term: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        """The ways in which `sign` times a value is what a term says.
+        """Yield the matches of a term with `sign` times a value.
 
         There are none below a value that something else reads, too: a derivative reads
         most, and all ways to read what is below them would be tried.
@@ -111,7 +111,9 @@ class _Matcher:
                 yield from self._match_call(term, read, found)
 
     def _is_own(self, value: Value) -> bool:
-        """Whether whatever reads a value is between it and the whole expression."""
+        """Return whether all readers of a value are between it and the whole
+        expression.
+        """
         if value not in self._own:
             self._own[value] = self._leads_to_root_alone(value)
         return self._own[value]
@@ -164,7 +166,9 @@ class _Matcher:
     def _match_mean(
         self, of: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        """A sum times 1 / the number of its elements, or divided by that number."""
+        """Match a sum times 1 / the number of its elements, or divided by that
+        number.
+        """
         total = Call("reduce_sum", (of,), {"axes": "axes"})
         for share, (part,) in self._numbers.factors(read, 1):
             count = _reduced_count(part)
@@ -226,21 +230,23 @@ class _Matcher:
         return bool(abs(number - wanted) <= tolerance) and bool(np.isfinite(wanted))
 
     def _is_share(self, number: float, count: int) -> bool:
-        """Whether a number is 1 / `count`, rounded once: 1 / (count - 1) is near it."""
+        """Return whether a number is 1 / `count`, rounded once: 1 / (count - 1) is
+        near it.
+        """
         return abs(number * count - 1) <= self._unit
 
 
 def _orders(
     terms: Sequence[Term], reads: Sequence[LabelledValue]
 ) -> Iterable[Sequence[LabelledValue]]:
-    """Return the orders of reads that make a difference to what each term matches."""
+    """Return the orders of reads that differ in what each term matches."""
     if all(term is terms[0] for term in terms):  # as in a square
         return [reads]
     return dict.fromkeys(permutations(reads))
 
 
 def _reduced_count(read: LabelledValue) -> Any:
-    """How many elements a sum that is read here adds; None where none is."""
+    """Return the number of elements in a sum that is read here; None if none is."""
     while (inner := read.without_repeats()) is not None:
         read = inner
     op = made_by(read.value, ReduceSum)

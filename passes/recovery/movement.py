@@ -1,4 +1,4 @@
-"""Where the elements of a value come from, through ops that only move or repeat them.
+"""Origins of a value's elements, through ops that only move or repeat them.
 
 A chain of reshapes, transposes and broadcasts says no more than one view of what the
 chain begins with. Written from that, it is one reshape, one transpose and one reshape

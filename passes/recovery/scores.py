@@ -1,4 +1,4 @@
-"""The scores of an attention: a product, scaled, and what is added to it."""
+"""Scores of an attention: a product, scaled, and the terms added to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_TERMS = 4  # that are added
 
 @dataclass(frozen=True)
 class Addend:
-    """What is added to the scores.
+    """A term added to the scores.
 
     Args:
         value: of the shape of the scores: to be added, or the mask.
@@ -37,7 +37,7 @@ class Addend:
 
 @dataclass(frozen=True)
 class Scores:
-    """Where scores come from.
+    """The origin of scores.
 
     Args:
         product: of query and key.
@@ -57,7 +57,7 @@ class Scores:
 def scores_of(
     value: Value, known: Known, scale: float = 1.0, terms: int = MOST_TERMS
 ) -> Scores | None:
-    """Where scores come from, if that is a product, and at most so many terms."""
+    """Find the origin of scores, if it is a product with at most so many terms."""
     movement = movement_of(value, known.numbers)
     scale *= movement.factor
     inside = (*movement.inside, movement.source)

@@ -1,4 +1,4 @@
-"""The patterns: what exporters write in parts, and the op that it is.
+"""Patterns of ops that exporters write in parts, with the op of each.
 
 One row for each way of writing it. A row names what it captures: `x` and `scale` of the
 type of the result, numbers such as `epsilon`, attributes such as `axes`. Factors and

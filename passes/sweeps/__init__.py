@@ -1,1 +1,1 @@
-"""How the pass autodiff writes the body of each kind of transformed function."""
+"""Sweeps: bodies of each kind of transformed function, written by autodiff."""

@@ -45,7 +45,7 @@ def sweep(derived: Batch, primal: Function, block: Block) -> list[Value]:
 
 
 class _Given(NamedTuple):
-    """What stands for a value of the function: one for all of the stack, or each."""
+    """The replacement of a value of the function: one for all of the stack, or each."""
 
     value: Value
     is_stacked: bool

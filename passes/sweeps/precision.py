@@ -50,7 +50,7 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
 
 
 class _Variants:
-    """What stands for a value of the function, in the dtypes it was wanted in.
+    """The replacements of a value of the function, in the dtypes that were wanted.
 
     Args:
         dtype: of the value.
@@ -85,7 +85,7 @@ def _variants(
 def _write_op(
     op: GraphOp, operands: Sequence[_Variants], compute: str
 ) -> tuple[Sequence[Value], str]:
-    """Write the op on what stands for its operands; its results, and their kind."""
+    """Write the op on variants of its operands; return its results, and their kind."""
     kind = kind_of(op, operands, compute)
     if isinstance(op, Constant):
         kind = kind_of_constant(op.value, compute)

@@ -45,7 +45,7 @@ def dependents(ops: Sequence[Operation], roots: Sequence[Value]) -> set[Value]:
 
 
 def is_float(value: Value) -> bool:
-    """Whether a value can have a derivative."""
+    """Return whether a value can have a derivative."""
     return dtypes.is_float(Tensor.of(value).dtype)
 
 
@@ -60,7 +60,7 @@ class _Reverse:
         self.active = dependents(forward, wanted)
 
     def run(self, outputs: Sequence[Value], cotangents: Sequence[Value]) -> list[Value]:
-        """The cotangents of what is wanted."""
+        """Return the cotangents of the wanted values."""
         for value, cotangent in zip(outputs, cotangents, strict=True):
             self._accumulate(value, cotangent)
         for op in reversed(self.forward):

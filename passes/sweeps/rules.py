@@ -1,4 +1,4 @@
-"""What gives an op its rules: its class, or the function that a call names."""
+"""Rules of an op: by its class, or by the function that a call names."""
 
 from typing import Any, TypeGuard
 
@@ -30,7 +30,9 @@ _DONE = {"jvp": "differentiated", "vjp": "differentiated", "batch": "batched"}
 
 
 def is_call(op: Operation) -> TypeGuard[func.CallOp]:
-    """Whether an op is a call of control flow or of a function with its own rules."""
+    """Return whether an op is a call of control flow or of a function with its own
+    rules.
+    """
     return isinstance(op, func.CallOp)
 
 
@@ -42,7 +44,7 @@ def rules_of_call(call: func.CallOp) -> Rules:
 
 
 def title(op: Operation) -> str:
-    """What messages call an op or a call."""
+    """Return the name of an op or a call in messages."""
     if is_call(op):
         return rules_of_call(op).title(functions.callee_of(op))
     return op.name

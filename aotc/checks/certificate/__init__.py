@@ -51,7 +51,7 @@ DOT_PRODUCT = 1e-9  # the largest difference that is rounding
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was measured for one derivative.
+    """The measured errors of one derivative.
 
     Args:
         entry: that takes the derivative.
@@ -79,7 +79,7 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        """Whether all figures are as small as rounding."""
+        """Return whether all measured errors are as small as rounding."""
         return (
             (self.dot_product or 0) <= DOT_PRODUCT
             and (self.difference or 0) <= DIFFERENCE
@@ -88,7 +88,7 @@ class Certificate:
 
     @property
     def figures(self) -> str:
-        """What was measured, in words."""
+        """Describe the measured errors in words."""
         found = [
             f"dot product {_figure_text(self.dot_product)}",
             f"finite differences {_figure_text(self.difference)}",
@@ -105,7 +105,7 @@ class Certificate:
         return title + self.figures + missed
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
+        """Return the certificate as the manifest holds it."""
         return {**asdict(self), "missed": list(self.missed)}
 
 
@@ -159,7 +159,9 @@ def _on_one_device() -> Iterator[None]:
 def _certificates(
     program: Program, points: Sequence[Point], seed: int
 ) -> Iterator[Certificate]:
-    """The certificates of what is reached, by code that is compiled at once."""
+    """Return the certificates of the points reached, by code that is compiled at
+    once.
+    """
     if not points:
         return
     module = copy_module(program.module)
@@ -181,7 +183,9 @@ def _certificates(
 def _declare_checks(
     module: Any, number: int, point: Point
 ) -> tuple[Check, Check | None]:
-    """The check of a derivative, and that of the same one without checkpoints."""
+    """Declare a check of a derivative, and one of the derivative without
+    checkpoints.
+    """
     name = f"certificate_{number}"
     check = _check(module, name, Widened(point.function), point)
     if not point.modes.reverse or not has_checkpoints(module, point.function):
@@ -230,7 +234,7 @@ def _certificate(
 
 
 def _has_stopped_gradient(graph: Any, name: str) -> bool:
-    """Whether a function takes something that it computes as constant."""
+    """Return whether a function treats an intermediate value as constant."""
     known = functions_of(graph)
     bodies = [
         known[each]

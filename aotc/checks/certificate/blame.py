@@ -1,4 +1,4 @@
-"""Which op has the wrong rule: each one checked on its own, by the reference."""
+"""Search for the op with a wrong derivative rule, checking each one alone."""
 
 from __future__ import annotations
 

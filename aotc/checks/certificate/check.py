@@ -85,7 +85,7 @@ class Check:
         return check
 
     def _derivatives(self, values: list[Any]) -> list[Any]:
-        """Call what is checked, at the insertion point."""
+        """Call the checked derivatives, at the insertion point."""
         x, rest = values[: len(self.inputs)], values[len(self.inputs) :]
         moves = rest[len(self.symbols) :]
         v, w = moves[: len(self.wrt)], moves[len(self.wrt) :]
@@ -99,7 +99,7 @@ class Check:
 
     @property
     def argument_types(self) -> list[Tensor]:
-        """The types of what the function takes."""
+        """Return the types of the function's arguments."""
         rulers = [
             Tensor((Dim.symbol(number),), "i32") for number in range(len(self.symbols))
         ]
@@ -107,7 +107,7 @@ class Check:
 
     @property
     def result_types(self) -> list[Tensor]:
-        """The types of what it returns."""
+        """Return the types of the function's results."""
         gradients = self._moved_types if self.modes.reverse else []
         slopes = floats(self.outputs) if self.modes.forward else []
         return [*self.outputs, *gradients, *slopes]
@@ -117,12 +117,12 @@ class Check:
         return [self.inputs[i] for i in self.wrt]
 
     def entry(self) -> Entry:
-        """As the backend exports it."""
+        """Return the entry as the backend exports it."""
         symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
         return Entry.flat(self.name, self.argument_types, self.result_types, symbols)
 
     def directions(self, rng: Any) -> tuple[Arrays, Arrays]:
-        """Random ones of the moved arguments and of the results."""
+        """Draw random directions of the moved arguments and of the results."""
         v, w = (
             [
                 rng.standard_normal([evaluate_size(n, self.symbols) for n in t.shape])
@@ -133,7 +133,7 @@ class Check:
         return v, w
 
     def measure(self, run: Run, x: Arrays, rng: Any) -> tuple[float | None, float]:
-        """How far the two tests are from equality, relative to the slope.
+        """Measure the relative errors of the dot-product and finite-difference tests.
 
         A kink that is nearer than the smallest step, such as a tie in a maximum, fails
         the directional test at its point; a wrong rule fails it around, too.
@@ -184,7 +184,7 @@ class Check:
     def compare(
         self, run: Run, other: Check, run_other: Run, x: Arrays, rng: Any
     ) -> float:
-        """How far the gradients are from those of another check, relative to theirs.
+        """Return the relative distance of the gradients from those of another check.
 
         Args:
             run: computes the function.

@@ -1,4 +1,4 @@
-"""What a certificate asks of the functions of a module."""
+"""Queries of certificates on the functions of a module."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aotc.dialects.graph import Reason
 
 
 class Modes(NamedTuple):
-    """Which derivatives a function has."""
+    """The modes of differentiation that a function has."""
 
     reverse: bool
     forward: bool
 
 
 def modes_of(module: Any, name: str) -> Modes:
-    """The modes that all that a function reaches has rules for."""
+    """Return the modes for which every function that `name` reaches has rules."""
     known = functions_of(module)
     reachable = (rules_of(known[each]) for each in reachable_functions(known, name))
     rules = [each for each in reachable if each is not None]
@@ -29,7 +29,9 @@ def modes_of(module: Any, name: str) -> Modes:
 
 
 def has_checkpoints(module: Any, name: str) -> bool:
-    """Whether anything that a function reaches is computed again for derivatives."""
+    """Return whether a function reaches a checkpoint, whose values derivatives
+    recompute.
+    """
     known = functions_of(module)
     return any(
         isinstance(custom_of(known[each]), Checkpoint)

@@ -1,4 +1,4 @@
-"""Where an entry takes derivatives, and of what."""
+"""Points where an entry takes derivatives, and their functions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class Point:
 
 
 def points_of(program: Program, entry: Entry, rng: Any) -> Iterator[Point]:
-    """The derivatives that an entry takes, itself or in what it calls and runs."""
+    """Yield the derivatives that an entry takes, itself or in functions that it
+    calls.
+    """
     known = functions_of(program.module)
     asked = _reached_derivatives(known, entry.name)
     if not asked:
@@ -98,7 +100,7 @@ def _reached_derivatives(
 def _unvisited_functions(
     known: dict[str, Any], name: str, seen: Collection[str]
 ) -> tuple[str, ...]:
-    """What a function would run elsewhere, such as branches."""
+    """Return titles of functions such as branches that the visit did not reach."""
     found = [
         inner
         for outer in reachable_functions(known, name)
@@ -116,7 +118,9 @@ def _title(function: Any) -> str:
 
 
 def _arguments(program: Program, entry: Entry, rng: Any) -> Arrays:
-    """Initial states and weights; random inputs of the least size above one."""
+    """Return initial states and weights, and random inputs of the least size above
+    one.
+    """
     sizes = entry.nearest_allowed([_size(contract) for contract in entry.symbols])
     return [
         np.asarray(program.parameters[port.name])

@@ -1,4 +1,4 @@
-"""Which functions an entry gets to on given arguments, and what it gives them.
+"""Visits of the functions that an entry reaches on given arguments.
 
 A program is visited before its derivatives are written, because writing them inlines
 the functions that they are of. A call of a derivative visits the function at the same
@@ -29,7 +29,7 @@ def visit(
     symbols: list[int],
     wanted: Collection[str],
 ) -> dict[str, Arrays]:
-    """The functions that an entry gets to, each with its first arguments.
+    """Find the functions that an entry reaches, with the first arguments of each.
 
     Args:
         module: whose derivatives are not written yet.
@@ -45,7 +45,7 @@ def visit(
 
 
 class _Enough(Exception):
-    """All that was wanted is reached."""
+    """A signal that all wanted points are reached."""
 
 
 class _Visit(Evaluation):
@@ -59,7 +59,7 @@ class _Visit(Evaluation):
         self._module, self._entry, self._wanted = module, entry, wanted
 
     def call(self, name: str, arrays: Arrays) -> Arrays:
-        """The results of a function."""
+        """Compute a function's results, and note its first arguments."""
         self.reached.setdefault(name, arrays)
         derived = derived_of(self.functions[name])
         if derived is None:

@@ -1,4 +1,4 @@
-"""Whether a peer computes what aotc does, by the outputs of one call."""
+"""Agreement of a peer with aotc, by the outputs of one call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLERANCES = {"f64": 1e-6, "f32": 1e-3, "f16": 1e-2, "bf16": 4e-2}
 
 @dataclass(frozen=True)
 class Agreement:
-    """How near the outputs of a peer are to those of a contender of aotc.
+    """The closeness of a peer's outputs to those of a contender of aotc.
 
     Args:
         reference: name of that contender.
@@ -99,7 +99,7 @@ def _differs(peer: str, reference: str, how: str) -> InputError:
 
 
 def describe(agreements: Sequence[tuple[str, Agreement]]) -> str:
-    """What was compared, in words.
+    """Describe the comparison with peers in words.
 
     Args:
         agreements: of peers, at least one, by their names.

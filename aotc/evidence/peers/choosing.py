@@ -1,4 +1,4 @@
-"""What is asked of peers, as contenders."""
+"""Peers as contenders, chosen by options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a peer has to tell and do."""
+"""Interface of a peer's engine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Engine(Protocol):
 
     @property
     def compiles(self) -> int:
-        """How many calls have waited for a compiler so far."""
+        """The number of calls that have waited for a compiler so far."""
 
     def prepare(self, arrays: Sequence[Array]) -> Any:
         """The arguments of a call, made before it."""
@@ -61,7 +61,7 @@ class Engine(Protocol):
 
 @contextmanager
 def peer_errors(peer: str, file: str) -> Iterator[None]:
-    """Tell what a peer raises as an error of the peer.
+    """Report exceptions of a peer as errors of the peer.
 
     Args:
         peer: its name.

@@ -1,4 +1,4 @@
-"""Which input and output of a peer's file is which of the entry."""
+"""Matching of the inputs and outputs of a peer's file with those of the entry."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def require_shapes(
 def match_outputs(
     peer: str, names: Sequence[str], wanted: Sequence[str]
 ) -> tuple[int, ...]:
-    """Where each output of the entry is in those of a peer: by name, else by order.
+    """Return each entry output's position in those of a peer: by name, else by order.
 
     Args:
         peer: its name.
@@ -92,7 +92,7 @@ def match_outputs(
 
 
 def _fits(port: Port, leaf: Leaf) -> bool:
-    """Whether dtype, rank and fixed sizes are those of an input of the entry."""
+    """Return whether dtype, rank and fixed sizes match an input of the entry."""
     if port.dtype != leaf.dtype or len(port.shape) != len(leaf.shape):
         return False
     return all(

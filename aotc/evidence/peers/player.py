@@ -107,13 +107,13 @@ class PeerPlayer:
 
 
 def _path(engine: Any, ports: Sequence[Port]) -> str:
-    """How calls are computed: a file without symbolic sizes is for its own."""
+    """Return the path of calls; a file without symbolic sizes serves its own alone."""
     has_symbols = any(size is None for port in ports for size in port.shape)
     return OWN if engine.path == ANY and not has_symbols else str(engine.path)
 
 
 def _size_on_disk(file: Path) -> int:
-    """Of a file and of the weights that exporters write beside it."""
+    """Return the size of a file with the weights that exporters write beside it."""
     beside = (file.with_suffix(".bin"), file.with_name(f"{file.name}.data"))
     used = [file, *(each for each in beside if each.is_file())]
     return sum(each.stat().st_size for each in used)

@@ -34,16 +34,16 @@ class Torch:
 
     @property
     def compiles(self) -> int:
-        """There are none."""
+        """The number of compilations: none."""
         return 0
 
     def make_callable(self, module: Any) -> Callable[..., Any]:
-        """What computes the calls of a module."""
+        """Return the callable that computes the calls of a module."""
         called: Callable[..., Any] = module
         return called
 
     def prepare(self, arrays: Sequence[Array]) -> Any:
-        """Positional and keyword arguments: tensors in the memory of the arrays."""
+        """Return positional and keyword arguments: tensors in the arrays' memory."""
         tensors = map(torch.from_numpy, arrays)
         leaves = [next(tensors) if x is _VARIES else x for x in self._constants]
         return _pytree.tree_unflatten(leaves, self._form)
@@ -57,19 +57,19 @@ class Torch:
 
 
 class Compiled(Torch):
-    """The same by torch.compile, for all sizes; it needs a C++ compiler."""
+    """A peer that runs torch.compile for all sizes; it needs a C++ compiler."""
 
     path = ANY
 
     @property
     def compiles(self) -> int:
-        """How many graphs there were to compile so far."""
+        """The number of graphs compiled so far."""
         from torch._dynamo.utils import counters
 
         return int(counters["stats"]["unique_graphs"])
 
     def make_callable(self, module: Any) -> Callable[..., Any]:
-        """The module with its weights frozen into the code, and nothing cached."""
+        """Compile the module with its weights frozen into the code, without caches."""
         from torch._inductor import config
 
         config.freezing = True
@@ -86,7 +86,7 @@ def _given(program: Any) -> Iterator[Any]:
 
 
 def _constants(program: Any) -> Iterator[Any]:
-    """For each argument the value that it was exported with, if that is fixed."""
+    """Yield, for each argument, the fixed value that it was exported with, if any."""
     for arg in _given(program):
         yield arg.value if isinstance(arg, ConstantArgument) else _VARIES
 

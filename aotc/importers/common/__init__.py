@@ -1,1 +1,1 @@
-"""What the importers of several frameworks share."""
+"""Shared parts of the importers of several frameworks."""

@@ -31,7 +31,9 @@ def apply_channels_last(
     *args: P.args,
     **options: P.kwargs,
 ) -> Array:
-    """What a function of an image (N, spatial…, C) makes of x; both N, C, spatial…"""
+    """Apply a function of an image (N, spatial…, C) to x as N, C, spatial…, and turn
+    back.
+    """
     return channels_first(function(channels_last(x), *args, **options))
 
 
@@ -41,7 +43,9 @@ def kernel_last(kernel: Array) -> Array:
 
 
 def transposed_kernel_last(kernel: Array, groups: int) -> Array:
-    """The same for a transposed convolution: C, F / groups, spatial… has to change."""
+    """Transpose the kernel of a transposed convolution, from C, F / groups,
+    spatial….
+    """
     channels, features, *window = kernel.shape
     split = np.reshape(kernel, (groups, channels // groups, features, *window))
     beside = np.moveaxis(split, (1, 0, 2), (-3, -2, -1))
@@ -49,5 +53,5 @@ def transposed_kernel_last(kernel: Array, groups: int) -> Array:
 
 
 def over_channels(vector: Array, x: Array) -> Array:
-    """One number per channel, shaped to broadcast with x (N, C, spatial…)."""
+    """Reshape one number per channel to broadcast with x (N, C, spatial…)."""
     return np.reshape(vector, (-1, *[1] * (x.ndim - 2)))

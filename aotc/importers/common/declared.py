@@ -23,7 +23,7 @@ _is_compared: ContextVar[bool] = ContextVar("aotc_declared_shapes", default=Fals
 
 @contextmanager
 def declared_shapes(inputs: Iterable[tuple[Declared, Sequence[Any]]]) -> Iterator[None]:
-    """Within this block results must have the shapes that are declared of them.
+    """Require the declared shapes of results within this block.
 
     That is so where the inputs have theirs: other sizes than the file's, also numbers
     for open ones, give other results.
@@ -40,7 +40,7 @@ def declared_shapes(inputs: Iterable[tuple[Declared, Sequence[Any]]]) -> Iterato
 
 @contextmanager
 def undeclared_shapes() -> Iterator[None]:
-    """Within this block results may have any shapes: several calls are one."""
+    """Allow any shapes of results within this block: several calls are one."""
     token = _is_compared.set(False)
     try:
         yield
@@ -60,7 +60,7 @@ def _is_number(size: Any, wanted: int) -> bool:
 
 
 def require_declared(what: str, declared: Declared, found: Any) -> None:
-    """Refuse a result that contradicts what is declared of its shape.
+    """Refuse a result that contradicts its declared shape.
 
     Args:
         what: the value, as the source names it.

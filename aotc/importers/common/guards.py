@@ -43,7 +43,7 @@ def require_sizes(condition: Condition, sizes: Mapping[str, Size], why: str) -> 
 
 
 def _decide(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:
-    """Whether the condition holds for all calls or for none; None for some of both."""
+    """Return whether the condition holds for all calls or for none; None for some."""
     try:
         return condition.holds(sizes, _compare)
     except (InputError, TypeError):  # of sizes that vary

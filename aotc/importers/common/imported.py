@@ -89,12 +89,14 @@ class Imported:
         return self(*stored, *(inputs[name] for name in self.inputs))
 
     def names(self, name: str) -> dict[int, str]:
-        """What its weights and state are called in a module that calls it `name`."""
+        """Return the names of weights and state in a module that calls the network
+        `name`.
+        """
         titles = ((self.weights, name), (self.state, f"{name}_state"))
         return {id(stored): title for stored, title in titles if stored is not None}
 
     def _stored_arguments(self) -> dict[str, Stored]:
-        """Weights and state under names that no input has."""
+        """Return weights and state under names that no input has."""
         found: dict[str, Stored] = {}
         for key, stored in (("weights", self.weights), ("state", self.state)):
             if stored is not None:

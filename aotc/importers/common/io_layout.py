@@ -36,7 +36,7 @@ def with_io_layout(network: Imported, entry: Entry) -> Imported:
 
 
 def _with_layouts(original: Original, entry: Entry) -> Original:
-    """The same for how the framework computes it."""
+    """Convert the layouts of inputs and results of the framework's own run."""
     steps, example = original.steps, original.example
 
     def run(given: Inputs) -> Any:
@@ -56,12 +56,12 @@ def _with_layouts(original: Original, entry: Entry) -> Original:
 
 
 def _layouts_set(port: Port) -> tuple[str, str]:
-    """From the layout of the source to that of the entry."""
+    """Return the layouts of the source and of the entry, to convert to the entry's."""
     return port.source_layout, port.layout
 
 
 def _layouts_undone(port: Port) -> tuple[str, str]:
-    """From the layout of the entry to that of the source."""
+    """Return the layouts of the entry and of the source, to convert back."""
     return port.layout, port.source_layout
 
 

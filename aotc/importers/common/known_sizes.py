@@ -37,7 +37,7 @@ def select(condition: Any, x: Any, y: Any) -> Any:
 
 
 def whole(number: Any) -> Size:
-    """A float that is whole as an integer, which is what sizes compute with.
+    """Return an integer for a float that is whole, as sizes compute with integers.
 
     Raises:
         InputError: it is not whole.
@@ -77,7 +77,7 @@ def divide(a: Size, b: Size) -> Size:
 
 
 def remainder(a: Size, b: Size) -> Size:
-    """What `divide` leaves of a: it has the sign of a.
+    """Return the remainder of `divide`, which has the sign of a.
 
     Raises:
         InputError: as for `divide`.
@@ -111,7 +111,7 @@ def sign(a: Size) -> int:
 
 
 def is_equal(a: Any, b: Any) -> bool:
-    """Whether two sizes, or two numbers of any kind, are equal.
+    """Return whether two sizes, or two numbers of any kind, are equal.
 
     Raises:
         InputError: the contracts do not decide it.
@@ -125,5 +125,5 @@ def is_equal(a: Any, b: Any) -> bool:
 
 
 def is_different(a: Any, b: Any) -> bool:
-    """Whether `is_equal` says no; the same errors."""
+    """Return the opposite of `is_equal`, with the same errors."""
     return not is_equal(a, b)

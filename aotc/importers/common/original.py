@@ -11,7 +11,7 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Original:
-    """How to run a network in its own framework, to compare with.
+    """The original network in its own framework, to compare with.
 
     Args:
         framework: name and version.

@@ -122,14 +122,14 @@ class SymbolicFloat:
         )
 
     def array(self, dtype: str) -> Array:
-        """Return it as an array without axes that the model computes."""
+        """Return the number as an array without axes that the model computes."""
         found = np.astype(lift(self.size), dtype)
         for sign, number in self.steps:
             found = _ARRAYS[sign](found, number)
         return found
 
     def round(self, rounding: Callable[[Any], int]) -> Size:
-        """Return the size that it is rounded to.
+        """Round the float to a size.
 
         Args:
             rounding: `math.floor`, `math.ceil` or `math.trunc`.
@@ -152,7 +152,7 @@ class SymbolicFloat:
 
     @cached_property
     def _exact(self) -> tuple[int, int, int]:
-        """Return the p, r and q of `(p * size + r) / q`, which it is but for rounding.
+        """Return p, r and q of `(p * size + r) / q`, the float's exact value.
 
         Its numbers are taken for the simplest fractions that are rounded to them.
         """
@@ -202,7 +202,8 @@ class SymbolicFloat:
 
     @property
     def _whole_at(self) -> tuple[int, int]:
-        """Return where it is a whole number: every how many sizes, and the first one.
+        """Return the period and the first of the sizes for which the number is an
+        integer.
 
         The distance is 0 if it never is.
         """

@@ -29,7 +29,7 @@ FACTS = ("opset", "wanted", "number")
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function takes.
+    """The inputs and attributes that a function takes.
 
     Args:
         inputs: of each input by place, whether it must be known, and its name.
@@ -72,7 +72,7 @@ def _select(named: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
 
 @cache
 def signature(function: Imports) -> Signature:
-    """What `function` takes."""
+    """Return the inputs and attributes that `function` takes."""
     hints = typing.get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
     by_place = [p for p in parameters if p.kind in _BY_PLACE]
@@ -104,7 +104,7 @@ def _is_known(hint: Any) -> bool:
 
 
 def misfit(function: Imports, node: Node) -> str | None:
-    """Why a node cannot be imported by `function`; None if it can."""
+    """Return the reason why `function` cannot import a node; None if it can."""
     takes = signature(function)
     given = len(node.inputs)
     if given < takes.required:

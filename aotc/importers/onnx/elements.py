@@ -1,4 +1,4 @@
-"""ONNX's element types, and what aotc computes them in.
+"""Element types of ONNX, and the dtypes in which aotc computes them.
 
 Integers of 2 and 4 bits and floats of 4 and 8 bits are no dtypes of aotc. Their values
 are held in the next wider dtype that has them all, and an `Operand` remembers the type.
@@ -18,7 +18,7 @@ from aotc.tracing.source_locations import fail
 
 @dataclass(frozen=True)
 class Element:
-    """One element type of ONNX.
+    """An element type of ONNX.
 
     Args:
         name: as TensorProto spells it.
@@ -45,7 +45,7 @@ class Element:
 
     @property
     def is_narrow_float(self) -> bool:
-        """Whether it is a float of 8 bits or less."""
+        """Return whether the element is a float of 8 bits or less."""
         return self.narrow is not None and self.narrow.startswith("float")
 
 
@@ -91,7 +91,7 @@ def element(code: int) -> Element:
 
 
 def code_of(dtype: str) -> int:
-    """TensorProto's number of a dtype of aotc."""
+    """Return TensorProto's number of a dtype of aotc."""
     return _OF_DTYPE[dtype]
 
 

@@ -1,4 +1,4 @@
-"""Errors of files that say what makes no sense."""
+"""Errors of files with invalid content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aotc.tracing.source_locations import fail
 
 @contextmanager
 def attribute_to_file(code: str, what: str) -> Iterator[None]:
-    """Within this block, what fails is the file's fault, at the current place.
+    """Attribute failures within this block to the file, at the current place.
 
     A file can say anything: sizes below zero, two pads for three axes, an axis that is
     a text. Functions that import operators do not look for all of that.

@@ -61,7 +61,7 @@ def _bind_attributes(node: Node, attributes: Mapping[str, Any]) -> Any:
 
 @cache
 def schema_of(key: str, opset: int) -> Any:
-    """What ONNX says about an operator; None if it does not know it."""
+    """Return ONNX's schema of an operator; None if it does not know it."""
     from onnx import defs
 
     domain, _, op = key.rpartition(".")
@@ -77,7 +77,7 @@ def _nearest(versions: Sequence[int], opset: int) -> int:
 
 
 def _read(found: Any, version: int, schema: Any) -> Function:
-    """The function in a message, or in its bytes."""
+    """Read a FunctionProto, or its bytes, with default attributes."""
     from onnx import FunctionProto
 
     proto = FunctionProto.FromString(found) if isinstance(found, bytes) else found

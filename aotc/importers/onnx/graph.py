@@ -41,7 +41,7 @@ class Constant:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the tensor."""
+        """The shape of the tensor."""
         return self.data.shape if self.packed is None else self.packed
 
     @property
@@ -70,7 +70,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Node:
-    """One application of an operator.
+    """An application of an operator.
 
     Args:
         key: the operator: its name, after its domain if that is not ONNX's own.
@@ -147,7 +147,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Model:
-    """What a file holds."""
+    """The contents of a file."""
 
     graph: Graph
     opsets: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What a model takes: Specs with the sizes and names of its inputs."""
+"""Inputs of a model: Specs with their sizes and names."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class InputSizes:
         return self._expression(size.dim_param)
 
     def _expression(self, text: str) -> int | DimTerm:
-        """`past + 1` as what it says, where it is a sum or product of sizes."""
+        """Parse `past + 1` as a sum or product of sizes; other texts are names."""
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except SyntaxError:
@@ -137,7 +137,7 @@ def _is_arithmetic(tree: Any) -> bool:
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
-    """Names of the file as different Python names; those that are some stay."""
+    """Turn names of the file into different Python names; keep those that are some."""
     names = list(names)
     used, found = set(taken), []
     kept = {name for name in names if name.isidentifier()} - used

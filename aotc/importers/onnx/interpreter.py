@@ -42,7 +42,7 @@ _SMALL = 1 << 12  # bytes of an array that is computed while tracing
 
 @dataclass(frozen=True)
 class Scope:
-    """What a node sees.
+    """The names, opsets and attributes visible to a node.
 
     Args:
         values: by name, those of the graphs around included.
@@ -218,7 +218,9 @@ def _require_declared(
 
 
 def _is_left_out(value: Any, within: Scope) -> bool:
-    """Whether an attribute is one of the function that its caller does not give."""
+    """Return whether an attribute refers to one of the function that its caller
+    omits.
+    """
     return isinstance(value, Reference) and value.name not in within.attributes
 
 
@@ -260,7 +262,7 @@ def _compute(
 
 
 def _takes_sizes(function: Imports, values: Sequence[Value | None]) -> bool:
-    """Whether inputs that must be known hold sizes that values decide."""
+    """Return whether inputs that must be known hold sizes that values decide."""
     inputs = signature(function).inputs
     pairs = zip(inputs, values, strict=False)
     return any(known and is_padded(value) for (_, known), value in pairs)

@@ -1,4 +1,4 @@
-"""Operators on symbolic sizes: what `Shape` gives, until `Reshape` and others take it.
+"""Operators on symbolic sizes: from `Shape` until `Reshape` and others use them.
 
 ONNX models compute shapes with tensors. Where these hold sizes that only a call
 decides, the operators here compute with the sizes themselves, as NumPy arrays of
@@ -65,7 +65,7 @@ def computed_sizes(
 
 
 def _elements(value: Value) -> Known | None:
-    """Sizes, also with floats that are not rounded yet; other elements if known."""
+    """Return sizes, also with floats not rounded yet; other elements if known."""
     return value.data if isinstance(value, Sizes) else known_of(value)
 
 
@@ -124,7 +124,7 @@ def _float(x: Any, dtype: str) -> Any:
 
 
 def _variadic(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
-    """Of any number of tensors, two at a time."""
+    """Extend a function of two sizes to any number of tensors."""
     return lambda *xs: reduce(_of_sizes(function), xs)
 
 

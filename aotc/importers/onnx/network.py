@@ -1,4 +1,4 @@
-"""A `Model` as a network: what it takes, what it stores, and the function it is."""
+"""A `Model` as a network: its inputs, its stored tensors, and its function."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _weights(graph: Graph) -> Iterator[tuple[str, Constant]]:
 
 
 def _buffers(graph: Graph, stored: Mapping[str, Constant]) -> Iterator[str]:
-    """Weights that training leaves alone: integers, and running statistics."""
+    """Yield weights that training leaves alone: integers, and running statistics."""
     statistics = {
         name
         for node in _nodes(graph)
@@ -153,7 +153,7 @@ def _is_stored(constant: Constant, is_parameter: bool) -> bool:
 
 
 def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
-    """All tensors with their names, and whether they are parameters."""
+    """Yield all tensors with their names, and whether they are parameters."""
     read = set(_read(graph))
     for name, constant in graph.constants.items():
         if name in read:
@@ -167,7 +167,7 @@ def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
 
 
 def _read(graph: Graph) -> Iterator[str]:
-    """The values that the model computes with, and not only when it is built."""
+    """Yield names of values that ops read, but for facts fixed at build time."""
     yield from graph.outputs
     for node in graph.nodes:
         function = TABLE.get(node.key)

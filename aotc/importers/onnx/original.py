@@ -25,7 +25,7 @@ Feeds = Mapping[str, Any]
 def of_file(
     model: Model, path: Path, inputs: Sequence[str], outputs: Sequence[str]
 ) -> Original:
-    """How another runtime computes a file.
+    """Return the original of a file, which another runtime computes.
 
     Args:
         model: what was read from it.
@@ -107,7 +107,7 @@ def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any
 
 
 def _not_loaded(path: Path, error: Exception) -> InputError:
-    """What a comparison ends with, because ONNX Runtime does not take the file."""
+    """Return the error of a comparison where ONNX Runtime does not take the file."""
     said = (str(error).strip().splitlines() or [""])[0]
     return InputError(
         "framework-cannot-load",

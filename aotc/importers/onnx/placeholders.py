@@ -1,4 +1,4 @@
-"""Zeros in the place of what cannot be imported, for a survey to go on with."""
+"""Placeholders, zeros, for ops that cannot be imported, so that a survey goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aotc.tracing.source_locations import fail
 
 
 def placeholder(graph: Graph, name: str) -> Array | None:
-    """Zeros of the type that the file gives the value `name`; None for none.
+    """Return zeros of the type that the file gives the value `name`; None for none.
 
     Raises:
         InputError: the file does not say it.

@@ -69,7 +69,7 @@ def _copy_fields(data: Any, start: int, end: int, message: str) -> Iterator[byte
 
 
 def _field_end(data: Any, position: int, end: int, kind: int) -> int:
-    """Where a field that has no length ends."""
+    """Return the end of a field that has no length."""
     if kind == 0:
         return _decode_varint(data, position, end)[1]
     if kind not in _FIXED or position + _FIXED[kind] > end:
@@ -98,7 +98,7 @@ def _corrupt(position: int) -> InputError:
 
 
 def _entry(key: str, value: int) -> bytes:
-    """One key and value of a tensor's external data."""
+    """Encode one key and value of a tensor's external data."""
     pair = _field(1, key.encode()) + _field(2, str(value).encode())
     return _field(_EXTERNAL_DATA, pair)
 

@@ -18,7 +18,7 @@ OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
 
 
 def require_onnx() -> Any:
-    """The package `onnx`.
+    """Return the package `onnx`.
 
     Raises:
         SetupError: it is not installed.
@@ -74,7 +74,9 @@ def model_of(proto: Any, file: str, files: Files) -> Model:
 
 
 def _is_text(message: Any) -> bool:
-    """Whether all strings in a message are; protobuf leaves others as bytes."""
+    """Return whether all strings in a message are text; protobuf leaves others as
+    bytes.
+    """
     for field, value in message.ListFields():
         values = [value] if isinstance(value, (str, bytes)) else value
         if field.type == field.TYPE_STRING:

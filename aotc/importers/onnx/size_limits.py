@@ -1,4 +1,4 @@
-"""How large sizes can be by the tables that a file stores.
+"""Limits of sizes by the tables that a file stores.
 
 A model that reads as much of a stored table as an input is long (learned positions,
 say) works up to the table's length. ONNX has no place to say so, but it can be seen: a
@@ -39,7 +39,7 @@ def size_limits(graph: Graph) -> dict[Axis, int]:
 
 
 def _cuts(node: Node, origins: _Origins) -> Iterator[tuple[Axis, int]]:
-    """What a Slice reads of a table: as much as these axes are long, of so much."""
+    """Yield the axes by whose sizes a Slice reads a table, with the table's size."""
     table = origins.constant(node.inputs[0])
     if table is None:
         return
@@ -50,7 +50,7 @@ def _cuts(node: Node, origins: _Origins) -> Iterator[tuple[Axis, int]]:
 
 
 class _Origins:
-    """Which elements of small vectors are sizes of inputs."""
+    """The sizes of inputs that elements of small vectors come from."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -76,7 +76,7 @@ class _Origins:
         return value.array if isinstance(value, Constant) else np.asarray(value)
 
     def axes(self, node: Node, count: int) -> Sequence[int]:
-        """The axes that a Slice cuts; those from 0 on if it does not say."""
+        """Return the axes that a Slice cuts; those from 0 on if it names none."""
         given = node.inputs[3] if len(node.inputs) > 3 else ""
         if not given:
             return range(count)
@@ -86,7 +86,7 @@ class _Origins:
     # ---- operators that hand sizes on -----------------------------------------------
 
     def shape(self, node: Node) -> Origins:
-        """Sizes of a value."""
+        """Return the sizes of a value between `start` and `end`."""
         start, end = (node.attributes.get(side) for side in ("start", "end"))
         return self._sizes(node.inputs[0])[start:end]
 
@@ -106,7 +106,7 @@ class _Origins:
         return [*indices, *[None] * (table.ndim - 1)]
 
     def gather(self, node: Node) -> Origins:
-        """Some elements."""
+        """Return the origins of gathered elements."""
         origins, at = self.of(node.inputs[0]), self.constant(node.inputs[1])
         if at is None:
             return ()
@@ -119,7 +119,7 @@ class _Origins:
         return self.of(node.inputs[0])
 
     def concat(self, node: Node) -> Origins:
-        """One vector after the other."""
+        """Return the origins of concatenated vectors."""
         parts = [self.of(name) for name in node.inputs]
         return [each for part in parts for each in part] if all(parts) else ()
 

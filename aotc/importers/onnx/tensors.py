@@ -31,7 +31,7 @@ class Files:
         self._mapped: dict[str, Any] = {}
 
     def part(self, location: str | None, offset: int, length: int | None) -> DataArray:
-        """Bytes of the model's file (None) or of the one at `location`.
+        """Return bytes of the model's file (None) or of the one at `location`.
 
         Raises:
             InputError: the location leads out of the model's folder, there is no such

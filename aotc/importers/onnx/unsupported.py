@@ -1,4 +1,4 @@
-"""What a model has that cannot be imported, found before anything is traced."""
+"""Ops of a model that cannot be imported, found before anything is traced."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def unsupported(model: Model) -> list[Finding]:
 
 
 def reasons_against(model: Model) -> dict[int, str]:
-    """Why nodes of the model's own graph cannot be imported, by their place in it."""
+    """Return the reasons against nodes of the model's own graph, by their number."""
     opsets = dict(model.opsets)
     found = {}
     for number, node in enumerate(model.graph.nodes):
@@ -98,7 +98,7 @@ def _of_node(
 
 
 def _is_defined(node: Node, opsets: dict[str, int]) -> bool:
-    """Whether ONNX defines the operator by a body of others."""
+    """Return whether ONNX defines the operator by a body of others."""
     schema = schema_of(node.key, opsets.get(node.domain, 1))
     return schema is not None and (
         schema.has_function or schema.has_context_dependent_function

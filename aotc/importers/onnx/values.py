@@ -1,4 +1,4 @@
-"""What flows between the nodes of an ONNX graph.
+"""Values that flow between the nodes of an ONNX graph.
 
 ONNX computes shapes with tensors of integers. Those whose elements are sizes, such as
 the result of `Shape`, are `Sizes` here: known while the model is traced, symbols
@@ -61,12 +61,12 @@ class Sizes:
 
     @property
     def shape(self) -> Shape:
-        """How many there are."""
+        """The shape of the sizes."""
         return tuple(self.data.shape)
 
     @property
     def has_floats(self) -> bool:
-        """Whether floats are in it that are not rounded to sizes yet."""
+        """Return whether some elements are floats not yet rounded to sizes."""
         return any(isinstance(x, SymbolicFloat) for x in self.data.reshape(-1))
 
     def array(self) -> Array:
@@ -95,7 +95,7 @@ def size_tensor(data: Any, dtype: str = "i64") -> Value:
 
 
 def is_padded(value: Value | None) -> bool:
-    """Whether sizes that values decide are those of a value, or in it."""
+    """Return whether values decide sizes of a value, or in it."""
     if isinstance(value, Sizes):
         return has_data_dependent(value.data.reshape(-1).tolist())
     return isinstance(value, Padded)
@@ -128,7 +128,7 @@ def known_of(value: Any) -> Known | None:
 
 
 def element_of(value: Value) -> int:
-    """ONNX's number of the element type."""
+    """Return ONNX's number of the element type."""
     narrow = value.element if isinstance(value, Operand) else None
     return code_of(value.dtype) if narrow is None else narrow
 
@@ -139,14 +139,14 @@ def with_element(array: Array, kind: Element, code: int) -> Array:
 
 
 def integers(known: Known) -> tuple[Size, ...]:
-    """Known elements in a row, as sizes."""
+    """Return known elements in a row, as sizes."""
     return tuple(
         size if isinstance(size, Dim) else int(size) for size in known.reshape(-1)
     )
 
 
 def numbers(known: Known) -> tuple[int, ...]:
-    """Known elements in a row, which must be numbers."""
+    """Return known elements in a row, which must be numbers."""
     return tuple(size.__index__() for size in integers(known))
 
 

@@ -60,7 +60,7 @@ def from_stablehlo(
 
 
 def _contents(source: str | bytes | Path) -> tuple[bytes | str, str]:
-    """The contents of a file, or a text, and what to call it."""
+    """Return the contents of a file, or a text, and its name in messages."""
     if isinstance(source, bytes):
         return source, "module"
     if isinstance(source, str) and ("\n" in source or "func.func" in source):

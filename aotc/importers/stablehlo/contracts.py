@@ -1,4 +1,4 @@
-"""What a module says about its open sizes: names, equalities and bounds.
+"""Contracts of a module's open sizes: names, equalities and bounds.
 
 An exporter checks its assumptions first: it reads sizes, computes with them, and gives
 the outcome to `shape_assertion`. Those checks are read here as facts. Equalities that
@@ -30,7 +30,7 @@ _LARGEST_MULTIPLE = 128  # that is looked for
 
 @dataclass
 class _Facts:
-    """What is known so far of the open sizes of the arguments."""
+    """The facts known so far about the open sizes of the arguments."""
 
     dims: list[Dim]  # by the number of their symbols
     terms: dict[int, DimTerm]  # number of a size that follows from others → from what
@@ -52,12 +52,12 @@ class _Facts:
 
     @property
     def contracts(self) -> list[Contract]:
-        """Of all symbols."""
+        """The contracts of all symbols."""
         return [dim.contract() for dim in self.dims]
 
 
 def open_sizes(module: Any, main: str) -> dict[tuple[int, int], DimTerm]:
-    """(argument, axis) → what is known of each size that the module leaves open."""
+    """Return the facts on each open size of the module: (argument, axis) → size."""
     function = functions_of(module)[main]
     block = function.regions[0].blocks[0]
     places = [
@@ -122,7 +122,7 @@ class _Reader:
         return False
 
     def _step(self, operation: Any, values: dict[Any, Value], block: Any) -> None:
-        """Compute what an op gives, if it is about sizes."""
+        """Evaluate an op, if it is about sizes."""
         op = Op(operation)
         operands = [values.get(operand, _UNKNOWN) for operand in operation.operands]
         found: Sequence[Value | None] = []
@@ -149,7 +149,7 @@ class _Reader:
         return as_known(self.facts.size(self.places.index(place)), op.kind.dtype)
 
     def _call(self, name: str, operands: Sequence[Value]) -> list[Value]:
-        """What a function gives, if it is one that computes with sizes only."""
+        """Evaluate a call of a function, if it computes with sizes only."""
         self._learn_names(name, operands)
         if _UNKNOWN in operands:
             return []
@@ -161,7 +161,9 @@ class _Reader:
         return [values.get(operand, _UNKNOWN) for operand in last.operands]
 
     def _learn_names(self, name: str, operands: Sequence[Value]) -> None:
-        """JAX tells which argument of the wrapped function is which variable."""
+        """Learn from JAX's names of arguments which argument of the wrapped function
+        is which variable.
+        """
         for title, value in zip(
             global_constants(self.functions[name]), operands, strict=True
         ):
@@ -174,7 +176,7 @@ class _Reader:
     # ---- learning from a check ------------------------------------------------------
 
     def _learn_check(self, check: Any, values: dict[Any, Value]) -> bool:
-        """Whether a check told something new about a size."""
+        """Learn from a check; return whether it told something new about a size."""
         condition = check.operands[0]
         if condition in values or isinstance(condition.owner, ir.Block):
             return False
@@ -196,7 +198,7 @@ class _Reader:
         return direction in rules and rules[direction]()
 
     def _equal(self, difference: Size) -> bool:
-        """A size that follows from others, or is a multiple."""
+        """Learn that a size follows from others, or is a multiple; say whether."""
         if isinstance(difference, int):
             return False
         atoms, rest = affine.as_sum(difference.expr)
@@ -215,7 +217,9 @@ class _Reader:
     def _follows(
         self, position: int, factor: int, symbols: dict[int, int], rest: int
     ) -> bool:
-        """`factor * size + others + rest` is 0: put it in the place of the size."""
+        """Replace a size by the value for which `factor * size + others + rest` is
+        0.
+        """
         dim = self.facts.dims[position]
         others = {n: f for n, f in symbols.items() if n != position}
         steps = [self.facts.dims[n].multiple_of for n in others]
@@ -238,7 +242,7 @@ class _Reader:
         return True
 
     def _multiple(self, difference: Symbol) -> bool:
-        """The difference is 0 for multiples of a number and nothing else."""
+        """Learn that a size is a multiple if only multiples make the difference 0."""
         (position, *others) = affine.symbols_in(difference.expr)
         dim = self.facts.dims[position]
         if others or dim.multiple_of != 1:
@@ -254,7 +258,7 @@ class _Reader:
         return True
 
     def _at_least_zero(self, difference: Size) -> bool:
-        """A bound of one size."""
+        """Learn a bound of one size from a difference of at least zero."""
         if isinstance(difference, int):
             return False
         atoms, rest = affine.as_sum(difference.expr)
@@ -284,7 +288,7 @@ def _position(atom: Any) -> int | None:
 
 
 def global_constants(function: Any) -> list[str]:
-    """For each argument of a function, the variable of JAX that it is, or nothing."""
+    """Return the JAX variable of each argument of a function, or an empty text."""
     if "arg_attrs" not in function.attributes:
         return [""] * len(function.regions[0].blocks[0].arguments)
     rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes["arg_attrs"]))

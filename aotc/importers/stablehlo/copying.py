@@ -1,4 +1,4 @@
-"""Copies of ops: calls become what they call, and some ops a module of their own."""
+"""Copies of ops: calls inlined, and some ops as a module of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Copies = dict[Any, Any]  # value → its copy
 
 
 def inline_calls(module: Any, main: str) -> None:
-    """Put what functions compute in the place of their calls by `main`.
+    """Inline the functions that `main` calls.
 
     Calls within regions of its ops remain.
 
@@ -160,7 +160,7 @@ def _bring_value(value: Any, copies: Copies, brings: Callable[[Any], bool]) -> N
 
 
 def _copy_symbols(module: Any, made: Any, block: Any) -> None:
-    """Copy what is not a function, such as meshes, and the functions that ops name."""
+    """Copy symbols such as meshes, and the functions that ops name."""
     functions = functions_of(module)
     with ir.InsertionPoint.at_block_begin(made.body):
         for each in module.body.operations:

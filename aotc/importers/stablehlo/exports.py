@@ -1,4 +1,4 @@
-"""What `jax.export` serialized, as networks."""
+"""Serialized results of `jax.export`, as networks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ CONVENTIONS = (9, 10)  # versions of jax.export's calling convention
 
 
 def is_export(data: bytes) -> bool:
-    """Whether bytes can only be what `jax.export` serialized: no MLIR of any form."""
+    """Return whether bytes can only be serialized by `jax.export`: no MLIR of any
+    form.
+    """
     if data.startswith(BYTECODE):
         return False
     return b"\0" in data[:64]
@@ -32,7 +34,7 @@ def is_export(data: bytes) -> bool:
 def from_export(
     data: bytes, name: str, module_class: type[Module] = Module
 ) -> Imported:
-    """A network of what `jax.export` serialized.
+    """Make a network of the serialized result of `jax.export`.
 
     Args:
         data: its contents.

@@ -110,7 +110,7 @@ def functions_of(module: Any) -> dict[str, Any]:
 
 
 def nested_operations(operation: Any) -> Iterator[Any]:
-    """All operations inside of one."""
+    """Yield all operations nested inside of one."""
     for region in operation.regions:
         for block in region.blocks:
             for each in block.operations:
@@ -120,7 +120,7 @@ def nested_operations(operation: Any) -> Iterator[Any]:
 
 @contextmanager
 def at_op(op: Op) -> Iterator[None]:
-    """Within this block everything happens where the op does; errors name the op."""
+    """Locate everything in this block at the op; errors name the op."""
     place, path = op.place
     try:
         with at_location(place or user_place(), path or op.name):

@@ -81,7 +81,7 @@ def _callbacks(lowered: Any) -> Sequence[Any]:
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """JAX's error as one of aotc, at the innermost line that is not its own."""
+    """Raise JAX's error as one of aotc, at the innermost line that is not its own."""
     lines = [
         f"{relative(frame.f_code.co_filename)}:{number}"
         for frame, number in traceback.walk_tb(error.__traceback__)
@@ -127,7 +127,7 @@ def _parameter_names(function: Any, count: int) -> list[str]:
 
 
 def _donation_flags(function: Any, args: Any, kwargs: Any) -> list[bool]:
-    """Which arguments `jax.jit` was told to give away, leaf by leaf."""
+    """Return which arguments `jax.jit` donates, leaf by leaf."""
     if not hasattr(function, "trace"):
         return []
     infos = require_jax().tree.leaves(function.trace(*args, **kwargs).args_info)
@@ -135,7 +135,9 @@ def _donation_flags(function: Any, args: Any, kwargs: Any) -> list[bool]:
 
 
 class _CallingConvention:
-    """How a network calls a module that has arguments and results in pytrees of JAX."""
+    """The calling convention of a module with arguments and results in pytrees of
+    JAX.
+    """
 
     def __init__(
         self,
@@ -154,7 +156,7 @@ class _CallingConvention:
         self.sizes = sizes
 
     def network(self, module: Module, donated: Sequence[bool]) -> Imported:
-        """The network."""
+        """Return the network."""
         stored = {k: self._only(k) for k in (Weights, State)}
         order = [name for name in stored.values() if name is not None]
         inputs = {
@@ -220,7 +222,7 @@ class _CallingConvention:
 
 
 def _variable(name: str, argument: Any, sizes: Mapping[str, Any]) -> Known:
-    """A size that JAX passes to the function as a number."""
+    """Return a size that JAX passes to the function as a number."""
     wide = str(ir.RankedTensorType(argument.type).element_type)
     if name == "_platform_index":
         return as_known(0, wide)

@@ -50,7 +50,7 @@ def computed_sizes(op: Op, operands: Sequence[Value]) -> Value | None:
 
 
 def _is_short(op: Op) -> bool:
-    """Whether the result may be a Known."""
+    """Return whether the result may be a Known."""
     kind = op.kinds[0]
     if kind is None or kind.is_complex or kind.dtype not in SIZE_DTYPES:
         return False
@@ -60,14 +60,14 @@ def _is_short(op: Op) -> bool:
 
 
 def _wrap_to_dtype(data: Any, dtype: str) -> Any:
-    """Numbers as the dtype holds them; sizes fit by assumption."""
+    """Wrap numbers to the range of the dtype; sizes fit by assumption."""
     if dtype == "bool":
         return elementwise(bool, 1)(data)
     return elementwise(partial(wrap, bits=dtypes.bits(dtype)), 1)(data)
 
 
 def _on(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays as one of an op and its operands."""
+    """Wrap a function of arrays as one of an op and its operands."""
     return lambda op, *xs: function(*xs)
 
 

@@ -73,7 +73,7 @@ class Module:
         return list(function.regions[0].blocks[0].arguments)
 
     def specs(self) -> list[Any]:
-        """The types of the arguments, with what is known of open sizes."""
+        """Return the types of the arguments, with the facts on open sizes."""
         sizes = open_sizes(self.mlir, self.main)
         return [
             _spec(argument.type, number, sizes)
@@ -90,7 +90,7 @@ class Module:
         return str(self.mlir.operation.get_asm(print_generic_op_form=True))
 
     def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
-        """What main returns."""
+        """Return main's results."""
         known: dict[Any, Value] = {
             self.literals[name].op.results[0]: lift(array)
             for name, array in weights.items()
@@ -106,11 +106,13 @@ class Module:
         return [materialize(r) for r in results if not isinstance(r, Token)]
 
     def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:
-        """What runs it, with weights in the place of constants."""
+        """Return the interpreter of the module, with weights in the place of
+        constants.
+        """
         return Interpreter(self.mlir, weights)
 
     def flags(self, *names: str) -> list[bool]:
-        """Which arguments have one of these attributes."""
+        """Return, for each argument, whether it has one of these attributes."""
         attributes = functions_of(self.mlir)[self.main].attributes
         if "arg_attrs" not in attributes:
             return [False] * len(self.arguments)
@@ -119,7 +121,7 @@ class Module:
 
     @property
     def donated(self) -> list[bool]:
-        """Which arguments' memory the results may take."""
+        """Flags of the arguments whose memory the results may take."""
         return self.flags("tf.aliasing_output", "jax.buffer_donor")
 
 
@@ -166,7 +168,7 @@ def from_module(module: Module, given: Mapping[str, Spec] | None = None) -> Impo
 
 
 def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm]) -> Any:
-    """A Spec; of complex numbers a pair of them."""
+    """Return a Spec; for complex numbers a pair."""
     kind = kind_of(mlir_type)
     if kind is None:
         raise InputError(
@@ -183,7 +185,7 @@ def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm])
 
 
 def _refine_spec(name: str, known: Any, given: Spec) -> Spec:
-    """The Spec that is given, if it is one of what the module takes."""
+    """Return the given Spec, if it fits the module's own."""
     fits = (
         isinstance(known, Spec)
         and (known.dtype, len(known.shape)) == (given.dtype, len(given.shape))
@@ -214,7 +216,7 @@ def _name_of(argument: Any) -> str:
 
 
 def value_of(leaf: Any) -> Value:
-    """What is given for a leaf of the inputs: an array, or a pair of them."""
+    """Return the value of a leaf of the inputs: an array, or a pair of them."""
     if isinstance(leaf, Complex):
         return Complex(lift(leaf.real), lift(leaf.imag))
     return lift(leaf)
@@ -268,7 +270,7 @@ def network_of(
 def _with_constants(
     weights: Weights | None, constants: Mapping[str, Any]
 ) -> Weights | None:
-    """Weights and literals in one tree."""
+    """Join weights and literals in one tree."""
     if not constants:
         return weights
     if weights is None:

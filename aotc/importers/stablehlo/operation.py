@@ -17,7 +17,7 @@ Region = Callable[..., list[Value]]
 
 
 class Op:
-    """One op: its attributes as Python values, its regions as functions.
+    """An op with its attributes as Python values, and its regions as functions.
 
     Args:
         op: the MLIR operation.
@@ -40,7 +40,7 @@ class Op:
 
     @property
     def name(self) -> str:
-        """With its dialect: `stablehlo.add`."""
+        """The name with its dialect: `stablehlo.add`."""
         return str(self.op.name)
 
     @cached_property
@@ -62,7 +62,7 @@ class Op:
         return self.op.attributes.get(name)
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An integer."""
+        """Return an integer attribute."""
         found = self.attribute(name)
         return default if found is None else int(ir.IntegerAttr(found).value)
 
@@ -72,7 +72,7 @@ class Op:
         return found is not None and bool(ir.BoolAttr(found).value)
 
     def ints(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        """A list of integers, also of what is a matrix, row by row."""
+        """Return a list of integers, also of a matrix, row by row."""
         found = self.attribute(name)
         if found is None:
             return tuple(default)
@@ -101,7 +101,7 @@ class Op:
 
     @property
     def where(self) -> str:
-        """The same for messages."""
+        """Return the place of the op for messages."""
         place, path = self.place
         line = f"{place[0].rsplit('/', 1)[-1]}:{place[1]}" if place else "unknown line"
         return f"{line} ({path})" if path else line

@@ -17,7 +17,7 @@ from aotc.tracing.entry import State, Stored
 def of_function(
     function: Any, arguments: Mapping[str, Any], by_place: bool
 ) -> Original:
-    """A function of JAX.
+    """Wrap a function of JAX as the original of an import.
 
     Args:
         function: of pytrees.
@@ -37,7 +37,7 @@ def of_function(
 
 
 def of_export(exported: Any, places: int) -> Original:
-    """What `jax.export` serialized, whose first arguments have no names."""
+    """Return the original of a `jax.export`, whose first arguments have no names."""
 
     def run(inputs: Inputs) -> Any:
         values = [_as_input(each) for each in inputs.values()]
@@ -48,7 +48,7 @@ def of_export(exported: Any, places: int) -> Original:
 
 
 def of_module(text: Callable[[], str]) -> Original | None:
-    """A module, by the interpreter that StableHLO defines its ops by; None without it.
+    """Wrap a module as the original of an import, run by StableHLO's interpreter.
 
     Args:
         text: gives the module in generic form.

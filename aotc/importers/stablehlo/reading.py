@@ -65,7 +65,7 @@ def parse(source: bytes | str, name: str) -> Any:
 
 
 def _require_survival(data: bytes) -> None:
-    """Refuse what kills the process that reads it."""
+    """Refuse a module that kills the process which reads it."""
     command = [sys.executable, "-P", "-m", __name__]
     child = subprocess.run(
         command,
@@ -81,7 +81,7 @@ def _require_survival(data: bytes) -> None:
 
 
 def _read(data: bytes, name: str) -> Any:
-    """The module, found well-formed in all that is read of it later."""
+    """Parse a module, and require that all that is read later is well-formed."""
     module = _parse(data, name)
     module.operation.verify()
     text = module.operation.get_asm(
@@ -136,7 +136,7 @@ def _require_one_device(module: Any, name: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What a parser says, without its notes."""
+    """Return a parser's message, without its notes."""
     text = str(error).replace("Unable to parse module assembly:\n", "")
     text = " ".join(text.split(" note: ")[0].split())
     return text[:_LONGEST_REASON] or type(error).__name__

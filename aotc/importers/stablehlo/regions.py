@@ -1,4 +1,4 @@
-"""What regions compute: reducers, comparators and updates that there are ops for.
+"""Regions that ops can compute: reducers, comparators and updates.
 
 A region of one op is known by its name. A region that only compares and chooses is
 known by what it does: it is run on every case that it can tell apart.
@@ -52,7 +52,7 @@ def single_op(op: Op, region: int = 0) -> str | None:
 
 
 def called_op(op: Op) -> str | None:
-    """The same of the one function that a custom call names."""
+    """Return the single op of the function that a custom call names."""
     (name,) = ir.ArrayAttr(op.attribute("called_computations"))
     module = op.op
     while module.parent is not None:
@@ -69,14 +69,16 @@ def _single_op(block: Any) -> str | None:
 
 
 def _takes(operation: Any, block: Any) -> bool:
-    """Whether an op takes the arguments of its block, in order or swapped alike."""
+    """Return whether an op takes the arguments of its block, in order or swapped
+    alike.
+    """
     operands, arguments = list(operation.operands), list(block.arguments)
     commutes = operation.name != "stablehlo.subtract"
     return operands == arguments or (commutes and operands == arguments[::-1])
 
 
 def returns_argument(op: Op, number: int, region: int = 0) -> bool:
-    """Whether a region only returns one of its arguments."""
+    """Return whether a region only returns one of its arguments."""
     block = op.op.regions[region].blocks[0]
     found = ops_in(op, region)
     return len(found) == 1 and list(found[0].operands) == [block.arguments[number]]
@@ -86,14 +88,14 @@ def returns_argument(op: Op, number: int, region: int = 0) -> bool:
 
 
 def _only_chooses(op: Op, region: int = 0) -> bool:
-    """Whether a region is of the kind of Note [cases of a comparator]."""
+    """Return whether a region is of the kind of Note [cases of a comparator]."""
     return all(
         each.name in _CHOOSERS and _is_simple(each) for each in ops_in(op, region)
     )
 
 
 def _is_simple(operation: Any) -> bool:
-    """Whether constants are 0, 1 (of bools) or NaN."""
+    """Return whether constants are 0, 1 (of bools) or NaN."""
     if operation.name != "stablehlo.constant":
         return True
     op = Op(operation)
@@ -102,7 +104,7 @@ def _is_simple(operation: Any) -> bool:
 
 
 def cases(dtype: str) -> list[Any]:
-    """Elements of a dtype in all orders that matter."""
+    """Return elements of a dtype that have all orders that matter."""
     if dtype == "bool":
         return [False, True]
     if dtypes.is_float(dtype):
@@ -131,7 +133,7 @@ def dtype_of(argument: Any) -> str:
 
 
 def is_complex(argument: Any) -> bool:
-    """Whether an argument of a region is complex."""
+    """Return whether an argument of a region is complex."""
     return "complex" in str(argument.type)
 
 
@@ -154,7 +156,7 @@ def sort_keys(op: Op) -> list[tuple[int, bool]] | None:
 
 
 def _orders_by(op: Op, keys: Sequence[int], signs: Sequence[bool]) -> bool:
-    """Whether the comparator is the order by these keys."""
+    """Return whether the comparator is the order by these keys."""
     block = op.op.regions[0].blocks[0]
     if len(keys) > 2:
         return False
@@ -171,7 +173,9 @@ def _orders_by(op: Op, keys: Sequence[int], signs: Sequence[bool]) -> bool:
 
 
 def _precedes(row: Sequence[Any], signs: Sequence[bool]) -> bool:
-    """Lexicographic order; NaN counts as greater than any number."""
+    """Return whether a row precedes in lexicographic order; NaN counts as greater
+    than any number.
+    """
     for (one, other), descending in zip(row, signs, strict=True):
         a, b = _rank(one), _rank(other)
         if a != b:
@@ -251,7 +255,7 @@ def window_choice(op: Op) -> str | None:
 
 
 def elementwise(op: Op, region: int = 0) -> bool:
-    """Whether a region may be run on whole arrays: all in it is of rank 0."""
+    """Return whether a region can run on whole arrays: all in it is of rank 0."""
     return all(
         not getattr(result.type, "rank", 0)
         for each in ops_in(op, region)

@@ -1,4 +1,4 @@
-"""What JAX calls things: symbolic dimensions for Dims, abstract arrays for Specs.
+"""Conversion between JAX and aotc: symbolic dimensions and Dims, arrays and Specs.
 
 Nothing in aotc but this file, `jax.py` and `exports.py` has to do with jax, and these
 import it when they are called.
@@ -25,7 +25,7 @@ PLATFORM = "cpu"  # whose variant of a function is taken; it calls LAPACK
 
 
 def require_jax(module: str = "jax") -> Any:
-    """A module of JAX.
+    """Import a module of JAX, or say how to install it.
 
     Raises:
         SetupError: it is not installed.
@@ -75,7 +75,7 @@ class SymbolicSizes:
         }
 
     def abstract(self, value: Any) -> Any:
-        """A pytree of Specs (or what is stored) as one of JAX's ShapeDtypeStructs."""
+        """Convert a pytree of Specs (or stored values) to JAX's ShapeDtypeStructs."""
         leaves, tree = self.jax.tree.flatten(contents(value), is_leaf=is_leaf)
         return self.jax.tree.unflatten(tree, [self._abstract(leaf) for leaf in leaves])
 
@@ -102,7 +102,7 @@ class SymbolicSizes:
         return self.jax.ShapeDtypeStruct(tuple(sizes), given)
 
     def variables(self, leaves: Sequence[Any], given: Sequence[Any]) -> dict[str, Any]:
-        """What JAX's symbols are in arrays that are given for the specs."""
+        """Return the values of JAX's symbols in arrays that are given for the specs."""
         found: dict[str, Any] = {}
         for leaf, array in zip(leaves, given, strict=True):
             for size, actual in zip(
@@ -116,7 +116,7 @@ class SymbolicSizes:
 
 
 def contents(value: Any) -> Any:
-    """The pytree of what is stored; other values as they are."""
+    """Return the pytree of a stored value; other values as they are."""
     value = value.state if isinstance(value, Frozen) else value
     return value.tree if isinstance(value, Stored) else value
 
@@ -127,12 +127,12 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def is_leaf(value: Any) -> bool:
-    """Whether a pytree of JAX holds a value as a leaf that JAX does not know."""
+    """Return whether a pytree of JAX holds a value as a leaf that JAX does not know."""
     return isinstance(value, (Spec, Complex))
 
 
 def _solve(term: DimTerm, actual: Any, found: dict[str, Any]) -> None:
-    """Put down what the one unknown Dim of a size is."""
+    """Solve a size for its one unknown Dim, and note the value."""
     unknown = {dim.name for dim in term.dims()} - set(found)
     if len(unknown) != 1:
         return
@@ -145,7 +145,7 @@ _PARTS = {"complex64": "f32", "complex128": "f64"}
 
 
 def _numpy_dtype(leaf: Any) -> Any:
-    """The dtype of what describes an input; a pair of Specs is a complex one."""
+    """Return the dtype of an input's description; a pair of Specs is a complex one."""
     if isinstance(leaf, Complex):
         return numpy.dtype("complex64" if leaf.dtype == "f32" else "complex128")
     if str(leaf.dtype) in _PARTS:
@@ -154,7 +154,7 @@ def _numpy_dtype(leaf: Any) -> Any:
 
 
 def as_specs(value: Any) -> Any:
-    """A pytree of what describes inputs as one of Specs."""
+    """Convert a pytree of descriptions of inputs to Specs."""
     return require_jax().tree.map(_as_spec, contents(value), is_leaf=is_leaf)
 
 

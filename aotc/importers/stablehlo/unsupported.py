@@ -1,4 +1,4 @@
-"""What in a module the importer cannot take, all of it before anything is traced."""
+"""Ops of a module that the importer cannot take, found before anything is traced."""
 
 from __future__ import annotations
 
@@ -47,12 +47,14 @@ _REASONS = {
 
 
 def unsupported(module: Any, entry: str = "main") -> list[Finding]:
-    """Ops that `entry` reaches and that have no function in `ops`, with reasons."""
+    """Yield ops that `entry` reaches and that have no function in `ops`, with
+    reasons.
+    """
     return grouped_findings(_uses(module, entry))
 
 
 def reason_against(operation: Any, functions: Mapping[str, Any]) -> str:
-    """Why an operation, with all that it runs, cannot be imported; empty if it can.
+    """Return the reason why an operation cannot be imported; empty if it can.
 
     Args:
         operation: of a module.

@@ -1,4 +1,4 @@
-"""What the interpreter computes with: arrays, pairs of them, and known sizes.
+"""Values that the interpreter computes with: arrays, pairs of them, and known sizes.
 
 StableHLO computes shapes with integer tensors: `get_dimension_size`, arithmetic on it,
 `concatenate`, and then `dynamic_reshape` by the result. A `Known` is such a tensor
@@ -41,7 +41,7 @@ class Known:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the tensor."""
+        """The shape of the tensor."""
         return tuple(self.data.shape)
 
     @property
@@ -50,7 +50,7 @@ class Known:
         return int(self.data.ndim)
 
     def array(self) -> Array:
-        """The same as an array of the model."""
+        """Return the sizes as an array of the model."""
         items = self.data.ravel().tolist()
         if not any(isinstance(item, Dim) for item in items):
             return lift(
@@ -76,7 +76,7 @@ Value = Array | Complex | Known | Token
 
 
 def zeros_of(mlir_type: Any) -> Value:
-    """Zeros of a type whose sizes are fixed."""
+    """Return zeros of a type whose sizes are fixed."""
     kind = kind_of(mlir_type)
     shape = [size for size in kind.shape if size is not None] if kind else []
     if kind is None or len(shape) < len(kind.shape):
@@ -91,7 +91,7 @@ def as_known(items: Any, dtype: str) -> Known:
 
 
 def kind_of(mlir_type: Any) -> Kind | None:
-    """The kind of a tensor type; None of what is no tensor.
+    """Return the kind of a tensor type; None for other types.
 
     Raises:
         InputError: the graph has no such tensors.
@@ -107,7 +107,7 @@ def kind_of(mlir_type: Any) -> Kind | None:
 
 
 def element_dtype(text: str) -> str:
-    """Aotc's name of an element type as MLIR writes it."""
+    """Return aotc's name of an element type as MLIR writes it."""
     name = "bool" if text == "i1" else text.replace("ui", "u")
     if name not in dtypes.NAMES:
         raise InputError(
@@ -134,7 +134,7 @@ def array(value: Value) -> Array:
 
 
 def materialize(value: Value) -> Value:
-    """The value as what loops carry and functions return: no Known."""
+    """Return the value as loops carry it and functions return it: not a Known."""
     return value.array() if isinstance(value, Known) else value
 
 
@@ -191,7 +191,7 @@ def as_pair(value: Value) -> Complex:
 
 
 def stack_scalars(values: Sequence[Value], dtype: str | None = None) -> Array:
-    """Integer scalars as one vector."""
+    """Join integer scalars to one vector."""
     if not values:
         return lift(numpy.zeros(0, numpy.int32))
     scalars = [array(value) for value in values]

@@ -35,7 +35,7 @@ def from_torch(
     *,
     train: bool = False,
 ) -> Imported:
-    """A PyTorch module, or what torch.export made of one, for use in a model.py.
+    """Convert a PyTorch module, or an exported one, for use in a model.py.
 
         net = aotc.from_torch(
             module.eval(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}}
@@ -74,7 +74,9 @@ def from_torch(
 
 
 def _asks_for_promises(network: Imported) -> bool:
-    """Whether a network cannot be traced because too little is known of sizes."""
+    """Return whether a network cannot be traced because too little is known of
+    sizes.
+    """
     from aotc.importers.torch.interpreter import DIM_ADVICE
 
     try:

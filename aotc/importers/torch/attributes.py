@@ -79,7 +79,7 @@ def _attributes(model: torch.nn.Module) -> dict[str, Any]:
 def _leaves(
     path: str, value: Any, seen: set[int], depth: int
 ) -> Iterator[tuple[str, Any]]:
-    """Yield what an attribute holds that calls could change, with the paths."""
+    """Yield the parts of an attribute that calls could change, with their paths."""
     if value is None or isinstance(value, (torch.Tensor, *_NUMBERS)):
         yield path, value
         return
@@ -109,7 +109,7 @@ def _parts(path: str, value: Any) -> dict[str, Any]:
 
 
 def _listed(names: list[str]) -> str:
-    """Return names as a sentence lists them; of many the first three."""
+    """List names for a sentence; of many only the first three."""
     shown, rest = names[:3], len(names) - 3
     if rest > 0:
         return f"{', '.join(shown)} and {rest} more"

@@ -50,7 +50,7 @@ _keys: ContextVar[_Keys | None] = ContextVar("aotc_torch_keys", default=None)
 
 
 def drops(node: Node) -> bool:
-    """Whether a node drops elements at random."""
+    """Return whether a node drops elements at random."""
     if str(node.target).rpartition(".")[0] not in _DROPPING:
         return False
     schema: Any = getattr(node.target, "_schema", None)
@@ -62,7 +62,7 @@ def drops(node: Node) -> bool:
 
 @contextmanager
 def drawing_from(key: Any) -> Iterator[None]:
-    """Within this block, dropout draws from `key`; without one it is refused."""
+    """Draw dropout from `key` within this block; refuse it without a key."""
     token = _keys.set(None if key is None else _Keys(key, current_trace()))
     try:
         yield

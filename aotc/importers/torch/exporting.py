@@ -86,7 +86,7 @@ def _require_tensors(args: Any) -> None:
 
 @contextmanager
 def training(model: Any, train: bool) -> Iterator[None]:
-    """Within this block, the parts of a module are in training mode if `train` says so.
+    """Put the parts of a module in training mode within this block, if `train` is true.
 
     Afterwards each of them is in the mode that it was in.
     """
@@ -172,7 +172,7 @@ _UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not regist
 
 
 def _reading_advice(path: Path, said: str) -> str:
-    """What to do about a file that torch does not read."""
+    """Suggest a remedy for a file that torch does not read."""
     if "which is not registered" in said:
         return _OP_ADVICE.format(name=path.name)
     found = _UNREGISTERED.search(said)
@@ -187,7 +187,9 @@ def _reading_advice(path: Path, said: str) -> str:
 
 @contextmanager
 def _logged_errors() -> Iterator[list[BaseException]]:
-    """Errors that torch.export handles in this block, which it logs with traces."""
+    """Collect the errors that torch.export handles in this block, which it logs with
+    traces.
+    """
     found: list[BaseException] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -206,7 +208,7 @@ def _logged_errors() -> Iterator[list[BaseException]]:
 
 @cache
 def decompositions() -> dict[Any, Any]:
-    """Torch's decompositions of the ops that `ops/` does not list."""
+    """Return torch's decompositions of the ops that `ops/` does not list."""
     table = {**decomposition_table, **torch.export.default_decompositions()}
     return {op: rule for op, rule in table.items() if not stays_whole(op)}
 
@@ -245,7 +247,9 @@ def _forget_ranges_of_terms(program: Any) -> None:
 
 
 def _is_plain(program: Any) -> bool:
-    """Whether all ops are in `ops/`, and those that write do it as `writes.py` can."""
+    """Return whether all ops are in `ops/`, and writes are such as `writes.py` can
+    do.
+    """
     module = program.graph_module
     if any(isinstance(part, GraphModule) for part in module.children()):
         return False
@@ -286,7 +290,7 @@ _ADVICE = {
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """Torch's error as one of aotc, at the user's line."""
+    """Raise torch's error as one of aotc, at the user's line."""
     kind = type(error).__name__
     raise InputError(
         "torch-export",
@@ -316,7 +320,9 @@ def _user_line(error: Exception) -> str | None:
 
 
 def is_library(filename: str) -> bool:
-    """Whether a source file is one of PyTorch, of Python, or of this frontend."""
+    """Return whether a source file is one of PyTorch, of Python, or of this
+    frontend.
+    """
     path = Path(filename)
     if path.is_relative_to(_PYTHON) and "site-packages" not in path.parts:
         return True

@@ -1,4 +1,4 @@
-"""What torch.export took for granted of sizes: conditions that every call must meet.
+"""Guards of torch.export on sizes: conditions that every call must meet.
 
 A branch of a module on its sizes is decided by the example that it is traced with, and
 `torch._check` promises something of them. torch.export keeps both as guards, Python
@@ -53,7 +53,9 @@ class SizeGuard:
     node: Node | None = None
 
     def multiple(self) -> tuple[tuple[int, int], int] | None:
-        """Which size is a multiple of which number, if the guard says just that."""
+        """Return the size and the number that divides it, if the guard says just
+        that.
+        """
         found = re.fullmatch(r"(\w+) % (\d+) == 0", self.condition.text)
         return (self.sizes[found[1]], int(found[2])) if found else None
 
@@ -130,7 +132,9 @@ def _record_size(
 
 
 def _of_rest(path: str) -> str:
-    """`['more'][0]` for `['more_0']`: how guards name what `*more` takes."""
+    """Return `['more'][0]` for `['more_0']`: the guards' name of an element of
+    `*more`.
+    """
     return re.sub(r"^\['(\w+)_(\d+)'\]", r"['\1'][\2]", path)
 
 
@@ -219,7 +223,7 @@ def _guard_frames(program: Any) -> dict[str, Any]:
 
 
 def _shape_env(program: Any) -> Any:
-    """Where torch keeps what it knows of the symbols of a program, if it has any."""
+    """Return torch's facts on the symbols of a program, if it has any."""
     for node in program.graph.nodes:
         made = node.meta.get("val")
         if isinstance(made, torch.Tensor):
@@ -230,7 +234,7 @@ def _shape_env(program: Any) -> Any:
 
 
 def _is_about_layout(frame: Any) -> bool:
-    """Whether a guard comes from where torch decides how tensors lie in memory."""
+    """Return whether a guard comes from torch's decisions on memory layouts."""
     if frame is None or not is_library(frame.filename):
         return False
     return _LAYOUT.search(frame.name) is not None

@@ -63,7 +63,7 @@ _ABOUT_MEMORY = {
 def evaluate(
     module: GraphModule, arguments: Sequence[Any], settled: Container[Node] = ()
 ) -> Any:
-    """What a graph returns for these values of its placeholders.
+    """Evaluate a graph for these values of its placeholders.
 
     Args:
         module: the graph.
@@ -202,7 +202,7 @@ def _attribute(module: GraphModule, target: str) -> Any:
 
 
 def _placeholder(node: Node, values: dict[Node, Any]) -> Any:
-    """Zeros of the types that torch gives the results of a node."""
+    """Return zeros of the types that torch gives the results of a node."""
     made = node.meta.get("val")
     if isinstance(made, (list, tuple)):
         return [_zeros(each, values) for each in made]
@@ -228,7 +228,7 @@ def _zeros(made: Any, values: dict[Node, Any]) -> Any:
 
 @contextmanager
 def _at_node(node: Node) -> Iterator[None]:
-    """Within this block, everything happens at the node's line and in its layer."""
+    """Locate everything in this block at the node's line and in its layer."""
     place, path = line_of(node), layer_of(node)
     with at_location(place or user_place()):
         if path:

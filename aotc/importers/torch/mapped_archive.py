@@ -77,7 +77,7 @@ def load(path: Path) -> Any:
 
 
 def _filled(placeholder: Any, data: Any, mapped: _Mapped) -> Any:
-    """Return what a placeholder stands for, given the bytes of its elements."""
+    """Return the tensor of a placeholder, given the bytes of its elements."""
     found = data.view(placeholder.dtype).as_strided(
         placeholder.shape, mapped.strides, mapped.offset
     )
@@ -115,7 +115,9 @@ def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_Mapped]
 
 
 def _can_be_mapped(row: Any, member: zipfile.ZipInfo | None) -> bool:
-    """Whether a tensor lies in its file as it does in memory, and is large."""
+    """Return whether a tensor is stored in its file as it is in memory, and is
+    large.
+    """
     meta = row["tensor_meta"]
     if member is None or row["use_pickle"] or meta is None:
         return False

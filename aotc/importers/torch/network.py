@@ -114,7 +114,7 @@ _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
 def unsupported(program: Any) -> list[Finding]:
-    """Everything in an exported program that stands in the way of importing it."""
+    """Return all that stands in the way of importing an exported program."""
     signature = program.graph_signature
     return [
         *unsupported_ops(program.graph_module),
@@ -155,7 +155,7 @@ def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str
 
 
 def _padded_outputs(program: Any) -> Iterator[tuple[str, str, str, str]]:
-    """Results whose sizes depend on values: those of an entry have known ones."""
+    """Yield results whose sizes depend on values; those of an entry have known ones."""
     (end,) = (node for node in program.graph.nodes if node.op == "output")
     for node in end.all_input_nodes:
         made = node.meta.get("val")
@@ -191,7 +191,7 @@ def _unkept(
 
 @dataclass(frozen=True)
 class _Slot:
-    """What a placeholder of the graph stands for.
+    """The role of a placeholder of the graph.
 
     Args:
         kind: `weight`, `state`, `input` or `fixed`.
@@ -207,7 +207,7 @@ class _Slot:
 
 
 def _slots(program: Any) -> Iterator[_Slot]:
-    """One slot for each placeholder, in order."""
+    """Yield one slot for each placeholder, in order."""
     signature = program.graph_signature
     updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
     stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
@@ -235,7 +235,9 @@ def _input_slot(spec: Any, number: int) -> _Slot:
 
 
 def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
-    """What the module stores and uses: the spec of its placeholder, and the tensor."""
+    """Yield the tensors that the module stores and uses, with the spec of the
+    placeholder.
+    """
     users = {n.name: n.users for n in program.graph.nodes if n.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         if spec.kind in _STORED and users[spec.arg.name]:
@@ -244,7 +246,7 @@ def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _uniform_zero_points(program: Any) -> Iterator[str]:
-    """The names of what quantised ops subtract, if it is one number for all channels.
+    """Yield the names of zero points that are one number for all channels.
 
     What is known of it decides whether integers can be multiplied.
     """
@@ -259,7 +261,7 @@ def _uniform_zero_points(program: Any) -> Iterator[str]:
 
 
 def _roles(node: Any, reader: Any) -> set[str]:
-    """What an op calls the arguments that a node is."""
+    """Return the names of the arguments of an op that a node is given for."""
     schema = getattr(reader.target, "_schema", None)
     named = [*reader.kwargs.items()]
     if schema is not None:
@@ -268,7 +270,7 @@ def _roles(node: Any, reader: Any) -> set[str]:
 
 
 def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
-    """State where it is updated; a constant where it is small and no parameter."""
+    """Return the slot of a stored tensor: a state, a small constant, or a weight."""
     if updated:
         return _Slot("state", key, numpy_of(tensor))
     persistent = spec.kind is InputKind.PARAMETER or spec.persistent
@@ -322,13 +324,13 @@ def _arguments(program: Any) -> list[tuple[str, Any]]:
 
 
 def _dropping(program: Any) -> Iterator[tuple[str, str, str, str]]:
-    """What drops elements, which a network without a key cannot."""
+    """Yield the ops that drop elements, which need a key."""
     for node in filter(drops, nodes.calls(program.graph_module)):
         yield str(node.target), REFUSED[0], nodes.shown_place(node), REFUSED[1]
 
 
 def _drops(program: Any) -> bool:
-    """Whether a program drops elements at random."""
+    """Return whether a program drops elements at random."""
     return any(map(drops, nodes.calls(program.graph_module)))
 
 
@@ -336,7 +338,7 @@ _VARIES = object()  # what is no flag
 
 
 def _fixed_leaves(program: Any) -> Iterator[Any]:
-    """For each argument in a row the value that it is fixed to, if it is."""
+    """Yield the value that each argument in a row is fixed to, if it is."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             constant = isinstance(spec.arg, ConstantArgument)
@@ -430,7 +432,7 @@ class _Network:
 
 
 def _lift(value: Any) -> Any:
-    """An array, or the two of complex numbers, as what is computed with."""
+    """Lift an array, or the two of complex numbers, for computing."""
     return value.map(lift) if isinstance(value, Complex) else lift(value)
 
 

@@ -1,4 +1,4 @@
-"""Nodes of torch.fx: which ones are calls, and what messages say of them."""
+"""Nodes of torch.fx: detection of calls, and names for messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_graph(module: GraphModule, node: Node) -> bool:
 
 
 def title_of(node: Node) -> str:
-    """What messages call the op of a node."""
+    """Return the name of a node's op in messages."""
     if hasattr(node.target, "_schema") or hasattr(node.target, "namespace"):
         return str(node.target)
     return name_of(node.target).removeprefix("_")

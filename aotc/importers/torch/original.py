@@ -20,7 +20,7 @@ from aotc.pytree import flatten
 
 
 def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
-    """How PyTorch computes a program.
+    """Return the original of a program, which PyTorch computes.
 
     Args:
         source: as it was exported.
@@ -50,7 +50,7 @@ def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
 
 
 class _Recorder(Interpreter):  # type: ignore[misc]
-    """Runs a graph and keeps what each node gives."""
+    """An interpreter that keeps the result of each node."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module, garbage_collect_values=False)
@@ -63,7 +63,7 @@ class _Recorder(Interpreter):  # type: ignore[misc]
 
 
 def _leaves(program: Any, forms: Mapping[str, Any], inputs: Inputs) -> list[Any]:
-    """The arguments in a row, as tensors; what is fixed as it was exported."""
+    """Return the arguments in a row, as tensors; fixed ones as they were exported."""
     given = [
         leaf
         for n, form in forms.items()
@@ -83,7 +83,7 @@ def _leaves(program: Any, forms: Mapping[str, Any], inputs: Inputs) -> list[Any]
 
 
 def _placeholders(program: Any, leaves: Iterator[Any]) -> Iterator[Any]:
-    """What the graph takes: parameters, buffers and constants first."""
+    """Yield the arguments of the graph: parameters, buffers and constants first."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             yield next(leaves)
@@ -103,7 +103,7 @@ def _example(source: Any, forms: Mapping[str, Any]) -> Inputs | None:
 
 
 def _has_arrays(tree: Any) -> bool:
-    """Whether it is an input of a call, and no flag that is fixed."""
+    """Return whether a tree is an input of a call, and no flag that is fixed."""
     return any(isinstance(leaf, np.ndarray) for leaf in flatten(tree)[0])
 
 

@@ -1,4 +1,4 @@
-"""How PyTorch's dtypes meet: by category first, then by rank.
+"""Promotion of PyTorch's dtypes: by category first, then by rank.
 
 Bool, integers, floats: the highest category wins. Within it arrays with axes decide,
 then scalars (arrays without axes), then Python numbers, which have the default dtypes
@@ -83,7 +83,7 @@ def promote(*operands: Any) -> list[Array]:
 
 
 def promote_floats(*operands: Any) -> list[Array]:
-    """The same for functions that have float results only; integers become f32."""
+    """Promote operands of functions with float results only; integers become f32."""
     dtype = result_dtype(*operands)
     dtype = dtype if dtypes.is_float(dtype) else "f32"
     return [as_dtype(x, dtype) for x in operands]
@@ -99,7 +99,7 @@ def promoting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def promoting_floats(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a function that has float results only."""
+    """Return a function with float results only that promotes its operands."""
 
     def call(*operands: Any) -> Any:
         return function(*promote_floats(*operands))

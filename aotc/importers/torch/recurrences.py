@@ -21,7 +21,7 @@ _KEYS = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd)
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """Within this block, recurrent networks are ops that are not taken apart."""
+    """Keep recurrent networks as whole ops, not taken apart, within this block."""
     aten = torch.ops.aten
     rules = {
         aten.lstm.input: _shapes_of_lstm,
@@ -46,14 +46,14 @@ def _set_kernels(op: Any, kernels: dict[Any, Callable[..., Any]]) -> None:
 
 
 def _shapes_of_lstm(x: Any, initial: Any, *options: Any) -> tuple[Any, ...]:
-    """Tensors like the outputs, the last states and the last cells."""
+    """Return tensors like the outputs, the last states and the last cells."""
     state, cell = initial
     width = state.shape[-1]
     return _outputs(x, width, options), state.clone(), cell.clone()
 
 
 def _shapes(x: Any, state: Any, *options: Any) -> tuple[Any, ...]:
-    """Tensors like the outputs and the last states."""
+    """Return tensors like the outputs and the last states."""
     return _outputs(x, state.shape[-1], options), state.clone()
 
 

@@ -18,7 +18,7 @@ AreKept = Callable[[str], bool]  # of a size by its name
 
 
 def never_kept(name: str) -> bool:
-    """Let no minimum of 2 stand: what is traced for 2 and more is used for 1."""
+    """Return False, so that code traced for sizes of 2 and more is used for 1."""
     return False
 
 

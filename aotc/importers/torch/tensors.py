@@ -45,14 +45,14 @@ def _number(size: Any) -> int | None:
 
 
 def is_complex(node: Node) -> bool:
-    """Whether a node takes or makes complex numbers."""
+    """Return whether a node takes or makes complex numbers."""
     made = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     flat = [x for part in made for x in (part if isinstance(part, list) else [part])]
     return any(isinstance(x, torch.Tensor) and x.is_complex() for x in flat)
 
 
 def is_known(dtype: torch.dtype) -> bool:
-    """Whether aotc has arrays, or pairs of them, of a dtype."""
+    """Return whether aotc has arrays, or pairs of them, of a dtype."""
     try:
         name_of_dtype(dtype)
     except InputError:
@@ -81,7 +81,7 @@ def numpy_of(tensor: Any) -> Any:
 
 
 def tensor_of(array: Any) -> Any:
-    """A tensor with the elements of a NumPy array, or of a pair of them."""
+    """Return a tensor with the elements of a NumPy array, or of a pair of arrays."""
     if isinstance(array, tuple):  # `Complex`, or as an entry returns one
         return torch.complex(*(torch.from_numpy(np.array(part)) for part in array))
     name = dtypes.canonical(array.dtype)
@@ -101,7 +101,9 @@ def array_of(tensor: Any) -> Array | Complex:
 
 
 def memory_of(tensor: Any) -> tuple[Any, ...]:
-    """What two tensors have in common that are one: tied weights."""
+    """Return a key of a tensor's memory; equal keys are one tensor, as of tied
+    weights.
+    """
     return (
         tensor.data_ptr(),
         tuple(tensor.shape),

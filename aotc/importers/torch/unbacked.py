@@ -45,7 +45,7 @@ class UnbackedSizes:
 
     @staticmethod
     def of(graph: Graph) -> UnbackedSizes:
-        """Those of a graph."""
+        """Find the unbacked sizes of a graph."""
         shapes = [tensor.shape for node in graph.nodes for tensor in _tensors(node)]
         bounds: dict[Any, list[Any]] = {}
         for symbol, bound in _asserted_bounds(graph):
@@ -53,13 +53,13 @@ class UnbackedSizes:
         return UnbackedSizes(frozenset(symbols_of(shapes)), bounds)
 
     def are_in(self, node: Node) -> bool:
-        """Whether a node takes or makes tensors of these sizes, or the sizes."""
+        """Return whether a node takes or makes tensors of these sizes, or the sizes."""
         around = [node, *node.all_input_nodes]
         return any(symbols_of(n.meta.get("val")) & self.symbols for n in around)
 
     @contextmanager
     def bound_new_sizes(self, node: Node, values: Mapping[Node, Any]) -> Iterator[None]:
-        """Within this block a new size is at most what the module promises of it."""
+        """Bound new sizes within this block by the module's promises."""
         promised = _promised_number(node)
         if promised is not None:
             with promise_bound(promised):
@@ -78,7 +78,7 @@ class UnbackedSizes:
             yield
 
     def as_size(self, node: Node, result: Any) -> Any:
-        """The result of a node: a size, where it is a number that is used as one."""
+        """Return a node's result as a size, if torch uses the number as one."""
         made = node.meta.get("val")
         if not isinstance(made, torch.SymInt) or not isinstance(result, Array):
             return result
@@ -96,7 +96,9 @@ def _promised_number(node: Node) -> int | None:
 
 
 def symbols_of(made: Any) -> set[Any]:
-    """The unbacked symbols in what torch knows of a node: of shapes, and of numbers."""
+    """Return the unbacked symbols in torch's facts on a node: of shapes, and of
+    numbers.
+    """
     if isinstance(made, (list, tuple, torch.Size)):
         return set().union(*map(symbols_of, made))
     if isinstance(made, torch.Tensor):
@@ -121,7 +123,9 @@ def _tensors(node: Node) -> Iterator[Any]:
 
 
 def asserted_test(node: Node) -> Any:
-    """What a node asserts of sizes, as a sympy expression; None of any other node."""
+    """Return the condition that a node asserts of sizes, as a sympy expression, or
+    None.
+    """
     if node.op != "call_function" or not str(node.target).startswith(_ASSERTIONS):
         return None
     test = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
@@ -129,7 +133,7 @@ def asserted_test(node: Node) -> Any:
 
 
 def _asserted_bounds(graph: Graph) -> Iterator[tuple[Any, Any]]:
-    """Symbols, and what they are asserted to be at most."""
+    """Yield symbols with their asserted upper bounds."""
     for test in map(asserted_test, graph.nodes):
         if isinstance(test, (sympy.GreaterThan, sympy.StrictGreaterThan)):
             test = test.reversed

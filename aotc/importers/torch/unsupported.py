@@ -1,4 +1,4 @@
-"""What in a graph the importer cannot take, all of it before anything is traced."""
+"""Ops of a graph that the importer cannot take, found before anything is traced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aotc.tracing.survey import note
 
 
 def unsupported(module: GraphModule) -> list[Finding]:
-    """All ops of a graph and its subgraphs that stand in the way of importing it."""
+    """Return the ops of a graph and its subgraphs that cannot be imported."""
     return grouped_findings(_obstacles(module))
 
 
@@ -57,12 +57,12 @@ def _calls_and_sizes(module: GraphModule) -> Iterator[tuple[Node, UnbackedSizes]
 
 
 def _has_rule(node: Node) -> bool:
-    """Whether an op is imported for sizes that depend on values."""
+    """Return whether an op is imported for sizes that depend on values."""
     return not is_complex(node) and padded_function_for(node.target) is not None
 
 
 def _kind(node: Node, reasons: dict[Node, tuple[str, str]]) -> tuple[str, ...]:
-    """What is told of nodes together."""
+    """Return the key by which nodes are reported together."""
     return (title_of(node), *reasons[node])
 
 
@@ -78,7 +78,7 @@ _BY_STEPS = ("aten.as_strided.default", "prims.as_strided_scatter.default")
 
 
 def _against_arguments(node: Node) -> tuple[str, str] | None:
-    """Why an argument is none that the op can be computed from: (reason, help)."""
+    """Return why an op cannot be computed from its arguments: (reason, help)."""
     if node.target is torch.ops.higher_order.with_effects:
         name = name_of(node.args[1])
         known = name in ASSERTIONS or name.rpartition(".")[0] in ASSERTIONS
@@ -92,7 +92,7 @@ def _against_arguments(node: Node) -> tuple[str, str] | None:
 
 
 def _against_result(node: Node) -> tuple[str, str] | None:
-    """Why no array can be what the node makes: (reason, help)."""
+    """Return why no array can hold the node's result: (reason, help)."""
     for tensor in _tensors_of(node):
         if not is_known(tensor.dtype):
             return f"its result has dtype {tensor.dtype}", "compute with real numbers"

@@ -29,13 +29,15 @@ _TRAINING = ("train", "training", "use_input_stats")
 
 
 def writes(node: Node) -> bool:
-    """Whether a node writes to some of its arguments."""
+    """Return whether a node writes to some of its arguments."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable
 
 
 def _is_in_place(node: Node) -> bool:
-    """Whether it writes to its first argument, which keeps its shape, and no other."""
+    """Return whether a node writes only to its first argument, which keeps its
+    shape.
+    """
     op: Any = node.target
     written = [each.alias_info for each in op._schema.arguments]
     rest = any(info is not None and info.is_write for info in written[1:])
@@ -43,7 +45,7 @@ def _is_in_place(node: Node) -> bool:
 
 
 def trains(node: Node) -> bool:
-    """Whether a layer does what it does in training only."""
+    """Return whether a layer behaves as in training."""
     schema = getattr(node.target, "_schema", None)
     names = [] if schema is None else [each.name for each in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
@@ -51,7 +53,7 @@ def trains(node: Node) -> bool:
 
 
 def are_private(graph: Graph) -> bool:
-    """Whether nothing but the written tensors themselves sees the writes of a graph."""
+    """Return whether only the written tensors themselves see the writes of a graph."""
     order = {node: number for number, node in enumerate(graph.nodes)}
     last: dict[Node, int] = {}
     for node in filter(writes, graph.nodes):
@@ -76,7 +78,9 @@ def _mutated_tensor(node: Node) -> Node:
 
 
 def _views(root: Node) -> list[Node]:
-    """What may share the memory of a tensor, other than writes to it."""
+    """Return the nodes that may share the memory of a tensor, other than writes to
+    it.
+    """
     found: list[Node] = []
     for user in root.users:
         if writes(user) and user.args[0] is root:
@@ -87,7 +91,7 @@ def _views(root: Node) -> list[Node]:
 
 
 def _makes_memory(node: Node) -> bool:
-    """Whether the results of an op share no memory with its arguments."""
+    """Return whether the results of an op share no memory with its arguments."""
     op: Any = node.target
     if not isinstance(op, torch._ops.OpOverload):
         return False

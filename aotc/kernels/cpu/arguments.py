@@ -1,4 +1,4 @@
-"""What a kernel is given when it runs."""
+"""Arguments of a running kernel."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Arguments:
         return arith.divui(value, divisor), arith.remui(value, divisor)
 
     def scale(self, base: Value, factor: Size) -> Value:
-        """`base * factor`."""
+        """Return `base * factor`."""
         if isinstance(factor, int):
             return scale(base, factor)
         return arith.muli(base, self.size(factor))

@@ -40,7 +40,7 @@ class _Lines:
     first: Value
 
     def tops(self, dilation: int) -> list[Value]:
-        """Return the line of the image that each is."""
+        """Return the line of the image at which each line of windows begins."""
         return [add(self.first, number * dilation) for number in self.numbers]
 
 
@@ -105,7 +105,7 @@ class ByteWindows:
         return kept, [add_up(total, more) for total in totals]
 
     def _kept(self, weight: Value, inside: Sequence[Value]) -> Value:
-        """Return what of weights is of lines in the image; zeros for other lines."""
+        """Return weights of lines inside of the image; zeros for other lines."""
         if self.mma is None:
             (is_inside,) = inside
             return arith.select(is_inside, weight, constant(weight.type, 0))
@@ -117,7 +117,9 @@ class ByteWindows:
         return arith.andi(weight, vectors.repeat(mask, self.sweep.lanes))
 
     def _is_inside(self, top: Value) -> Value:
-        """Return whether there is a line; one before the first is a large number."""
+        """Return whether a line is in the image; a negative one wraps to a large
+        number.
+        """
         return int_compare("ult", top, index(self.geometry.size[0]))
 
     def _add_lines(
@@ -128,7 +130,7 @@ class ByteWindows:
         weights: Sequence[Value],
         totals: Values,
     ) -> Values:
-        """Add what some lines of the windows make to sums of a tile."""
+        """Add some lines of the windows to sums of a tile."""
         found = list(totals)
         begins = self._begins(rows, lines)
         for pixel, uses in rows_by_pixel(self.geometry, rows).items():
@@ -147,7 +149,7 @@ class ByteWindows:
     # ---- operands -------------------------------------------------------------------
 
     def _begins(self, rows: Rows, lines: _Lines) -> list[Value]:
-        """Return where windows begin in lines; in place of padding, in another line."""
+        """Return where windows begin in each line; padding reads another line."""
         shape = self.geometry
         found = []
         for top in lines.tops(shape.dilation[0]):
@@ -168,7 +170,7 @@ class ByteWindows:
         return self._joined(loaded)
 
     def _weights(self, lines: _Lines, column: Value, count: int) -> Values:
-        """Return those of some lines, as factors by position."""
+        """Return the weights of some lines, as factors by position."""
         shape = self.geometry
         found = []
         for position in range(shape.window[1]):
@@ -185,7 +187,7 @@ class ByteWindows:
 
     @property
     def _filled(self) -> Value:
-        """What a pixel around the image is in memory."""
+        """The bits in memory of a pixel around the image."""
         signed = (self.fill + 128) % 256 - 128
         return constant(self._integers(8), signed)
 
@@ -210,7 +212,7 @@ class ByteWindows:
 
     @property
     def _has_zeros_around(self) -> bool:
-        """Whether what is around an image adds nothing to sums."""
+        """Return whether padding around an image adds nothing to sums."""
         return self.fill == 0 and not (self.mma and self.mma.offset)
 
     # ---- products -------------------------------------------------------------------
@@ -229,7 +231,7 @@ class ByteWindows:
         return vectors.call_intrinsic(self.mma.intrinsic, [total, *factors], total.type)
 
     def _without_offset(self, weights: Sequence[Value], totals: Values) -> Values:
-        """Subtract what the offset of the instruction adds to all sums."""
+        """Subtract the effect of the instruction's offset from all sums."""
         if self.mma is None or not self.mma.offset:
             return totals
         excess = constant(self._sum_type, 0)

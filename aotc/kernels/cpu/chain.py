@@ -47,7 +47,7 @@ def write(
 
 @dataclass(frozen=True)
 class _Part:
-    """Some lines of results of one image.
+    """A range of lines of results of one image.
 
     Args:
         first: of them, among those of all images.
@@ -106,7 +106,7 @@ class _Chain:
         loops.repeat_for(*images, 1, write_image)
 
     def _write_part(self, part: _Part) -> None:
-        """All stages of some lines."""
+        """Write all stages of some lines."""
         expand, windows, project = self._stages_of_part()
         image, result = self._begin_of_image(part), self._begin_of_result(part)
         if expand is not None:
@@ -122,7 +122,8 @@ class _Chain:
     # ---- where lines are kept -------------------------------------------------------
 
     def _begin_of_image(self, part: _Part) -> Value:
-        """Where the first line of all images would be, by where the buffered ones are.
+        """Return the start of the first line of all images, relative to the buffered
+        ones.
 
         That is before the scratch begins: only buffered lines are read from there on.
         """
@@ -132,7 +133,7 @@ class _Chain:
         return arith.subi(begin, scale(part.low, self.buffers.line))
 
     def _begin_of_result(self, part: _Part) -> Value:
-        """The same of the results of the windows, which the last stage reads."""
+        """Return the start of the windows' results, which the last stage reads."""
         if self.stages.project is None:
             return index(0)
         shape = geometry_of_stage(self.stages.depthwise)
@@ -141,7 +142,7 @@ class _Chain:
         return arith.subi(begin, lines)
 
     def _lines_to_expand(self, part: _Part) -> tuple[Value, Value]:
-        """The lines that the windows of a part see, but for those that are there."""
+        """Return the first and last line to expand for a part, without known lines."""
         shape, buffers = geometry_of_stage(self.stages.depthwise), self.buffers
         top = scale(part.image, shape.size[0])
         known = arith.select(part.is_first, index(0), index(buffers.overlap))
@@ -170,7 +171,7 @@ class _Chain:
     # ---- what computes a stage ------------------------------------------------------
 
     def _stages_of_part(self) -> tuple[Contraction | None, Windows, Contraction | None]:
-        """Those that there are."""
+        """Return the stages of a part; None for those that the chain lacks."""
         stages, cut = self.stages, self.schedule
         shape = geometry_of_stage(stages.depthwise)
         epilogue = self._epilogue_of(stages.depthwise)
@@ -213,7 +214,7 @@ class _Chain:
         return Epilogue(op.results[0], self._known, results, lanes, self.given.machine)
 
     def _memory_of(self, value: Value) -> Value:
-        """That of an image: an operand of the region, or kept."""
+        """Return the memory of an image: an operand of the region, or a buffer."""
         return self._known.get(value) or self.given.own.memory
 
     @property

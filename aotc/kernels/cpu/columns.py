@@ -72,7 +72,7 @@ class _Kernel:
         loops.repeat_for(*bounds, 1, write_matrix)
 
     def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
-        """Some columns of a matrix."""
+        """Write some columns of a matrix."""
         sizes, lanes = self.sizes, self.tile.lanes
         how = Combination.of(type(self.anchor))
         begin = scale(matrix, sizes.length * sizes.width)

@@ -55,7 +55,7 @@ def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -
 
 @dataclass(frozen=True)
 class Reduction:
-    """What is made of a window.
+    """The reduction of a window.
 
     Args:
         read: makes a vector of the image, given where it lies there.
@@ -71,14 +71,14 @@ class Reduction:
     merge: Callable[[Value, Value], Value] = arith.addf
 
     def combine(self, so_far: Value, x: Value, weight: Value | None) -> Value:
-        """What is made of so far, of an element, and of its weight."""
+        """Combine the reduction so far with an element and its weight."""
         if weight is None:
             return self.merge(so_far, x)
         return vectors.multiply_add(x, weight, so_far)
 
 
 def reduction_of(anchor: GraphOp, epilogue: Epilogue) -> Reduction:
-    """What an op makes of its windows, given what knows where operands lie."""
+    """Return the reduction of an op's windows, reading operands by the epilogue."""
     read = partial(epilogue.compute, anchor.operands[0])
     if isinstance(anchor, ConvGeneral):
         return Reduction(read, epilogue.memories[anchor.operands[1]])
@@ -158,7 +158,7 @@ class Windows:
         lines.write(first, last, write_line)
 
     def _write_rows(self, part: Value, rows: Rows) -> None:
-        """Some rows: the vectors of groups that are whole, and the last one."""
+        """Write some rows: the vectors of whole groups, and the last one."""
         together = self.geometry.groups_together(self.sweep.lanes)
 
         def write(number: Value, count: int) -> None:
@@ -183,7 +183,7 @@ class Windows:
         self.epilogue.write_rows([place], shape.features, totals)
 
     def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
-        """What is made of the windows of some rows."""
+        """Reduce the windows of some rows."""
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
         left = add(rows.left, scale(groups.first, shape.group_channels))
@@ -206,7 +206,7 @@ class Windows:
         weights: Sequence[Sequence[Value | None]],
         totals: Values,
     ) -> Values:
-        """`totals`, and what one line of the windows adds to them.
+        """Add one line of the windows to `totals`.
 
         Args:
             rows: of the tile.
@@ -224,7 +224,9 @@ class Windows:
         return found
 
     def _channels(self, at: Value, groups: _Groups) -> Values:
-        """The channels of some groups in turn, each in the lanes of its features."""
+        """Load the channels of some groups in turn, each in the lanes of its
+        features.
+        """
         shape, lanes = self.geometry, self.sweep.lanes
         channels, features = shape.group_channels, shape.group_features
         first, count = scale(groups.first, channels), groups.count

@@ -1,4 +1,4 @@
-"""Regions as kernels of the module, and as what IREE dispatches.
+"""Regions as kernels of the module, and as dispatches of IREE.
 
 The kernel of a region (`aotc.kernels.lowered`) is written beside the functions of the
 module, and the function that takes the place of the region dispatches it, told how many
@@ -60,7 +60,7 @@ class _Dispatch:
 
     @property
     def has_runs(self) -> bool:
-        """Whether there are no more shares than threads."""
+        """Return whether there are no more shares than threads."""
         return self.kernel.family.has_runs
 
     def most_shares(self, lowering: Lowering) -> Value:
@@ -186,27 +186,27 @@ def _thread_count() -> Value:
 
 
 def _symbol_count(function: Function) -> int:
-    """How many symbols there are up to the last one that a region's types mention."""
+    """Return the number of symbols up to the last one in a region's types."""
     taken, made = signature(function)
     sizes = [size for kind in (*taken, *made) for size in kind.shape]
     return max((number + 1 for size in sizes for number in symbols_of(size)), default=0)
 
 
 def _elements(kind: Tensor, symbols: int) -> str:
-    """How many elements a tensor has: see `Kernel.elements`."""
+    """Return the number of a tensor's elements: see `Kernel.elements`."""
     size = element_count(kind.shape)
     expr = size.expr if isinstance(size, Dim) else ir.AffineConstantExpr.get(size)
     return str(ir.AffineMap.get(0, symbols + 1, [expr]))
 
 
 def _scratch_elements(count: int, symbols: int) -> str:
-    """The same of scratch, of which each share has so many elements."""
+    """Return the number of scratch elements, given those of each share."""
     shares = ir.AffineSymbolExpr.get(symbols)
     return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
 
 
 def _machine_of(module: Module) -> Machine | None:
-    """That of the target that a module is for; None if it does not say which."""
+    """Return the machine of a module's target; None if the module states none."""
     attributes = module.operation.attributes
     if TARGET not in attributes:
         return None

@@ -1,4 +1,4 @@
-"""What writes the kernels of each family, as one table: the emitter for processors.
+"""Table of the emitters that write each family's kernels for CPUs.
 
 What a kernel takes is said by its family, which passes ask for it
 (`aotc.kernels.capabilities`); they import nothing of what is here.

@@ -1,4 +1,4 @@
-"""What a region computes beside its anchor, while that is in registers.
+"""Epilogues: the ops of a region beside its anchor, computed in registers.
 
 Ops of the graph are applied to vectors by their own `lower` rules. What else they read
 is read in place (`aotc.kernels.operands`).
@@ -76,7 +76,7 @@ class VectorLowering(Lowering):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a vector of results lies.
+    """The position of a vector of results.
 
     Args:
         at: its first element, of all results.
@@ -210,7 +210,9 @@ class Epilogue:
 
     @property
     def _quantizes(self) -> bool:
-        """Whether results are bytes, which take a dozen operations for each vector."""
+        """Return whether results are bytes, which take a dozen operations for each
+        vector.
+        """
         return any(Tensor.of(value).dtype in NARROW for value, _ in self.results)
 
     def _write(
@@ -251,7 +253,7 @@ class Epilogue:
         return found
 
     def is_read(self, value: Value) -> bool:
-        """Whether a value is read from memory, not computed."""
+        """Return whether a value is read from memory, not computed."""
         return value in self.memories
 
     def _value(
@@ -309,7 +311,7 @@ class Epilogue:
         return found
 
     def _read(self, read: Operand, place: Place) -> Value:
-        """Load what an operand has at a place: a vector, or a number in all lanes."""
+        """Load an operand's vector at a place, or a number in all lanes."""
         memory = self.memories.get(read.source)
         if memory is None:
             return self._splat(_computing_op(read.source))

@@ -1,4 +1,4 @@
-"""Tiles along the lines of an image: what its windows see, and what of them is padding.
+"""Tiles along the lines of an image: the view of their windows, and its padding.
 
 A line of results is cut into tiles of rows (positions beside each other). Those whose
 windows are wholly within the image along the line are alike, and written once in a
@@ -26,7 +26,7 @@ Window = tuple[Value | int, Value | int]
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of results beside each other, which are one tile.
+    """A tile: contiguous rows of results.
 
     Args:
         left: where the window of the first one begins in the image's memory, but for
@@ -70,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """Writes what is done for each line, and each tile of it, at the insertion point.
+    """A writer of code for each line, and each tile of it, at the insertion point.
 
     Args:
         geometry: of the images and windows.
@@ -85,13 +85,13 @@ class Lines:
     def write(
         self, first: Value, last: Value, write_line: Callable[[Line], None]
     ) -> None:
-        """Do something for the lines from `first` to before `last`."""
+        """Visit the lines from `first` to before `last`."""
         loops.repeat_for(first, last, 1, lambda n: write_line(self._line(n)))
 
     def write_tiles(
         self, line: Line, window: Window, write_tile: Callable[[Rows], None]
     ) -> None:
-        """Do something for each tile of a line.
+        """Visit each tile of a line.
 
         Args:
             line: of results.
@@ -138,7 +138,7 @@ class Lines:
         return first, last
 
     def is_inside(self, line: Line) -> Value | bool:
-        """Whether all lines of the windows of a line of results are in the image."""
+        """Return whether all lines of a result line's windows are in the image."""
         shape = self.geometry
         span = (shape.window[0] - 1) * shape.dilation[0]
         if span >= shape.size[0]:
@@ -158,7 +158,9 @@ class Lines:
         return Line(number, image, top)
 
     def _tiles(self) -> list[tuple[int, int, int, list[range] | None]]:
-        """First row, rows, how many of these, and which of the rows are inside."""
+        """Return the tiles: first row, first place, number of rows, and rows inside
+        the image.
+        """
         sizes = split_evenly(self.geometry.result[1], self.rows)
         starts = [sum(sizes[:number]) for number in range(len(sizes))]
         tiles = [
@@ -177,7 +179,9 @@ class Lines:
         return found
 
     def _rows_inside(self, start: int, count: int) -> list[range] | None:
-        """For each position of the window, the rows of a tile that see no padding."""
+        """Return, for each position of the window, the rows of a tile that see no
+        padding.
+        """
         shape = self.geometry
         width, step, before = shape.size[1], shape.strides[1], shape.padding[1]
         found = []
@@ -208,7 +212,7 @@ def rows_by_pixel(geometry: Geometry, rows: Rows) -> dict[int, list[tuple[int, i
 
 
 def _ceildiv(value: Value, divisor: int) -> Value:
-    """Rounded up, for what is not negative."""
+    """Divide integers that are not negative, rounding up."""
     if divisor == 1:
         return value
     return arith.divui(add(value, divisor - 1), index(divisor))

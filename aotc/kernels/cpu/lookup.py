@@ -58,7 +58,7 @@ def look_up(x: Value, table: np.ndarray) -> Value:
 
 
 def share_lookup(step: float, lanes: int) -> Callable[[Value], Value]:
-    """Return what looks up `shares(step)` for vectors of whole numbers of f32.
+    """Return a function that looks up `shares(step)` for vectors of integers in f32.
 
     Where processors permute vectors of floats, it multiplies an entry for the upper
     half of a byte by one for the lower half. Others read the products from the stack.

@@ -38,7 +38,7 @@ def repeat_for(
 def branch(
     condition: Value | bool, then: Callable[[], None], otherwise: Callable[[], None]
 ) -> None:
-    """Do one thing or the other."""
+    """Branch: write `then` if the condition holds, else `otherwise`."""
 
     def writing(write: Callable[[], None]) -> Values:
         write()
@@ -56,7 +56,7 @@ def choose(
     then: Callable[[], Values],
     otherwise: Callable[[], Values],
 ) -> Values:
-    """Return the values of some types that one thing or the other gives."""
+    """Branch with values: return those of `then` or of `otherwise`."""
     op = scf.IfOp(condition, kinds, has_else=True)
     for block, write in ((op.then_block, then), (op.else_block, otherwise)):
         with ir.InsertionPoint(block):

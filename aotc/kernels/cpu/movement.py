@@ -119,7 +119,7 @@ class _Kernel:
                 loops.repeat_for(0, part.width // part.run, 1, write_run)
 
     def _write_run(self, part: _Part, row: Value, column: Value, begin: Value) -> None:
-        """Write what lies side by side, from a column of a part on."""
+        """Copy a run of contiguous elements, from a column of a part on."""
         places = {
             value: _place(view.view, self.given, row, column, self.axis)
             for value, view in part.views.items()
@@ -148,7 +148,7 @@ class _Kernel:
 def _place(
     view: View, given: Arguments, row: Value, column: Value, first: int
 ) -> Value:
-    """Where an element lies, at the insertion point.
+    """Return an element's offset, at the insertion point.
 
     Args:
         view: of the memory that it is in.
@@ -166,7 +166,7 @@ def _place(
 
 
 def _distance(given: Arguments, strides: Strides, number: Value) -> Value:
-    """How far an element lies from the first one, by its number."""
+    """Return an element's distance from the first one, by its number."""
     found = index(0)
     for stride in reversed(strides[1:]):
         size = given.size(stride.size)

@@ -45,7 +45,7 @@ _TAKE_TABLES = {"llvm.call_intrinsic"}  # whose scalars may have to be constants
 
 @dataclass(frozen=True)
 class Column:
-    """One constant of a kernel, and its values in all kernels of the structure.
+    """A constant of a kernel, and its values in all kernels of the structure.
 
     Args:
         constant: that of the first kernel.
@@ -62,19 +62,21 @@ class Column:
 
     @property
     def differs(self) -> bool:
-        """Whether kernels have different numbers there."""
+        """Return whether kernels have different numbers in this column."""
         return len({*self.texts}) > 1
 
     @cached_property
     def is_table(self) -> bool:
-        """Whether it is a part of a table, which may repeat one number."""
+        """Return whether the column is a part of a table, which may repeat one
+        number.
+        """
         kind = str(self.constant.results[0].type)
         readers = {use.owner.name for use in self.constant.results[0].uses}
         return kind.endswith("xi16>") and readers <= _TAKE_TABLES
 
     @property
     def is_replaceable(self) -> bool:
-        """Whether code with an operand in its place takes as long."""
+        """Return whether code with an operand in place of the number takes as long."""
         if self.is_table:
             return True
         uses = self.constant.results[0].uses

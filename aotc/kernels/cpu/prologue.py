@@ -1,4 +1,4 @@
-"""What makes an operand of a kernel of what lies in memory, while that is in registers.
+"""Prologues: ops that make an operand of a kernel from memory, in registers.
 
     q = cast(%packed)                     elements of few bits, as memory holds them,
     w = multiply(q, broadcast(%scale))    times a scale of each column
@@ -63,7 +63,7 @@ class Prologue:
         return cls(factor.value, loaded, others, memories, epilogue, lanes)
 
     def apply(self, loaded: Value, column: Value, key: int, count: int) -> Value:
-        """Return a vector of the operand, made of what memory holds.
+        """Return a vector of the operand, computed from memory.
 
         Args:
             loaded: the vector that memory holds.

@@ -54,7 +54,9 @@ def round_to_bytes(x: Value, found: Quantization) -> Value:
 
 
 def _round_to_bf16(x: Value) -> Value:
-    """Half a unit of the upper half is added, less one bit where that is even."""
+    """Round to bf16: add half a unit of the upper half, less one bit where it is
+    even.
+    """
     bits = bits_of(x)
     odd = arith.andi(arith.shrui(bits, _integers(x, 16)), _integers(x, 1))
     rounded = arith.addi(bits, arith.addi(odd, _integers(x, _LOWER_HALF >> 1)))
@@ -64,7 +66,8 @@ def _round_to_bf16(x: Value) -> Value:
 
 
 def _round_to_f16(x: Value) -> Value:
-    """A number is added, and subtracted again, next to which f32 has the bits of f16.
+    """Round f32 to f16 by adding, then subtracting, a number beside which f32 has f16's
+    bits.
 
     It is 1.5 times the power of two of `x`, times 2**13: f32 has so many bits more.
     """

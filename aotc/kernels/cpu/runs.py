@@ -13,7 +13,7 @@ _UNROLLED = 8  # vectors
 
 
 def write_run(length: int, lanes: int, write: Callable[[Value, int], None]) -> None:
-    """Write a run: in a loop over some vectors, and what is left of it at once.
+    """Write a run: in a loop over several vectors, and the rest at once.
 
     Args:
         length: of the run.

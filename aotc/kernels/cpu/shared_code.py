@@ -154,7 +154,7 @@ class _Shared:
     parameters: Parameters
 
     def call(self, call: func.CallOp, member: int) -> str:
-        """Call the first kernel in the place of a call of one of them.
+        """Call the first kernel in the place of a member's call.
 
         Args:
             call: of the function that dispatches the kernel.

@@ -1,4 +1,4 @@
-"""The shares of a dispatch, as code: how many there are, and what each computes.
+"""Shares of a dispatch, as code: their number, and the work of each.
 
 See `aotc.kernels.sharing` for why there are shares.
 """
@@ -55,7 +55,7 @@ def write_share(
     workgroups: tuple[Value, Value],
     write: Callable[[Value, Value], None],
 ) -> None:
-    """Do something for each workgroup of a share, at the insertion point.
+    """Visit each workgroup of a share, at the insertion point.
 
     Args:
         number: of the share.

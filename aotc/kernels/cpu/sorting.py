@@ -91,7 +91,7 @@ class _Heap:
         loops.repeat_for(0, add(end, -1), 1, move_top)
 
     def _take_others(self, first: Value) -> None:
-        """Let what comes before the top, of the rest of the row, take its place."""
+        """Replace the top by each item of the rest of the row that comes before it."""
         size = self._given.size(self._size)
         rest = arith.subi(size, first)
         some = arith.subi(rest, arith.remui(rest, index(_SIDE_BY_SIDE)))
@@ -128,7 +128,7 @@ class _Heap:
         loops.loop(whole, size, 1, found, take)
 
     def _sift(self, item: _Item, place: Value, end: Value) -> None:
-        """Put an item at a place of the heap, or below, where none of it comes later.
+        """Sift an item down the heap from a place, until no item below comes later.
 
         Args:
             item: to be put there.
@@ -155,7 +155,7 @@ class _Heap:
         self._put(loop.results[0], item.position)
 
     def _later_child(self, place: Value, end: Value) -> tuple[Value, _Item]:
-        """Which of those below a place comes later, and where it is."""
+        """Return the place and item of the later one of a place's children."""
         first = add(scale(place, 2), 1)
         second = arith.minui(add(first, 1), add(end, -1))
         one, other = self._item_at(first), self._item_at(second)
@@ -165,7 +165,7 @@ class _Heap:
         return at, _Item(*found)
 
     def _item_at(self, place: Value) -> _Item:
-        """What is at a place of the heap."""
+        """Load the item at a place of the heap."""
         return self._item(self._position_at(place))
 
     def _item(self, position: Value) -> _Item:
@@ -186,7 +186,7 @@ class _Heap:
 
 
 def _precedes(one: _Item, other: _Item) -> Value:
-    """Whether an item comes before another one."""
+    """Return whether an item comes before another one."""
     if one.key.type.width == 32:  # one comparison of both parts
         return int_compare("ult", _word(one), _word(other))
     is_less = int_compare("ult", one.key, other.key)

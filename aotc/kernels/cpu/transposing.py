@@ -160,7 +160,7 @@ class _Kernel:
 
     @property
     def _first(self) -> Value:
-        """Of the block of the long axis."""
+        """The first index of the block along the long axis."""
         return scale(self.given.workgroup[0], self.block)
 
     def _along_long(self, write: Callable[[Value, int], None]) -> None:
@@ -176,7 +176,7 @@ class _Kernel:
         axis: tuple[Value, int],
         visit: Callable[[Value, int], None],
     ) -> None:
-        """Do something with the vectors of an axis that are in a block of it.
+        """Visit the vectors of an axis that are in a block of it.
 
         Args:
             block: where it begins, and where it ends if the axis is as long.

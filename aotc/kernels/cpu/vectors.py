@@ -1,4 +1,4 @@
-"""What kernels are written with: index arithmetic, and vectors of f32.
+"""Index arithmetic and vectors of f32, with which kernels are written.
 
 Each function writes at the current insertion point. Memory is a memref of one axis, and
 a place in it is a number of elements. Elements of bf16 and f16 are f32 from where they
@@ -25,14 +25,14 @@ def index(value: int) -> Value:
 
 
 def add(base: Value, offset: Value | int) -> Value:
-    """`base + offset`."""
+    """Return `base + offset`."""
     if isinstance(offset, int):
         return base if offset == 0 else arith.addi(base, index(offset))
     return arith.addi(base, offset)
 
 
 def scale(base: Value, factor: int) -> Value:
-    """`base * factor`."""
+    """Return `base * factor`."""
     return base if factor == 1 else arith.muli(base, index(factor))
 
 
@@ -55,24 +55,24 @@ def elements(values: Sequence[float]) -> Value:
 
 
 def repeat(element: Value, lanes: int) -> Value:
-    """An element in all lanes."""
+    """Repeat an element in all lanes."""
     return _make("vector.broadcast", [element], vector_type(lanes, element.type))
 
 
 def load_element(memory: Value, at: Value) -> Value:
-    """One element; a float as f32."""
+    """Load one element; a float as f32."""
     return _widen(load_element_as_is(memory, at))
 
 
 def load_element_as_is(memory: Value, at: Value) -> Value:
-    """One element as memory holds it."""
+    """Load one element as memory holds it."""
     return _make("memref.load", [memory, at], memory.type.element_type)
 
 
 def load(
     memory: Value, at: Value, lanes: int, count: int | Value | None = None
 ) -> Value:
-    """A vector from `at` on; zeros follow the `count` elements of it.
+    """Load `count` elements from `at` on as a vector; zeros follow.
 
     Floats are f32 from here on, integers what they are.
     """
@@ -82,7 +82,7 @@ def load(
 def load_as_is(
     memory: Value, at: Value, lanes: int, count: int | Value | None = None
 ) -> Value:
-    """A vector of the elements that memory holds; zeros follow `count` of them."""
+    """Load a vector of elements; zeros follow the first `count`."""
     kind = vector_type(lanes, memory.type.element_type)
     if count is None or count == lanes:
         return _make("vector.load", [memory, at], kind)
@@ -127,7 +127,7 @@ def as_floats(x: Value) -> Value:
 
 
 def select_first(x: Value, count: int, otherwise: float) -> Value:
-    """The first `count` elements of a vector, and a number in place of the others."""
+    """Return the first `count` elements of a vector, with `otherwise` for the rest."""
     lanes = x.type.shape[0]
     if count == lanes:
         return x
@@ -178,7 +178,7 @@ def _narrow(x: Value, element: Type) -> Value:
 
 
 def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
-    """Elements beside each other, `lanes` times."""
+    """Return a run of elements, repeated `lanes` times."""
     element = memory.type.element_type
     size = count * element.width
     if lanes == 1:
@@ -193,7 +193,7 @@ def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
 
 
 def _two_bytes(memory: Value, at: Value) -> Value:
-    """Two bytes beside each other as an i16, the first one lower."""
+    """Load two contiguous bytes as an i16, the first one lower."""
     wide = ir.IntegerType.get_signless(16)
     low, high = (
         arith.extui(wide, load_element_as_is(memory, add(at, n))) for n in range(2)
@@ -202,7 +202,7 @@ def _two_bytes(memory: Value, at: Value) -> Value:
 
 
 def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
-    """What an instruction of the processor makes, by LLVM's name for it."""
+    """Call an instruction of the CPU by LLVM's name."""
     return _make(
         "llvm.call_intrinsic",
         operands,
@@ -251,7 +251,7 @@ def transpose(rows: Sequence[Value]) -> Values:
 def reduce_lanes(
     rows: Sequence[Value], combine: Callable[[Value, Value], Value]
 ) -> Value:
-    """What the elements of each vector make together: of vector n in lane n.
+    """Reduce the elements of each vector: of vector n to lane n.
 
     Of fewer vectors than lanes (a power of two), it is there again in the lanes that
     follow: of one vector, in all of them. The elements are combined in pairs, in rounds
@@ -269,7 +269,7 @@ def reduce_lanes(
 
 
 def concatenate(parts: Sequence[Value]) -> Value:
-    """One vector of several of equal length; for the processor they stay apart."""
+    """Concatenate vectors of equal length; for the CPU they stay apart."""
     found = list(parts)
     while len(found) > 1:
         rest = found[2:]
@@ -309,7 +309,7 @@ def gather(found: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
 
 
 def any_of(conditions: Value) -> Value:
-    """Whether any lane of a vector of i1 is true."""
+    """Return whether any lane of a vector of i1 is true."""
     how = ir.Attribute.parse("#vector.kind<or>")
     made = ir.IntegerType.get_signless(1)
     return _make("vector.reduction", [conditions], made, kind=how)
@@ -347,7 +347,7 @@ def narrow(value: Value) -> Value:
 
 
 def allocate(count: int, element: Type | None = None) -> Value:
-    """Memory of a workgroup for some elements, on its stack.
+    """Allocate memory of a workgroup for some elements, on its stack.
 
     It is allocated where the function begins: in a loop, each round would take more.
     """
@@ -373,7 +373,7 @@ def outer_product(
     sums: Values,
     combine: Callable[[Value, Value, Value], Value] = multiply_add,
 ) -> Values:
-    """`sums`, by rows, plus all products of elements and vectors.
+    """Add all products of elements and vectors to `sums`, by rows.
 
     The fewer of the two are held in registers, and of the others one at a time: no more
     than `rows * vectors + min(rows, vectors) + 1` registers are in use. `combine` adds

@@ -1,4 +1,4 @@
-"""Walks over what is cut up: by blocks, tiles or vectors, and what is left of them.
+"""Walks over blocks, tiles or vectors, and their rests.
 
 What lies beside each other is cut into parts of one size, of which the last one may be
 smaller. All functions but `parts` write at the insertion point.
@@ -24,7 +24,7 @@ def parts(length: int, size: int, first: int = 0) -> list[tuple[int, int]]:
 
 
 def visit_parts(length: int, size: int, visit: Callable[[Value, int], None]) -> None:
-    """Do something with each part of a run: in a loop, but for a smaller last one."""
+    """Visit each part of a run: in a loop, but for a smaller last one."""
     whole, rest = divmod(length, size)
     if whole:
         loops.repeat_for(0, whole * size, size, lambda at: visit(at, size))
@@ -35,7 +35,7 @@ def visit_parts(length: int, size: int, visit: Callable[[Value, int], None]) -> 
 def visit_some_parts(
     some: tuple[Value, int], length: int, size: int, visit: Callable[[Value, int], None]
 ) -> None:
-    """Do something with some neighbouring parts of a run, given the number of each.
+    """Visit some neighbouring parts of a run, given the number of each.
 
     Args:
         some: the first of them, and how many there are, or fewer at the end of the run.
@@ -56,7 +56,7 @@ def visit_some_parts(
 def visit_by_size(
     first: Value | int, last: Value, size: int, visit: Callable[[Value, int], None]
 ) -> None:
-    """Do something with `size` elements at a time, and with those left one by one.
+    """Visit `size` elements at a time, and those left one by one.
 
     The first element is a multiple of the size.
     """
@@ -78,7 +78,7 @@ def row_groups(count: Value | int, most: int) -> list[Group]:
 
 
 def visit_groups(groups: Iterable[Group], visit: Callable[[Value, int], None]) -> None:
-    """Do something with each tile of some groups, given its first row and its rows."""
+    """Visit each tile of some groups, given its first row and its rows."""
     for first, rows, count in groups:
 
         def visit_tile(
@@ -95,7 +95,7 @@ def branch_at_rest(
     write_whole: Callable[[], None],
     write_rest: Callable[[], None],
 ) -> None:
-    """Do one thing for a part that is whole, and another one for the rest.
+    """Branch on whether a part is whole; write it whole, or only its rest.
 
     Args:
         counts: of the whole parts, or of their elements, and of those of the rest.
@@ -119,10 +119,10 @@ def block_bounds(number: Value, size: int, end: int | Value) -> tuple[Value, Val
 
 
 def least(value: Value, limit: int | Value) -> Value:
-    """Return the lesser one."""
+    """Return the lesser of a value and a limit."""
     return arith.minsi(value, index(limit) if isinstance(limit, int) else limit)
 
 
 def most(value: Value, limit: int | Value) -> Value:
-    """Return the greater one."""
+    """Return the greater of a value and a limit."""
     return arith.maxsi(value, index(limit) if isinstance(limit, int) else limit)

@@ -103,7 +103,7 @@ def parts_of(term: Term) -> Parts | None:
 
 
 def _is_planned(parts: Parts) -> bool:
-    """Whether all go along the same rows and keys, and heads are not too deep."""
+    """Return whether all parts share rows and keys, and heads are not too deep."""
     loops, depths = Loops.of(parts.scores), (_depth(parts), _width(parts))
     rows = len(loops.batch) + len(loops.rows)
     kept, others = parts.scores.nest.sizes, parts.sums.nest.sizes
@@ -238,7 +238,7 @@ class _Attention:
     # ---- the pass over keys ---------------------------------------------------------
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the kernel's statements."""
         parts, width = self._parts, _padded(_width(self._parts))
         f32 = parts.sums.dtype
         begin = [
@@ -285,7 +285,7 @@ class _Attention:
         return [most, total, self._add(tile, frame, keys, sums, scale)]
 
     def _tile(self, frame: Frame, scores: Value, highest: Value | None = None) -> Tile:
-        """Return the tile of a block, with what is known of it in registers."""
+        """Return the tile of a block, with its known values in registers."""
         held: dict[Value, Held] = {}
         tile = Tile(frame, self._writing.memories, held, Reindexing(self._shape))
         held[self._parts.scores.value] = tile.hold(self._parts.scores, scores)
@@ -296,7 +296,7 @@ class _Attention:
         return tile
 
     def _per_row(self, statement: Statement, elements: Value) -> Held:
-        """Return what a row has one element of."""
+        """Hold a statement with one element per row."""
         frame, shape = self._frame(self._rows), self._shape[:-1]
         tile = Tile(frame, self._writing.memories, {}, Reindexing(shape))
         held = tile.hold(statement, elements)
@@ -315,7 +315,7 @@ class _Attention:
     def _add(
         self, tile: Tile, frame: Frame, keys: Axis, sums: Value, scale: Value
     ) -> Value:
-        """Return the sums with those of a block, which are scaled by the others."""
+        """Add the sums of a block to the earlier sums, which are scaled."""
         statement = self._parts.sums
         here = Tile(
             frame,
@@ -347,7 +347,7 @@ class _Attention:
         return axis_of(self._writing.sizes, shape, (loop,), 0, tile, 1)
 
     def _finish(self, highest: Value, total: Value, sums: Value) -> None:
-        """Compute what follows, and store the results."""
+        """Compute the epilogue, and store the results."""
         parts = self._parts
         kept = parts.sums.nest.sizes[: len(parts.sums.nest.kept)]
         frame = self._frame(self._rows, self._width_axis())
@@ -363,7 +363,9 @@ class _Attention:
         write_followers(tile, [x for x in parts.followers if x not in of_rows])
 
     def _is_of_rows(self, follower: Statement) -> bool:
-        """Whether a row has one element of it, such as the logarithm of its sum."""
+        """Return whether a statement has one element per row, such as the sum's
+        logarithm.
+        """
         sizes, kept = follower.nest.sizes, self._parts.sums.nest.sizes
         rows = same_count(sizes, self._shape[:-1])
         return rows and not same_count(sizes, kept[: len(self._parts.sums.nest.kept)])
@@ -371,7 +373,7 @@ class _Attention:
     def _write_rows(
         self, followers: Sequence[Statement], known: Mapping[Statement, Value]
     ) -> None:
-        """Compute what a row has one element of, of what it has so many of, too."""
+        """Compute and store statements with one element per row."""
         frame, loops = self._frame(self._rows), Reindexing(self._shape[:-1])
         tile = Tile(frame, self._writing.memories, {}, loops)
         for statement, elements in known.items():

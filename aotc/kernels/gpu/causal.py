@@ -41,14 +41,16 @@ def last_seen(highest: Statement) -> View | None:
 
 
 def _is_lowest(x: Expression) -> bool:
-    """Whether an expression is -infinity."""
+    """Return whether an expression is -infinity."""
     if not (isinstance(x, Read) and isinstance(x.op, Constant)):
         return False
     return bool(np.all(np.asarray(x.op.value) == -inf))
 
 
 def _positions(x: Expression) -> View | None:
-    """Return what is read of an iota as a view of one axis; None for all else."""
+    """Return the view of an iota that an expression reads, of one axis; None for
+    others.
+    """
     view = x.view if isinstance(x, Read) and isinstance(x.op, Iota) else None
     if view is None or view.fill is not None:
         return None
@@ -68,7 +70,7 @@ def _positions(x: Expression) -> View | None:
 
 
 def _is_index(view: View, loop: int) -> bool:
-    """Whether a view of 0, 1, … is the index of a loop."""
+    """Return whether a view of 0, 1, … is the index of a loop."""
     steps = [
         (number, each.step)
         for number, own in enumerate(view.axes)

@@ -37,7 +37,7 @@ _SCRATCH = 2  # pointers that Triton adds to the arguments of each kernel
 
 @dataclass(frozen=True)
 class KernelSource:
-    """What Triton gets of a kernel.
+    """The source of a kernel for Triton.
 
     Args:
         name: of its function.
@@ -81,7 +81,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Resources:
-    """What an assembler says of a kernel.
+    """The resources of a kernel by the assembler.
 
     Args:
         registers: of a thread.
@@ -187,7 +187,7 @@ def _target(arch: str) -> Any:
 
 
 def _own_arguments(kernel: KernelSource) -> Callable[..., Any]:
-    """Return what lets Triton make code that takes no arguments but the kernel's.
+    """Return a hook that makes Triton's code take no arguments but the kernel's.
 
     Triton adds pointers to memory that these kernels have no use for. Who launches the
     code would have to give some: NVIDIA's driver refuses to launch without, and AMD's
@@ -228,7 +228,8 @@ _LDS = ".amdhsa_group_segment_fixed_size 0\n", ".group_segment_fixed_size: 0\n"
 
 
 def _as_iree_launches(assembly: str, kernel: KernelSource, shared: int) -> str:
-    """Return code of AMD's chips that has what it needs without being given more.
+    """Return code of AMD's chips that works without hidden arguments, as IREE launches
+    it.
 
     Pointers to scratch stay where the arguments lie, as `hidden_none`: "space needs to
     be left for it, but nothing needs to be set up" (LLVM, "User Guide for AMDGPU
@@ -255,7 +256,7 @@ def _as_iree_launches(assembly: str, kernel: KernelSource, shared: int) -> str:
 
 
 def resources_of(compiled: Compiled, arch: str) -> Resources:
-    """Return what an assembler says of a kernel, on a machine without GPUs.
+    """Return the resources of a kernel by an assembler, on a machine without GPUs.
 
     Raises:
         CompileError: `kernel-not-compiled`: NVIDIA's refuses the PTX.

@@ -1,4 +1,4 @@
-"""Which ops are faster as the ops that they are made of, each with a kernel of its own.
+"""Ops that are faster as compositions of ops, each with a kernel of its own.
 
 One kernel of an attention goes through all keys of a row one block after the other,
 and a step of a decoder has few rows: most of a chip is idle. The scores of a row, and
@@ -46,7 +46,7 @@ def is_better_composed(op: GraphOp, machine: Gpu) -> bool:
 
 
 def _is_long(op: Attention, machine: Gpu) -> bool:
-    """Whether an attention takes long for a chip that is not busy with it."""
+    """Return whether an attention takes long on a chip that it does not fill."""
     query = Tensor.of(op.query)
     count, positions, shared, _ = Tensor.of(op.key).shape
     heads = typical(shared, 1)

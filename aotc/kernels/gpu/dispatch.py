@@ -1,4 +1,4 @@
-"""Regions as kernels of GPUs, and as what IREE dispatches.
+"""Regions as kernels of GPUs, and as dispatches of IREE.
 
 The kernel of a region (`aotc.kernels.lowered`) is written beside the functions of the
 module, and the function that takes the place of the region dispatches it, told how many
@@ -125,7 +125,7 @@ def _dispatch_of(region: Function, lower_ops: LowerOps) -> _Dispatch:
 
 
 def _numbers(kernel: GpuKernel, symbols: Sequence[Value]) -> list[Value]:
-    """Return what a kernel takes for its symbols, as `GpuKernel.numbers` says."""
+    """Return a kernel's arguments for its symbols, as `GpuKernel.numbers` says."""
     number = ir.IntegerType.get_signless(_BITS)
     if not kernel.is_large:
         return [arith.index_cast(number, each) for each in symbols]
@@ -142,7 +142,7 @@ def _numbers(kernel: GpuKernel, symbols: Sequence[Value]) -> list[Value]:
 def _write_kernel(
     module: Module, name: str, function: Function, kernel: GpuKernel
 ) -> Operation:
-    """Write what holds the text of a kernel; return it."""
+    """Write the op that holds the text of a kernel, and return it."""
     planned = PlannedKernel.of(function, FAMILIES)
     assert planned is not None
     taken, made = signature(function)
@@ -172,7 +172,9 @@ def _write_kernel(
 def _write_ops(
     holder: Operation, function: Function, kernel: GpuKernel, lower_ops: LowerOps
 ) -> None:
-    """Write the ops of a region beside its kernel, as a function of what that takes."""
+    """Write the ops of a region beside its kernel, as a function of the same
+    operands.
+    """
     taken, made = (
         [lowered_type(kind) for kind in side] for side in signature(function)
     )
@@ -191,7 +193,7 @@ def _write_ops(
 
 
 def _symbols(kernel: GpuKernel, numbers: Sequence[Value]) -> list[Value]:
-    """Return the values of symbols of what a kernel takes for them; see `_numbers`."""
+    """Return the values of symbols from a kernel's arguments; see `_numbers`."""
     index = ir.IndexType.get()
     if not kernel.is_large:
         return [arith.index_cast(index, each) for each in numbers]

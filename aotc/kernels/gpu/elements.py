@@ -1,4 +1,4 @@
-"""Kernels that combine nothing: elementwise ops and what moves elements.
+"""Kernels without reductions: elementwise ops and movement.
 
 A program computes some rows and columns of each statement. Columns are the last loops
 of the result; where a source lies along another loop, that is the last of the rows, so
@@ -34,7 +34,7 @@ _LONG = 16  # neighbours in memory that are worth to be read, or written, togeth
 
 @dataclass(frozen=True)
 class ElementTile(Schedule):
-    """The schedule of what combines nothing.
+    """The schedule of a kernel without reductions.
 
     Args:
         rows: of a tile.
@@ -57,7 +57,7 @@ class Split:
 
     @classmethod
     def of(cls, statement: Statement) -> Split:
-        """Return those of a statement that combines nothing."""
+        """Split the loops of a statement that combines nothing."""
         sizes = statement.nest.sizes
         loops = range(len(sizes))
         last = next((n for n in reversed(loops) if sizes[n] != 1), 0)

@@ -77,7 +77,7 @@ FORMS = {
 
 @dataclass(frozen=True)
 class NoKernel:
-    """That there is no kernel of a term.
+    """The reason why a term has no kernel.
 
     Args:
         why: in words.

@@ -1,4 +1,4 @@
-"""The families of kernels for GPUs: what each takes, and how it is planned.
+"""Families of kernels for GPUs: the ops that each takes, and its planning.
 
 An op is planned as the term that it is by itself: a form of kernels (`emitter.FORMS`)
 takes terms, whatever ops they come of. What elementwise ops follow changes nothing of
@@ -103,7 +103,9 @@ class _Planning:
             return form.plan(term, machine.multiplying(self.precision))
 
     def _is_apt(self, op: GraphOp) -> bool:
-        """Whether a kernel has the elements of an op, and it is worth a launch."""
+        """Return whether a kernel supports the elements of an op, and it is worth a
+        launch.
+        """
         kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
         if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
             return False
@@ -123,7 +125,7 @@ class _Planning:
 
 
 def _adds_parts(op: Reduction) -> bool:
-    """Whether a reduction adds up what kernels have made of parts."""
+    """Return whether a reduction sums the partial results of kernels."""
     made = defining_op(op.x)
     return isinstance(made, (Reduction, DotGeneral)) and tuple(op.axes) == (0,)
 
@@ -350,7 +352,9 @@ def factor_orders(
 
 
 def _gains_by_transposing(op: DotGeneral, tile: ProductTile, machine: Gpu) -> bool:
-    """Whether a product is faster if each call transposes its right factor before."""
+    """Return whether a product gains if each call transposes its right factor
+    before.
+    """
     kind = Tensor.of(op.rhs)
     with op.operation.context:
         term = term_of_op(op)

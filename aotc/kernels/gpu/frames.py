@@ -91,7 +91,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Offset:
-    """Where the elements of a tile lie: at a number and distances from it.
+    """The offsets of a tile's elements: a number and distances from it.
 
     Args:
         number: of the first one.
@@ -106,7 +106,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Reindexing:
-    """What brings views of some loops to other loops over as many elements.
+    """A reindexing of views over some loops to other loops over as many elements.
 
     Args:
         shape: the sizes of the other loops.
@@ -121,7 +121,8 @@ class Reindexing:
 
     @classmethod
     def of(cls, shape: Shape, read: View) -> Reindexing | None:
-        """Return that from loops to those of a value, given how they read that.
+        """Make the reindexing from loops to those of a value, given how they read the
+        value.
 
         None where they do not read each element of it once.
 
@@ -157,7 +158,7 @@ class Reindexing:
 
 @dataclass(frozen=True)
 class WithoutLoop(Reindexing):
-    """Leaves out a loop along which what is read is the same.
+    """A reindexing without a loop along which reads are constant.
 
     Args:
         loop: of it.
@@ -167,7 +168,7 @@ class WithoutLoop(Reindexing):
 
     @classmethod
     def of_loops(cls, shape: Shape, loop: int) -> WithoutLoop:
-        """Return what leaves one of some loops out, and the others as they are."""
+        """Make the reindexing that leaves one loop out, and the others as they are."""
         return cls((*shape[:loop], *shape[loop + 1 :]), loop=loop)
 
     def view(self, view: View) -> View | None:
@@ -269,7 +270,7 @@ class Frame:
         return [*zip(numbers, tiles, strict=True)]
 
     def _index(self, axis: Axis, inner: Size, size: Size | None) -> Int:
-        """Return the index of one of several strides, the outermost without a size."""
+        """Return the index for one of several strides; the outermost has no size."""
         integers = self.sizes.integers
         whole = integers.add(axis.first, axis.along or 0)
         index = integers.divide(whole, self.sizes.of(inner))

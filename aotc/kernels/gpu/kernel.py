@@ -54,12 +54,12 @@ class GpuKernel:
 
     @property
     def multiplies(self) -> bool:
-        """Whether it has products that are computed by `precision`."""
+        """Return whether the kernel has products that are computed by `precision`."""
         return '"tt.dot"(' in self.text
 
     @property
     def source(self) -> KernelSource:
-        """What Triton gets of it."""
+        """The source of the kernel for Triton."""
         return KernelSource(self.name, self.text, self.warps, self.stages)
 
     def numbers(self, symbols: Sequence[int]) -> list[int]:
@@ -77,7 +77,7 @@ def _signed(half: int) -> int:
 
 @dataclass(frozen=True)
 class Writing:
-    """What the body of a kernel is written of.
+    """The inputs of writing a kernel's body.
 
     Args:
         term: of the region.
@@ -145,7 +145,7 @@ def symbol_count(term: Term) -> int:
 def _symbols(
     numbers: Sequence[Value], ints: ops.Integers, *, is_large: bool
 ) -> list[Value]:
-    """Return the values of symbols, of the numbers that a kernel takes."""
+    """Assemble the values of symbols from the 32-bit numbers of a kernel."""
     if not is_large:
         return [*numbers]
     by = ops.constant(ints.kind, _HALF)
@@ -158,7 +158,7 @@ def _symbols(
 
 
 def needs_long_integers(term: Term) -> bool:
-    """Whether i32 may be too short for where elements lie, or for loops."""
+    """Return whether i32 may be too short for offsets of elements, or for loops."""
     counts = [Tensor.of(x).elements for x in (*term.arguments, *term.results)]
     counts += [size for each in term.statements for size in each.nest.sizes]
     return any(bounds(count)[1] > _FEW for count in counts)

@@ -59,7 +59,7 @@ def _log1p(x: Value) -> Value:
 
 
 def _round_even(x: Value) -> Value:
-    """What is left of |x| + 2**23 without that, with the sign of x."""
+    """Return |x| + 2**23 - 2**23, with the sign of x."""
     size, big = math.absf(x), number(x.type, 2.0**23)
     whole = arith.subf(arith.addf(size, big), big)
     return with_sign(arith.select(float_compare("OLT", size, big), whole, size), x)
@@ -101,7 +101,7 @@ _LIFTABLE: dict[tuple[type[GraphOp], tuple[str, ...], str], bool] = {}
 
 
 class CannotLiftError(Exception):
-    """That an op has no code on tiles."""
+    """An error for an op that has no code on tiles."""
 
 
 class _OfElements(Lowering):
@@ -119,7 +119,7 @@ class _OfElements(Lowering):
 
 
 def apply(op: GraphOp, operands: Sequence[Value]) -> Value:
-    """Return what an elementwise op makes of tiles and numbers.
+    """Apply an elementwise op to tiles and numbers.
 
     Raises:
         CannotLiftError: there is no code for it.
@@ -160,7 +160,7 @@ def can_lift(op: GraphOp) -> bool:
 
 
 def lift(body: Callable[..., Value], operands: Sequence[Value]) -> Value:
-    """Return what a body of one element makes of tiles and numbers.
+    """Apply the body of one element to tiles and numbers.
 
     Raises:
         CannotLiftError: it has an op that there is no code for.

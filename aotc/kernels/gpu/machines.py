@@ -1,4 +1,4 @@
-"""What a schedule has to know of a chip.
+"""Facts on a chip that schedules depend on.
 
 Rates and bandwidths are nominal ones, of a common model of each architecture (NVIDIA's
 whitepapers of A100, RTX 3090, L40S, H100, B200 and RTX 5090; AMD's data sheets of
@@ -53,7 +53,7 @@ class Gpu:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Of the floats that kernels compute with."""
+        """The dtypes of floats that kernels compute with."""
         return "f32", "bf16", "f16"
 
     @property
@@ -67,7 +67,7 @@ class Gpu:
 
     @property
     def looks_up(self) -> bool:
-        """Whether kernels take entries of tables of bytes; IREE's code does."""
+        """Return whether kernels look up tables of bytes; only IREE's code does."""
         return False
 
     def precision(self, numerics: str) -> str:
@@ -75,7 +75,7 @@ class Gpu:
         return _STRICT if numerics == STRICT else self.relaxed
 
     def multiplying(self, precision: str) -> Gpu:
-        """Return the model of the chip where it multiplies f32 so, as Triton names it.
+        """Return the model of the chip for another precision of f32 products.
 
         TF32 has half the rate of f16 on chips that have both.
         """
@@ -85,7 +85,7 @@ class Gpu:
         return replace(self, rates=(*rates.items(),), scalar=())
 
     def stated(self) -> dict[str, Any]:
-        """What a manifest says of the model: rates are of the whole chip."""
+        """Return the manifest's facts on the model: rates are of the whole chip."""
         return {
             "name": self.arch,
             "flops_per_ns": dict(self.rates),

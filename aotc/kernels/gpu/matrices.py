@@ -57,7 +57,7 @@ class Loops:
 
     @classmethod
     def of(cls, statement: Statement) -> Loops:
-        """Return those of a sum of products."""
+        """Find the loops of a sum of products."""
         left, right = map(_varying, statement.factors)
         kept = statement.nest.kept
         batch = tuple(n for n in kept if n in left and n in right)
@@ -77,7 +77,7 @@ def _varying(factor: Expression) -> set[int]:
 
 
 def widened(factor: Expression) -> Expression:
-    """Return what a factor widens without loss, or itself."""
+    """Return a factor before lossless widening."""
     while isinstance(factor, Apply) and isinstance(factor.op, Cast):
         (inner,) = factor.operands
         source, target = (Tensor.of(x.value).dtype for x in (inner, factor))
@@ -204,7 +204,7 @@ def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> 
     is_scalar = dtype in machine.scalar
 
     def together(count: int) -> float:
-        """Return how long a multiprocessor has for programs side by side."""
+        """Return how long `count` programs side by side take on a multiprocessor."""
         if is_scalar:
             used = _used_by_scalars(tile, count * tile.warps, machine)
         else:
@@ -238,7 +238,7 @@ def joined_nanoseconds(
 
 
 def _used_by_matrices(tile: ProductTile, machine: Gpu) -> float:
-    """Return what part of the rate instructions for matrices use."""
+    """Return the share of the rate that instructions for matrices reach."""
     used = min(1.0, tile.rows * tile.columns / _FULL)
     return used * (_LOW if tile.rows < machine.rows else 1)
 
@@ -252,7 +252,7 @@ _ROWS, _COLUMNS, _DEPTH = 32, 64, 32  # of a tile that do
 
 
 def _used_by_scalars(tile: ProductTile, warps: int, machine: Gpu) -> float:
-    """Return what part of the rate is used without instructions for matrices.
+    """Return the share of the rate that is reached without instructions for matrices.
 
     Few warps wait for their own sums, and few sums of a thread, or a narrow tile, for
     shared memory.

@@ -45,7 +45,7 @@ TermOf = Callable[[Sequence[GraphOp], Sequence[Value]], Term | None]
 
 
 def is_made_in_memory(value: Value) -> bool:
-    """Return whether a kernel can compute a value of what lies in memory.
+    """Return whether a kernel can compute a value from memory.
 
     Else IREE's code computes it with what it is for, where the kernel would have it
     written to memory first.
@@ -101,7 +101,7 @@ def _continues(reader: object, op: Concatenate) -> bool:
 
 
 def views_of_repeats(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands of an op that repeat something smaller, and what.
+    """Return the operands of an op that repeat smaller values, and these.
 
     None of those that the kernel computes itself.
     """
@@ -114,7 +114,7 @@ def views_of_repeats(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def _operands(ops: Sequence[GraphOp]) -> list[Value]:
-    """Return what a kernel of ops reads from memory."""
+    """Return the values that a kernel of ops reads from memory."""
     made = {value for op in ops for value in op.results}
     read = [x for op in ops for x in op.operands if x not in made]
     viewed = map(viewed_operand, read)
@@ -153,7 +153,7 @@ def _is_known(op: GraphOp) -> bool:
 
 
 def _moves(op: GraphOp) -> bool:
-    """Whether an op moves elements; parts one after the other, IREE writes in place."""
+    """Return whether an op moves elements, unless IREE writes the parts in place."""
     if isinstance(op, Concatenate):
         return element_count(Tensor.of(op.results[0]).shape[: op.axis]) != 1
     return isinstance(op, _MOVES)

@@ -113,7 +113,7 @@ class Integers:
         return constant(self.kind, x) if isinstance(x, int) else x
 
     def wide(self, x: Value) -> Value:
-        """Return an i32 in the type of all others."""
+        """Extend an i32 to the integer type of sizes and offsets."""
         if self.kind.width == 32:
             return x
         shape = shape_of(x)
@@ -121,7 +121,7 @@ class Integers:
         return arith.extsi(kind, x)
 
     def add(self, x: Int, y: Int) -> Int:
-        """x + y."""
+        """Return x + y."""
         if isinstance(x, int) and isinstance(y, int):
             return x + y
         for known, other in ((x, y), (y, x)):
@@ -130,7 +130,7 @@ class Integers:
         return arith.addi(*self._pair(x, y))
 
     def multiply(self, x: Int, y: Int) -> Int:
-        """x * y."""
+        """Return x * y."""
         if isinstance(x, int) and isinstance(y, int):
             return x * y
         for known, other in ((x, y), (y, x)):
@@ -139,13 +139,13 @@ class Integers:
         return arith.muli(*self._pair(x, y))
 
     def divide(self, x: Int, y: Int) -> Int:
-        """x // y of what is not negative."""
+        """Return x // y, neither of them negative."""
         if isinstance(y, int) and (y == 1 or isinstance(x, int)):
             return x if isinstance(x, Value) else x // y
         return arith.divsi(*self._pair(x, y))
 
     def remainder(self, x: Int, y: Int) -> Int:
-        """x % y of what is not negative."""
+        """Return x % y, neither of them negative."""
         if isinstance(y, int) and (y == 1 or isinstance(x, int)):
             return 0 if isinstance(x, Value) else x % y
         return arith.remsi(*self._pair(x, y))
@@ -163,11 +163,11 @@ class Integers:
         return arith.maxsi(*self._pair(x, y))
 
     def is_less(self, x: Int, y: Int) -> Value:
-        """x < y."""
+        """Return whether x < y."""
         return arith.cmpi(arith.CmpIPredicate.slt, *self._pair(x, y))
 
     def is_at_least(self, x: Int, y: Int) -> Value:
-        """x >= y."""
+        """Return whether x >= y."""
         return arith.cmpi(arith.CmpIPredicate.sge, *self._pair(x, y))
 
     def _pair(self, x: Int, y: Int) -> list[Value]:
@@ -197,7 +197,7 @@ def make_range(count: int, axis: int) -> Value:
 
 
 def load(pointers: Value, element: Type, mask: Value | None, other: float = 0) -> Value:
-    """Return what pointers point to; `other` where a mask is not set."""
+    """Load the elements at pointers; `other` where a mask is not set."""
     if mask is not None:
         pointers, mask = together(pointers, mask)
     shape = shape_of(pointers)
@@ -232,7 +232,7 @@ def store(pointers: Value, values: Value, mask: Value | None) -> None:
 
 
 def move_pointers(base: Value, number: Int, along: Int) -> Value:
-    """Return pointers into what `base` points to, at a number and distances from it."""
+    """Return `base` advanced by a number and distances."""
     pointer = base.type
     if isinstance(number, Value):
         base = make("tt.addptr", [base, number], pointer)
@@ -283,7 +283,7 @@ def reduce_all(x: Value, combine: Callable[[Value, Value], Value]) -> Value:
 def _reduce(
     x: Value, axis: int, kind: Type, combine: Callable[[Value, Value], Value]
 ) -> Value:
-    """Return what is left of a tensor without an axis: the type `kind`."""
+    """Reduce a tensor along an axis to the type `kind`."""
     element = x.type.element_type
     made = ir.Operation.create(
         "tt.reduce",
@@ -305,7 +305,7 @@ def loop(
     held: Sequence[Value],
     body: Callable[[Value, Sequence[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """Return what a loop from 0 leaves of the values that it holds."""
+    """Write a loop from 0, and return its final values."""
     zero = constant(end.type, 0)
     made = scf.ForOp(zero, end, step, [*held])
     block: Block = made.body
@@ -315,7 +315,7 @@ def loop(
 
 
 def when(condition: Value, body: Callable[[], None]) -> None:
-    """Write what is done only if a condition holds."""
+    """Write a body that runs only if a condition holds."""
     made = ir.Operation.create("scf.if", operands=[condition], regions=2)
     with ir.InsertionPoint(made.regions[0].blocks.append()):
         body()

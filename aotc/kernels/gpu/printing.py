@@ -46,7 +46,7 @@ class _Printer:
         return [self._names[value] for value in values]
 
     def _block(self, block: Block, indent: str) -> list[str]:
-        """Return the lines of a block of an op that stands further left."""
+        """Print a block of an op, indented by one step less than the ops inside."""
         names = self._define(block.arguments)
         taken = (
             f"{name}: {value.type}"

@@ -81,7 +81,7 @@ def anchor_of(term: Term) -> Statement | None:
 
 
 def _is_product(statement: Statement) -> bool:
-    """Whether a statement is one of matrices that are not thin."""
+    """Return whether a statement is a product of matrices that are not thin."""
     is_product = statement.nest.combine == "add" and len(statement.factors) == 2
     if not (is_product and factor_dtype(statement)):
         return False
@@ -159,7 +159,7 @@ def _write_group(
 
 
 class _Product:
-    """Writes a product and what follows it, for one tile of it.
+    """A writer of a product and its epilogue, for one tile.
 
     Args:
         writing: of the term.
@@ -218,7 +218,7 @@ class _Product:
         return batch, row, integers.divide(place, height)
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the kernel's statements."""
         anchor, schedule = self._anchor, self._schedule
         sums = ops.constant(
             ops.tensor_of(
@@ -256,7 +256,7 @@ class _Product:
         return zero_beyond(found, expression, [depth])
 
     def _write_results(self, sums: Value) -> None:
-        """Compute what follows the sums, and store the results."""
+        """Compute the epilogue of the sums, and store the results."""
         anchor = self._anchor
         kept = self._shape[: len(anchor.nest.kept)]
         frame = Frame(self._writing.sizes, (self._batch, self._rows, self._columns))

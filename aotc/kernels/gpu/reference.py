@@ -97,7 +97,7 @@ class Launch:
 
 
 def _is_planned(region: Function) -> bool:
-    """Whether a region is one of a program for GPUs."""
+    """Return whether a region is one of a program for GPUs."""
     target = target_of(region)
     return target is not None and gpu_of(Target.parse(target)) is not None
 

@@ -92,7 +92,7 @@ def _columns(anchor: Statement) -> Size:
 
 @dataclass(frozen=True)
 class Work:
-    """What a reduction does in most calls.
+    """The typical work of a reduction.
 
     Args:
         kept: results.
@@ -110,7 +110,7 @@ class Work:
 
     @classmethod
     def of(cls, term: Term, anchor: Statement) -> Work:
-        """Return that of a term."""
+        """Measure the work of a term."""
         columns, reads = _columns(anchor), anchor.reads()
         loops = [fastest_loop(x.views[-1]) for x in reads if len(x.views) == 1]
         is_beside = any(loop in anchor.nest.kept for loop in loops if loop is not None)
@@ -123,7 +123,7 @@ class Work:
         )
 
     def in_parts(self, parts: int) -> Work:
-        """Return that of the sums of parts of each result."""
+        """Return the work of the sums of parts of each result."""
         return replace(self, kept=self.kept * parts, columns=self.columns // parts)
 
 
@@ -209,7 +209,7 @@ class _Rows:
         self._whole = self._tile(0) if self._is_whole else None
 
     def write(self) -> None:
-        """Write all of them."""
+        """Write all statements."""
         results = {*self._writing.term.results}
         for statement in self._writing.term.statements:
             if statement.nest.combine != COPY:
@@ -220,7 +220,7 @@ class _Rows:
                 self._compute_all(statement, is_result=statement.value in results)
 
     def _tile(self, first: ops.Int) -> Tile:
-        """Return the tile of a block of columns."""
+        """Return the tile from column `first` on."""
         columns = axis_of(
             self._writing.sizes,
             self._shape,
@@ -276,7 +276,7 @@ class _Rows:
         self._hold(statement, found)
 
     def _hold(self, statement: Statement, elements: Value) -> None:
-        """Keep what a row has one element of."""
+        """Keep and store a statement with one element per row."""
         narrow = self._narrow()
         narrow.store(statement, elements)
         held = narrow.hold(statement, elements)
@@ -322,7 +322,7 @@ def _product(tile: Tile, statement: Statement) -> Value:
 
 
 def _in_memory(number: float, dtype: str) -> float:
-    """Return a number as a dtype has it; an unsigned one as that of the same bits."""
+    """Return a number in a dtype, as a signed one with the same bits."""
     found = np.asarray(number).astype(to_numpy(dtype))
     if is_float(dtype):
         return float(found)

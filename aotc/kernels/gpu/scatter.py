@@ -188,7 +188,7 @@ def write(writing: Writing, schedule: ScatterTile) -> None:
 
 
 class _Scatter:
-    """Writes a scatter and what follows it, for one tile of the table.
+    """A writer of a scatter and its epilogue, for one tile of the table.
 
     Args:
         writing: of the term.
@@ -215,7 +215,7 @@ class _Scatter:
         )
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the kernel's statements."""
         parts, schedule, sizes = self._parts, self._schedule, self._writing.sizes
         anchor, integers = parts.anchor, sizes.integers
         element = lowered_element(anchor.dtype)
@@ -289,5 +289,5 @@ class _Scatter:
 
 
 def _compare(name: str, x: Value, y: Value) -> Value:
-    """Return where integers, or tiles of them, compare so: see `int_compare`."""
+    """Compare integers, or tiles of integers: see `int_compare`."""
     return int_compare(name, *ops.together(x, y))

@@ -1,4 +1,4 @@
-"""Reductions in parts: how many programs should share what one result is summed of.
+"""Reductions in parts: the number of programs that share the sum of one result.
 
 A chip is idle where few results are made of many elements each: a product of few rows
 by a weight of much depth, the gradient of a bias, the statistics of a batch. Such an op
@@ -80,7 +80,7 @@ def _divisors(size: int) -> list[int]:
 
 
 def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
-    """Whether a part has enough elements for a program."""
+    """Return whether a part has enough elements for a program."""
     if isinstance(op, DotGeneral):
         inner = [Tensor.of(op.lhs).shape[n] for n in op.lhs_contract[1:]]
     else:
@@ -90,7 +90,7 @@ def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
 
 
 def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
-    """Return what tells how long a product of matrices takes in parts."""
+    """Return a function of the number of parts: the time of a product of matrices."""
     anchor = products.anchor_of(term)
     if anchor is None:
         return None
@@ -109,7 +109,9 @@ def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
 
 
 def _rows_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
-    """Return what tells how long a reduction, or a thin product, takes in parts."""
+    """Return a function of the number of parts: the time of a reduction or thin
+    product.
+    """
     anchor = rows.anchor_of(term)
     if anchor is None:
         return None
@@ -123,7 +125,7 @@ def _rows_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
 
 
 def _sum_time(results: int, parts: int, machine: Gpu) -> float:
-    """Return how long the second step takes, where there is one."""
+    """Return the nanoseconds of adding up the parts; 0 for a single part."""
     if parts == 1:
         return 0
     moved = (parts + 1) * results * _WIDE

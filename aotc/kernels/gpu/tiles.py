@@ -1,4 +1,4 @@
-"""What programs compute on a tile: expressions of what lies in memory or in registers.
+"""Code of programs on a tile: expressions of values in memory or in registers.
 
 Elements of bool lie in memory as bytes.
 """
@@ -122,7 +122,7 @@ class Tile:
         return arith.cmpi(arith.CmpIPredicate.ne, found, zero)
 
     def _from_registers(self, read: Read, held: Held) -> Value:
-        """Return what is read of a value in registers, where its elements are."""
+        """Return elements of a value in registers, as a view reads them."""
         view = self.view_of(read.views)
         wanted = self.frame.strides(view) if view.fill is None else None
         begins = view.flat().begin if view.fill is None else None
@@ -147,7 +147,7 @@ class Tile:
         return ops.constant(element, int(value) if is_whole else float(value))
 
     def _position(self, read: Read, op: Iota) -> Value:
-        """Return the index along an axis, as elements that count it have it."""
+        """Return the index along an axis, in the dtype of an `iota`."""
         view = self.view_of(read.views)
         if view.fill is not None:
             raise CannotLiftError("positions beyond the end")
@@ -205,7 +205,7 @@ def write_followers(tile: Tile, statements: Sequence[Statement]) -> None:
 
 
 def _loops_of(tile: Tile, statement: Statement) -> Reindexing:
-    """Return what brings views of the loops of a statement to those of a tile."""
+    """Return the reindexing of a statement's loops to those of a tile."""
     shape, sizes = tile.loops.shape, statement.nest.sizes
     if not same_count(sizes, shape):
         raise CannotLiftError("elements of other loops")

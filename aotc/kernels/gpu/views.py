@@ -29,7 +29,7 @@ _ON_THE_WAY = Cast, Reshape, Transpose  # from an integer of a weight to a facto
 
 
 def views_of_reshapes(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as what they are reshapes of."""
+    """Return the operands that kernels read through reshapes, with the sources."""
     found = {}
     for value in op.operands:
         view = defining_op(value)
@@ -39,7 +39,7 @@ def views_of_reshapes(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def views_of_factors(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as views, and of what.
+    """Return the operands that kernels read as views, with the sources.
 
     Those are reshapes, windows, and images in zeros; of products by instructions for
     matrices, also kernels of convolutions that are turned around.
@@ -57,7 +57,9 @@ def views_of_factors(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def _source(op: GraphOp, number: int, known: tuple[type[GraphOp], ...]) -> Value:
-    """Return what an operand is one view of by ops of some classes, or itself."""
+    """Return the source of an operand that is a view by ops of some classes, or
+    itself.
+    """
     value: Value = op.operands[number]
     found, moves = value, list[GraphOp]()
     while isinstance(inner := defining_op(value), known):
@@ -69,7 +71,7 @@ def _source(op: GraphOp, number: int, known: tuple[type[GraphOp], ...]) -> Value
 
 
 def _is_read_as(op: GraphOp, number: int, source: Value, moves: list[GraphOp]) -> bool:
-    """Whether an op reads an operand as one view of a source, given the last first."""
+    """Return whether an op reads an operand as one view of a source through moves."""
     view: View | None = View.identity(Tensor.of(source).shape)
     for move in reversed(moves):
         view = None if view is None else view_of_result(move, view)
@@ -82,7 +84,7 @@ def _is_read_as(op: GraphOp, number: int, source: Value, moves: list[GraphOp]) -
 
 
 def views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as parts of what a product has given.
+    """Return the operands that kernels read as parts of a product's result.
 
     So a query, a key and a value are read that are columns of one tensor.
     """

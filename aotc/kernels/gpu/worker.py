@@ -1,4 +1,4 @@
-"""Compiles kernels in a process of its own: what Triton dies of is no end of aotc.
+"""Compiles kernels in a process of its own, so that Triton's crashes do not end aotc.
 
 `python -m aotc.kernels.gpu.worker FOLDER PARENT` reads `job.json` in the folder, and
 writes of each kernel the code, and then, as JSON, what is to be told of it, or why
@@ -31,14 +31,14 @@ _MOST_SPILLED = 256  # bytes of a thread, which the first cache has
 def write_job(
     folder: Path, sources: Sequence[KernelSource], settings: Mapping[str, Any]
 ) -> None:
-    """Write what a worker reads; `settings` are those of `compile_source`."""
+    """Write the input of a worker; `settings` are those of `compile_source`."""
     rows = [asdict(each) for each in sources]
     text = json.dumps({"sources": rows, **settings})
     (folder / _JOB).write_text(text, encoding="utf-8")
 
 
 def read_result(folder: Path, number: int) -> Compiled | str | None:
-    """Return what a worker has made of a kernel, or why not; None if it died of it."""
+    """Return a worker's code for a kernel, or the error; None if it died of it."""
     file = folder / f"{number}.json"
     if not file.is_file():
         return None

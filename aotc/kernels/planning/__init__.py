@@ -1,4 +1,4 @@
-"""Which ops have a kernel, and how its work is cut up: a file for each family.
+"""Plans of kernels: which ops have one, and its schedule; a file for each family.
 
 `plan` makes a `Schedule` of an op and a machine, or says that there is no kernel;
 `workgroups` says how many parts the work then has. What is chosen here is data: nothing

@@ -1,4 +1,4 @@
-"""Which attentions of many queries have a kernel, and how they are cut up."""
+"""Plans of attentions of many queries."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Sizes:
 
     @classmethod
     def of(cls, op: Attention) -> Sizes:
-        """Those of an attention."""
+        """Find the sizes of an attention."""
         query: Any = Tensor.of(op.query).shape
         value: Any = Tensor.of(op.value).shape
         batch, length, heads, depth = query
@@ -69,12 +69,14 @@ class Sizes:
 
     @property
     def typical(self) -> tuple[int, int]:
-        """Queries and positions for which it is cut up: where calls decide, as most."""
+        """The numbers of queries and positions that decide the tile: typical ones of
+        calls.
+        """
         return typical(self.length, ATTENDED), typical(self.positions, ATTENDED)
 
 
 def has_kernel_types(op: Attention, machine: Machine) -> bool:
-    """Whether kernels can compute an attention: elements are floats.
+    """Return whether kernels can compute an attention: elements are floats.
 
     Sizes are static but for the numbers of batches, queries and positions, and nobody
     reads the logarithms of the sums, as derivatives do.
@@ -90,7 +92,7 @@ def has_kernel_types(op: Attention, machine: Machine) -> bool:
 
 @dataclass(frozen=True)
 class BiasStrides:
-    """Between elements of the bias that are beside each other along an axis.
+    """The strides between elements of the bias along each axis.
 
     0 where one element serves the whole axis.
     """
@@ -102,7 +104,7 @@ class BiasStrides:
 
 
 def bias_strides(op: Attention) -> BiasStrides:
-    """Those of an attention; zeros where it has no bias."""
+    """Return the strides of an attention's bias; zeros where it has none."""
     bias, key = Tensor.of(op.bias), Tensor.of(op.key)
     if bias.rank == 0:
         return BiasStrides(0, 0, 0, 0)
@@ -168,7 +170,9 @@ def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:
 
 
 def _choose_vectors(sizes: Sizes, lanes: int) -> int:
-    """As many as leave the fewest lanes empty, more of them first."""
+    """Return the number of vectors that leaves the fewest lanes empty, or else the
+    larger.
+    """
     length, _ = sizes.typical
     needed = -(-length // lanes)
     most = min(needed, _QUERIES // lanes)
@@ -179,7 +183,7 @@ def _choose_vectors(sizes: Sizes, lanes: int) -> int:
 
 
 def _most_keys(sizes: Sizes, columns: int) -> int:
-    """Keys of a block for which there is scratch memory, beside that of queries."""
+    """Return the keys of a block for which there is scratch beside the queries."""
     others = 1 + sizes.depth + (sizes.width if sizes.is_narrow else 0)
     return min(_MOST_KEYS, SCRATCH // columns - others)
 
@@ -204,6 +208,8 @@ def plan(op: Attention, machine: Machine) -> AttentionTile | None:
 
 
 def workgroups(op: Attention, tile: AttentionTile) -> tuple[Size, Size]:
-    """How many there are: heads of all batches, and parts of the queries."""
+    """Return the numbers of workgroups: heads of all batches, and parts of the
+    queries.
+    """
     sizes = Sizes.of(op)
     return sizes.batch * sizes.heads, ceil_divide(sizes.length, tile.columns)

@@ -18,7 +18,7 @@ _FEW_COLUMNS = 64  # the same, where its lines do not stay in the second cache
 
 
 def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
-    """Cycles of a product, by its sums or by the memory that its weight comes from."""
+    """Return the cycles of a product, by its sums or by reading its weight."""
     weight = geometry.depth * geometry.features * geometry.bytes
     reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0
     sums = cycles(geometry, tile.rows, tile.vectors, machine, tile.terms)
@@ -26,7 +26,7 @@ def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
 
 
 def displaces_panels(geometry: Geometry, tile: Tile, machine: Machine) -> bool:
-    """Whether a panel of a right operand that is read as it lies misses the caches.
+    """Return whether a panel of a right operand read in place misses the caches.
 
     Args:
         geometry: of static sizes, whose right operand has rows.
@@ -48,7 +48,7 @@ def _shared_bytes(distance: int) -> int:
 
 
 def gains_by_transposing(geometry: Geometry, machine: Machine) -> bool:
-    """Whether a product is faster if each call transposes its left operand before.
+    """Return whether a product gains if each call transposes its left operand before.
 
     Where its rows lie side by side, and not the terms of a sum, each step of a tile
     reads another line, of which it needs a few elements. A transpose takes as long as

@@ -1,4 +1,4 @@
-"""How a chain is cut up: how many lines at a time, and the tiles of each stage."""
+"""Plans of chains: the number of lines at a time, and the tiles of each stage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAST = 1 << 19  # bytes between stages that are worth keeping in a cache
 
 @dataclass(frozen=True)
 class ChainSchedule(Schedule):
-    """The schedule of a chain; what a stage that is missing has is 0.
+    """The schedule of a chain; fields of a missing stage are 0.
 
     Args:
         lanes: elements of a vector.
@@ -61,7 +61,9 @@ class ChainSchedule(Schedule):
         return Tile(self.lanes, self.project_vectors, self.project_rows, block=1)
 
     def sweep(self, geometry: Geometry) -> Sweep:
-        """How the windows are cut up: all channels of a tile before the next one."""
+        """Return the sweep of the windows: all channels of a tile before the next
+        one.
+        """
         vectors = -(-geometry.groups // self.lanes)
         return Sweep(self.lanes, self.rows, self.is_unrolled, vectors, self.lines)
 
@@ -86,7 +88,7 @@ class LineBuffers:
 
     @classmethod
     def of(cls, stages: Stages, schedule: ChainSchedule) -> LineBuffers:
-        """That of a chain."""
+        """Compute the buffers of a chain."""
         shape = geometry_of_stage(stages.depthwise)
         span = (shape.window[0] - 1) * shape.dilation[0] + 1
         windows = (schedule.lines - 1) * shape.strides[0] + span
@@ -102,17 +104,17 @@ class LineBuffers:
 
     @property
     def elements(self) -> int:
-        """Of both together."""
+        """The elements of both buffers."""
         return self.expanded + self.result
 
 
 def _buffer_size(elements: int, schedule: ChainSchedule) -> int:
-    """Whole vectors, and one more: what moves lines reads past the last one."""
+    """Round up to whole vectors, and add one that moves of lines read past the end."""
     return (-(-elements // schedule.lanes) + 1) * schedule.lanes
 
 
 def geometry_of_stage(op: ConvGeneral) -> Geometry:
-    """What a stage computes, line by line; only of stages that a plan was made for."""
+    """Return a stage's geometry, line by line; only of stages with a plan."""
     found = geometry_by_lines(op)
     assert found is not None
     return found
@@ -133,7 +135,9 @@ def plan(op: GraphOp, machine: Machine) -> ChainSchedule | None:
 
 
 def _have_kernels(geometries: Sequence[Geometry], machine: Machine) -> bool:
-    """Whether each stage is of f32, of half a vector of features, and of some lines."""
+    """Return whether each stage is of f32, of half a vector of features, and of some
+    lines.
+    """
     return all(
         each.dtype == "f32"
         and machine.half_fills(each.features)
@@ -143,7 +147,7 @@ def _have_kernels(geometries: Sequence[Geometry], machine: Machine) -> bool:
 
 
 def _pays(stages: Stages, geometries: Sequence[Geometry], machine: Machine) -> bool:
-    """Whether a chain is faster than its stages one after the other.
+    """Return whether a chain is faster than its stages one after the other.
 
     That is where what it keeps in a cache would be written and read by memory that is
     further away, and where the weights, which each share reads once for some lines, are
@@ -178,7 +182,7 @@ def _tiles(stages: Stages, machine: Machine) -> ChainSchedule:
 
 
 def _kept_elements(stages: Stages) -> int:
-    """Of one image, what is made for the next stage."""
+    """Count the intermediate elements of one image."""
     shape = geometry_of_stage(stages.depthwise)
     image = shape.size[0] * shape.size[1] * shape.channels if stages.expand else 0
     result = shape.result[0] * shape.result[1] * shape.features
@@ -215,13 +219,13 @@ def ops_before(op: GraphOp) -> Sequence[GraphOp]:
 
 
 def workgroups(op: GraphOp, schedule: ChainSchedule) -> tuple[Size, Size]:
-    """One for each line of results."""
+    """Return the numbers of workgroups: one for each line of results."""
     assert isinstance(op, ConvGeneral)
     return 1, geometry_of_stage(op).lines
 
 
 def scratch_elements(op: GraphOp, schedule: ChainSchedule) -> int:
-    """How many elements of memory each share has for itself."""
+    """Count the scratch elements of each share."""
     stages = stages_of(op)
     assert stages is not None
     return LineBuffers.of(stages, schedule).elements

@@ -1,4 +1,4 @@
-"""Which reductions of columns have a kernel, and how they are cut up."""
+"""Plans of reductions of columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ColumnTile(Schedule):
 
     @property
     def columns(self) -> int:
-        """Of a tile."""
+        """The columns of a tile."""
         return self.lanes * self.vectors
 
 
@@ -75,14 +75,16 @@ def choose_tile(sizes: Matrices, machine: Machine) -> ColumnTile:
 
 
 def workgroups(op: Reduction, tile: ColumnTile) -> tuple[Size, Size]:
-    """How many there are: parts of the columns, and blocks of matrices."""
+    """Return the numbers of workgroups: parts of the columns, and blocks of
+    matrices.
+    """
     sizes = known_matrices(op)
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
     return parts, ceil_divide(sizes.count, tile.block)
 
 
 def column_axes(op: GraphOp) -> int:
-    """How many of the last axes, of the operand and the result, are not reduced."""
+    """Return the number of last axes, of the operand and the result, not reduced."""
     return len(_columns(op))
 
 

@@ -1,4 +1,4 @@
-"""Which products and convolutions have a kernel, and how they are cut up."""
+"""Plans of products and convolutions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def plan(op: GraphOp, machine: Machine) -> Tile | None:
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
-    """The same where the right operand may change from call to call.
+    """Plan a tile for a right operand that may change from call to call.
 
     It is read as it lies if its columns are side by side, terms are multiplied one by
     one, and what tiles of rows read again stays in the second cache. Packing it takes
@@ -133,7 +133,7 @@ def _choose_packed(geometry: Geometry, machine: Machine) -> Tile:
 
 
 def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
-    """The tile for a packed operand, with what its kernel fetches of the next panel."""
+    """Return the tile for a packed operand, with its prefetch of the next panel."""
     least = _MANY if tile.block <= _FEW_TILES else KEPT_BYTES
     several = tile.block >= tile.vectors and tile.block > 1
     if several and _fetches(geometry, tile, least):
@@ -147,7 +147,7 @@ def plan_alike(
     contracts: Sequence[Sequence[Contract]],
     machine: Machine,
 ) -> list[Tile]:
-    """Tiles for products by one weight, all with its panels: it is packed once.
+    """Plan tiles for products by one weight, all with its panels: it is packed once.
 
     The panels are those by which the products are slowed down least in all, each by
     what it takes with the tile of its own. A weight that comes from main memory takes
@@ -187,7 +187,7 @@ def plan_alike(
 
 
 def _like(op: GraphOp, tile: Tile, own: Tile) -> Tile:
-    """A tile that fetches ahead where the one in whose place it is does."""
+    """Make a tile prefetch, or plan for fetching ahead if the replaced tile does."""
     tile = _fetch_next(known_geometry(op), tile)
     return plan_fetching(op, tile) if own.ahead else tile
 
@@ -212,7 +212,7 @@ def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:
 
 
 def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
-    """Whether panels are read in order, and hold so many bytes, or more."""
+    """Return whether panels are read in order, and hold so many bytes, or more."""
     if not geometry.is_product or tile.products != 1:
         return False
     if geometry.layout is not None and geometry.layout.splits_rows:
@@ -224,7 +224,7 @@ def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
 
 
 def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
-    """What an op computes, if the kernels here gain by computing it."""
+    """Return an op's geometry, if the kernels here gain by computing it."""
     geometry = geometry_of(op)
     if geometry is None or geometry.groups_together(machine.lanes) > 1:
         return None
@@ -246,12 +246,12 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
 
 
 def _has_windows(geometry: Geometry) -> bool:
-    """Whether it is no product, of pixels or of rows."""
+    """Return whether windows are larger than pixels or rows."""
     return math.prod(geometry.window) > 1
 
 
 def _with_filled_vectors(machine: Machine, geometry: Geometry) -> Machine:
-    """A machine with shorter vectors, where windows would leave half of one empty.
+    """Return a machine with shorter vectors if windows would leave half of one empty.
 
     Processors that have these add up two a cycle of the shorter ones as well.
     """
@@ -263,7 +263,8 @@ def _with_filled_vectors(machine: Machine, geometry: Geometry) -> Machine:
 
 
 def _can_be_packed(geometry: Geometry) -> bool:
-    """Whether one size is known for all products, which have right operands each.
+    """Return whether one size is known for all products, which have right operands
+    each.
 
     Integers have no other kernels, so they may also have one for all: floats of such
     rows are read as they lie.
@@ -331,7 +332,7 @@ def _best_for_all(
 
 
 def workgroups(op: GraphOp, tile: Tile) -> tuple[Size, Size]:
-    """How many there are: panels, and blocks of rows of all products, or reversed.
+    """Return the numbers of workgroups: panels, and blocks of rows, or reversed.
 
     Args:
         op: the product in the function of a region.
@@ -344,7 +345,7 @@ def workgroups(op: GraphOp, tile: Tile) -> tuple[Size, Size]:
 
 
 def column_axes(op: GraphOp) -> int:
-    """How many of the last axes of the result are of the right operand."""
+    """Return the number of the result's last axes that are of the right operand."""
     if not isinstance(op, DotGeneral):
         return 1
     return Tensor.of(op.rhs).rank - len(op.rhs_batch) - len(op.rhs_contract)
@@ -364,7 +365,7 @@ def second_columns(op: GraphOp) -> range | None:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """What the kernel reads the left operand through, and of what.
+    """Return the views through which the kernel reads the left operand, by value.
 
     Windows over an image are read from it, dequantised rows as integers, and rows by a
     dequantised weight as the bf16 that they are.

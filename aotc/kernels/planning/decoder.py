@@ -1,4 +1,4 @@
-"""Which attentions of few queries have a kernel, and how they are cut up."""
+"""Plans of attentions of few queries."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def plan(op: Attention, machine: Machine) -> DecoderTile | None:
 
 
 def workgroups(op: Attention, tile: DecoderTile) -> tuple[Size, Size]:
-    """How many there are: heads of keys of all batches."""
+    """Return the numbers of workgroups: heads of keys of all batches."""
     sizes = Sizes.of(op)
     return sizes.batch * sizes.heads, 1
 
@@ -72,7 +72,8 @@ def round_up(count: int, lanes: int) -> int:
 
 
 def _scratch_of(sizes: Sizes, tile: DecoderTile) -> int:
-    """Elements of a query on the stack: itself, its weights, and three vectors.
+    """Return the elements of a query on the stack: itself, its weights, and three
+    vectors.
 
     And its sums, where results are narrower.
     """

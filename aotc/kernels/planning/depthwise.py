@@ -1,4 +1,4 @@
-"""Which windows over images by groups have a kernel, and how they are cut up."""
+"""Plans of windows over images by groups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORD = 4  # bytes of a word, each of a line
 
 @dataclass(frozen=True)
 class Sweep(Schedule):
-    """How the work is cut up.
+    """The schedule of windows over images.
 
     Args:
         lanes: elements of a vector.
@@ -50,14 +50,14 @@ class Sweep(Schedule):
     phrases = {"terms": "{} lines of windows together"}
 
     def workgroups(self, geometry: Geometry) -> tuple[Size, Size]:
-        """How many there are, along channels and lines."""
+        """Return the numbers of workgroups, along channels and lines."""
         needed = ceil_divide(geometry.groups, geometry.groups_together(self.lanes))
         lines = ceil_divide(geometry.lines, self.block)
         return ceil_divide(needed, self.vectors), lines
 
 
 def plan(op: GraphOp, machine: Machine) -> Sweep | None:
-    """How an op is cut up; None where there is no kernel for it."""
+    """Return an op's schedule; None where there is no kernel for it."""
     geometry = geometry_of(op)
     if geometry is None:
         return None
@@ -74,7 +74,7 @@ def plan(op: GraphOp, machine: Machine) -> Sweep | None:
 
 
 def _choose_for_bytes(geometry: Geometry, machine: Machine) -> Sweep:
-    """How windows over bytes are cut up: as others, in words if they can be.
+    """Choose the schedule of windows over bytes: as others, in words if possible.
 
     Weights of u8, which exporters do not write for convolutions, are multiplied as f32.
     """
@@ -90,12 +90,14 @@ def _choose_for_bytes(geometry: Geometry, machine: Machine) -> Sweep:
 
 
 def _has_floats(geometry: Geometry, machine: Machine) -> bool:
-    """Whether it multiplies floats that kernels hold, or pools images of them."""
+    """Return whether elements are floats that kernels hold, multiplied or pooled."""
     return geometry.is_float and geometry.dtype in machine.dtypes
 
 
 def _has_bytes(geometry: Geometry) -> bool:
-    """Whether it multiplies bytes, of one channel and one feature in each group."""
+    """Return whether elements are bytes, of one channel and one feature in each
+    group.
+    """
     dtypes = geometry.dtype in NARROW and geometry.right_dtype in NARROW
     is_alone = geometry.channels == geometry.groups == geometry.features
     return dtypes and is_alone and geometry.depth <= MOST_OF_BYTES
@@ -103,7 +105,7 @@ def _has_bytes(geometry: Geometry) -> bool:
 
 @dataclass(frozen=True)
 class Image:
-    """What windows see.
+    """The image that windows see.
 
     Args:
         source: what lies in memory.
@@ -134,7 +136,9 @@ def image_of(op: GraphOp) -> Image:
 
 
 def _is_around(op: Pad) -> bool:
-    """Whether images have a margin of static size, and nothing between pixels."""
+    """Return whether images have a margin of static size, and nothing between
+    pixels.
+    """
     if 0 in Tensor.of(op.x).shape:
         return False
     margins = zip(op.low, op.high, strict=True)
@@ -145,7 +149,7 @@ def _is_around(op: Pad) -> bool:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the margin that a kernel adds to an image of bytes, and what of."""
+    """Return the margin that a kernel adds to an image of bytes, with the source."""
     if geometry_of(op) is None:
         return {}
     source, x = image_of(op).source, op.operands[0]
@@ -159,19 +163,19 @@ def computed_operands(op: GraphOp) -> list[Value]:
 
 
 def _is_short(geometry: Geometry) -> bool:
-    """Whether a line of a window is short enough to be written out."""
+    """Return whether a line of a window is short enough to be unrolled."""
     positions = geometry.window[1]
     products = positions * geometry.group_channels
     return positions <= _MOST_UNROLLED and products <= _MOST_PRODUCTS
 
 
 def workgroups(op: GraphOp, sweep: Sweep) -> tuple[Size, Size]:
-    """How many there are: parts of the channels, and blocks of lines."""
+    """Return the numbers of workgroups: parts of the channels, and blocks of lines."""
     return sweep.workgroups(known_geometry(op))
 
 
 def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
-    """How windows over images are cut up for a machine.
+    """Choose the schedule of windows over images for a machine.
 
     Args:
         geometry: of static sizes, see `Geometry.typical`.

@@ -55,12 +55,14 @@ _FEWER_VECTORS, _PLENTY = 2, 28
 
 
 def table_of(op: GraphOp) -> Dequantize | None:
-    """Return what dequantises the second operand of a product, if that is made so."""
+    """Return the op that dequantises the second operand of a product, if there is
+    one.
+    """
     return made_by(op.operands[1], Dequantize) if isinstance(op, DotGeneral) else None
 
 
 def blocks_of(op: GraphOp) -> list[Value]:
-    """Return what a product has for each block: scales, and offsets if it has some.
+    """Return a product's values for each block: scales, and offsets if it has some.
 
     Of those that are dequantised, what they are made of.
     """
@@ -69,7 +71,7 @@ def blocks_of(op: GraphOp) -> list[Value]:
 
 
 def parts_of(table: Dequantize) -> list[Value]:
-    """Return what the scale and the offset of an op are made of, in memory."""
+    """Return the values in memory that make the scale and the offset of an op."""
     found: list[Value] = []
     for part in (table.scale, table.offset):
         nested = made_by(part, Dequantize)
@@ -112,7 +114,8 @@ def _is_across(op: GraphOp, table: Dequantize) -> bool:
 
 
 def has_dots(machine: Machine) -> bool:
-    """Whether one instruction adds up products of unsigned by signed bytes, by fours.
+    """Return whether an instruction sums products of unsigned by signed bytes, by
+    fours.
 
     And whether its vectors hold the terms of a row that share a scale.
     """
@@ -124,7 +127,9 @@ def has_dots(machine: Machine) -> bool:
 
 
 def may_round(op: GraphOp, machine: Machine) -> bool:
-    """Whether a kernel gains by rounded rows of a product by a dequantised weight."""
+    """Return whether a kernel gains by rounding rows of a product by a dequantised
+    weight.
+    """
     if rounded_rows(op) is not None:
         return False
     table, geometry = table_of(op), geometry_of(op)
@@ -160,13 +165,13 @@ def state_rounded(op: DotGeneral) -> None:
 
 
 def rounded_rows(op: GraphOp) -> Dequantize | None:
-    """Return what dequantises the rows of a product, if `round-rows` has made them."""
+    """Return the op that dequantises a product's rows, if `round-rows` made them."""
     is_stated = _IS_ROUNDED in op.operation.attributes
     return made_by(op.operands[0], Dequantize) if is_stated else None
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return what the kernel reads rows through that are widened, or dequantised."""
+    """Return the views through which the kernel reads widened or dequantised rows."""
     rounded = rounded_rows(op)
     if rounded is not None:
         return {rounded.y: rounded.q}
@@ -176,7 +181,7 @@ def views(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def _terms_of(bits: int, group: int, machine: Machine) -> int:
-    """How many integers of a column lie together."""
+    """Return the number of a column's integers that are contiguous."""
     if in_planes(bits):
         return run_length(bits)
     return TERMS if has_dots(machine) and group % TERMS == 0 else 1
@@ -249,12 +254,12 @@ def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
 
 
 def _fills_runs(bits: int, terms: int) -> bool:
-    """Return whether so many integers of a column are whole runs of them."""
+    """Return whether so many integers of a column fill whole runs."""
     return bits == 8 or (in_planes(bits) and terms % run_length(bits) == 0)
 
 
 def _why_not_across(table: Dequantize, geometry: Geometry) -> str:
-    """Return the same of blocks of columns, with offsets and nested scales of any kind.
+    """Return why a kernel cannot read blocks of columns; "" if it can.
 
     No vector has columns of two blocks, and the last run has all of its terms.
     """

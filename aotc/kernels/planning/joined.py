@@ -1,4 +1,4 @@
-"""Several products of one left operand, as one kernel computes them.
+"""Joined products of one left operand, which one kernel computes.
 
 Their right operands are packed as one: the panels of one product after those of the
 other, or, if one epilogue reads several of them, the same columns of all side by side
@@ -38,14 +38,16 @@ class Joined:
 
     @classmethod
     def of(cls, anchor: GraphOp, tile: Tile) -> Joined:
-        """Those in the function of a region, one of which is given."""
+        """Find the joined products in the function of a region, one of which is
+        given.
+        """
         ops: Sequence[Operation] = list(anchor.operation.block.operations)
         anchors = tuple(op for op in ops if isinstance(op, ANCHORS))
         return cls(anchors, tuple(map(known_geometry, anchors)), tile)
 
     @property
     def whole(self) -> Geometry:
-        """That of one product which has the features of all."""
+        """The geometry of one product with the features of all."""
         return whole_geometry(self.geometries)
 
     @property
@@ -58,7 +60,7 @@ class Joined:
 
     @property
     def panels(self) -> int:
-        """How many there are."""
+        """The number of panels."""
         one, *_ = self.geometries
         if self.tile.interleaved > 1:
             return self.tile.panels_of(one)
@@ -66,13 +68,13 @@ class Joined:
 
 
 def whole_geometry(geometries: Sequence[Geometry]) -> Geometry:
-    """That of one product which has the features of some."""
+    """Return the geometry of one product with the features of some."""
     one, *_ = geometries
     return replace(one, features=sum(each.features for each in geometries))
 
 
 def depends(value: Value, anchor: GraphOp) -> bool:
-    """Whether a value of a region is computed from a product in it."""
+    """Return whether a value of a region is computed from a product in it."""
     return anchor.results[0] in backward_slice([value])
 
 

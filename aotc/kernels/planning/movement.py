@@ -1,4 +1,4 @@
-"""Which concatenations have a kernel, and how they are cut up."""
+"""Plans of concatenations."""
 
 from __future__ import annotations
 
@@ -75,13 +75,15 @@ def row_axes(op: GraphOp) -> int:
 
 
 def source(op: Concatenate, schedule: MovementBlocks, value: Value) -> Value | None:
-    """Return what is read in the place of a part, or of what makes it, if anything."""
+    """Return the value read in place of a part, or of its maker, if there is one."""
     view = view_of(value, op.axis, schedule.lanes)
     return None if view is None else view.source
 
 
 def is_inner(op: GraphOp) -> bool:
-    """Whether an op is a concatenation that only another one of its chain reads."""
+    """Return whether an op is a concatenation that only another one of its chain
+    reads.
+    """
     if not isinstance(op, Concatenate):
         return False
     readers = [use.owner.opview for use in op.y.uses]
@@ -93,7 +95,7 @@ def _continues(reader: object, op: Concatenate) -> bool:
 
 
 def parts_of(op: Concatenate) -> list[Value]:
-    """What a chain of concatenations puts one after the other."""
+    """Return the parts that a chain of concatenations joins."""
     found: list[Value] = []
     rest = [op.rhs, op.lhs]
     while rest:
@@ -107,19 +109,21 @@ def parts_of(op: Concatenate) -> list[Value]:
 
 
 def workgroups(op: Concatenate, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """One for each block of rows."""
+    """Return the numbers of workgroups: one for each block of rows."""
     rows = element_count(Tensor.of(op.y).shape[: op.axis])
     return ceil_divide(rows, schedule.block), 1
 
 
 def is_read(value: Value) -> bool:
-    """Whether vectors of a value are loaded, not computed, in the body of a region."""
+    """Return whether vectors of a value are loaded, not computed, in a region's
+    body.
+    """
     made = defining_op(value)
     return made is None or isinstance(made, (Reshape, Slice, Transpose))
 
 
 def read_by(value: Value) -> Iterator[Value]:
-    """What vectors are loaded of to compute a value, in the body of a region.
+    """Yield the values whose vectors are loaded to compute one, in a region's body.
 
     What elementwise ops repeat is not among it.
     """
@@ -142,7 +146,8 @@ def why_misread(
 def _is_computed(
     function: Function, anchor: Concatenate, schedule: MovementBlocks
 ) -> bool:
-    """Whether a function is a region that the kernel computes, and reads nothing else.
+    """Return whether a function is a region that the kernel computes, reading nothing
+    else.
 
     Args:
         function: the region, which may have been edited.

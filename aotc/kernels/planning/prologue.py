@@ -1,4 +1,4 @@
-"""Which second operands of products a kernel computes as it reads them."""
+"""Prologues of second operands that a product's kernel computes as it reads them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def why_no_prologue(op: GraphOp, packed: Value, *, is_packed: bool) -> str:
 
 
 def is_computed(op: GraphOp) -> bool:
-    """Whether the second operand of a product is not a view of an argument."""
+    """Return whether the second operand of a product is not a view of an argument."""
     factor = expression_of(op, 1)
     return factor is None or not factor.is_argument
 
 
 def _why_not_elementwise(factor: Expression) -> str:
-    """Why elementwise ops alone do not make an operand; "" if they do."""
+    """Return the reason why elementwise ops alone do not make an operand, or ""."""
     if factor.op is None or not factor.op.operands:
         return ""
     if isinstance(factor, Read) or factor.op.results[0] != factor.value:
@@ -70,7 +70,7 @@ def column_loops(op: GraphOp) -> list[int]:
 
 
 def _is_along(read: Read, columns: Sequence[int]) -> bool:
-    """Whether what is read is a number, or a vector along the columns."""
+    """Return whether a read gives a number, or a vector along the columns."""
     if read.op is not None:
         return read.is_number
     view = read.view

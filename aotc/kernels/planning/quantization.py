@@ -1,4 +1,4 @@
-"""Which elementwise ops that end with bytes have a kernel, and how it is cut up.
+"""Plans of elementwise ops that end with bytes.
 
 Those that no other kernel computes. Code that IREE makes of rounding and of casts to
 bytes takes ten times as long.
@@ -34,7 +34,7 @@ def plan(op: Cast, machine: Machine) -> MovementBlocks | None:
 
 
 def workgroups(op: Cast, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """One for each block of rows."""
+    """Return the numbers of workgroups: one for each block of rows."""
     return ceil_divide(_rows(op), schedule.block), 1
 
 

@@ -1,4 +1,4 @@
-"""What is computed along axes: the sizes of it, and where its elements come from."""
+"""Reductions along axes: their sizes, and the origin of their elements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Matrices:
 
     @classmethod
     def of(cls, op: GraphOp) -> Matrices | None:
-        """Return those of an op along neighbouring axes; None if it is another."""
+        """Find the sizes of an op along neighbouring axes; None for other ops."""
         shape, axes = Tensor.of(op.operands[0]).shape, reduced_axes(op)
         if not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
             return None
@@ -62,7 +62,7 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
 
 
 def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) -> bool:
-    """Whether a kernel can read the elements of a reduction, or compute them.
+    """Return whether a kernel can read the elements of a reduction, or compute them.
 
     Else IREE's code computes them with the sum, where the kernel would have them
     written to memory first.
@@ -82,7 +82,9 @@ def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) ->
 
 
 def _is_written(value: Value, columns: Sequence[int]) -> bool:
-    """Whether a value is in memory before a reduction begins, or can be read there."""
+    """Return whether a value is in memory before a reduction begins, or can be read
+    there.
+    """
     op = defining_op(value)
     if not isinstance(op, GraphOp) or type(op).in_memory:
         return True

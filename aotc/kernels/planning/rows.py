@@ -1,4 +1,4 @@
-"""Which ops along the last axes have a kernel, and how their rows are cut up."""
+"""Plans of ops along the last axes, by rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SHORT = 16  # vectors of a row, of which one accumulator may add up all
 
 @dataclass(frozen=True)
 class RowTile(Schedule):
-    """The schedule of what is computed along rows.
+    """The schedule of a kernel along rows.
 
     Args:
         lanes: elements of a vector.
@@ -112,15 +112,15 @@ def fits_stack(length: int) -> bool:
 
 
 def column_axes(op: GraphOp) -> int:
-    """How many of the last axes of the result are those of a row."""
+    """Return the number of the result's last axes that a row has."""
     return 0 if isinstance(op, Reduction) else row_axes(op)
 
 
 def row_axes(op: GraphOp) -> int:
-    """How many of the last axes of the operand a row has."""
+    """Return the number of the operand's last axes that a row has."""
     return len(reduced_axes(op))
 
 
 def workgroups(op: GraphOp, tile: RowTile) -> tuple[Size, Size]:
-    """How many there are: blocks of rows."""
+    """Return the numbers of workgroups: blocks of rows."""
     return ceil_divide(known_matrices(op).count, tile.block), 1

@@ -1,4 +1,4 @@
-"""Which orders along an axis have a kernel."""
+"""Plans of orders along an axis."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def _work_of_iree(size: int, count: int) -> float:
 
 
 def workgroups(op: Argsort, schedule: Schedule) -> tuple[Size, Size]:
-    """One for each row."""
+    """Return the numbers of workgroups: one for each row."""
     return element_count(Tensor.of(op.operands[0]).shape[:-1]), 1

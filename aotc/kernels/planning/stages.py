@@ -1,4 +1,4 @@
-"""Which ops a chain has: a depthwise convolution, and those of pixels around it.
+"""Stages of a chain: a depthwise convolution, and those of pixels around it.
 
     expand:    pixels, or windows, by a weight → (N, H, W, E)     may be missing
     depthwise: windows over each of the E channels → (N, H', W', E)
@@ -48,12 +48,12 @@ class Stages:
 
     @property
     def ops(self) -> list[ConvGeneral]:
-        """Those that there are, in order."""
+        """The ops of the stages that there are, in order."""
         return [*filter(None, (self.expand, self.depthwise, self.project))]
 
     @property
     def before(self) -> list[GraphOp]:
-        """All ops that make its operand, in order."""
+        """The ops that make the operand, in order."""
         first = filter(None, [self.expand, self.project and self.depthwise])
         found: list[GraphOp] = in_order([*first, *self.between])
         return found
@@ -80,12 +80,14 @@ def stages_of(op: GraphOp) -> Stages | None:
 
 
 def _is_dense(op: object) -> TypeGuard[ConvGeneral]:
-    """Whether an op is a convolution of images whose sums are over all channels."""
+    """Return whether an op is a convolution of images whose sums are over all
+    channels.
+    """
     return isinstance(op, ConvGeneral) and op.groups == 1 and Tensor.of(op.x).rank == 4
 
 
 def _is_of_pixels(op: object) -> TypeGuard[ConvGeneral]:
-    """Whether an op multiplies each pixel of images by a weight."""
+    """Return whether an op multiplies each pixel of images by a weight."""
     if not _is_dense(op):
         return False
     window = Tensor.of(op.kernel).shape[:-2]
@@ -93,7 +95,7 @@ def _is_of_pixels(op: object) -> TypeGuard[ConvGeneral]:
 
 
 def _is_depthwise(op: object) -> TypeGuard[ConvGeneral]:
-    """Whether an op is a convolution of each channel of images by itself."""
+    """Return whether an op is a convolution of each channel of images by itself."""
     if not isinstance(op, ConvGeneral) or Tensor.of(op.x).rank != 4:
         return False
     channels = Tensor.of(op.x).shape[-1]
@@ -103,7 +105,8 @@ def _is_depthwise(op: object) -> TypeGuard[ConvGeneral]:
 def _maker(
     op: ConvGeneral, is_wanted: Callable[[object], bool]
 ) -> tuple[ConvGeneral, list[GraphOp]] | None:
-    """What makes the image of an op, and the elementwise ops in between, if any.
+    """Return the op that makes another's image, and the elementwise ops between, if
+    any.
 
     None where that is no convolution that is wanted, or where something else reads what
     one of them makes.
@@ -137,7 +140,7 @@ def _maker(
 
 
 def _is_of_image(value: Value) -> bool:
-    """Whether an operand has an element of its own for each pixel.
+    """Return whether an operand has an element of its own for each pixel.
 
     Others are vectors along the channels and numbers, which all pixels read alike.
     """
@@ -146,6 +149,6 @@ def _is_of_image(value: Value) -> bool:
 
 
 def _elementwise_on(image: Value) -> Elementwise:
-    """Return which elementwise ops may lie between stages: rows share channels."""
+    """Return the elementwise ops allowed between stages: rows share channels."""
     rank = Tensor.of(image).rank
     return Elementwise(ALIKE, range(rank - 1, rank))

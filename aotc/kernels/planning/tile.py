@@ -1,4 +1,4 @@
-"""How a contraction is cut up: what is kept in registers, in caches, and by whom."""
+"""Tiles of contractions: the parts kept in registers and in caches, and by whom."""
 
 from __future__ import annotations
 
@@ -62,34 +62,36 @@ class Tile(Schedule):
 
     @property
     def dequantizes(self) -> bool:
-        """Whether the right operand is integers, which kernels make floats of."""
+        """Return whether the right operand is integers that the kernel dequantises."""
         return bool(self.group or self.across)
 
     @property
     def has_planes(self) -> bool:
-        """Whether integers of the packed operand share its bytes."""
+        """Return whether integers of the packed operand share its bytes."""
         return in_planes(self.bits)
 
     def panel_size(self, depth: int) -> int:
-        """Elements of a packed panel, with zeros after the last term."""
+        """Return the elements of a packed panel, with zeros after the last term."""
         return -(-depth // self.terms) * self.terms * self.columns
 
     @property
     def columns(self) -> int:
-        """Of a panel."""
+        """The columns of a panel."""
         return self.lanes * self.vectors
 
     @property
     def own(self) -> Tile:
-        """The same without what other products have in its panels."""
+        """The tile without other products' vectors in its panels."""
         return replace(self, vectors=self.vectors // self.interleaved, interleaved=1)
 
     def panels(self, features: int) -> int:
-        """How many panels hold so many features; the last one may be in part empty."""
+        """Return the number of panels for so many features; the last may be in part
+        empty.
+        """
         return -(-features // self.own.columns)
 
     def panels_of(self, geometry: Geometry) -> int:
-        """How many panels there are, each with features of one group."""
+        """Return the number of panels, each with features of one group."""
         return geometry.groups * self.panels(geometry.group_features)
 
 
@@ -150,7 +152,7 @@ def widens(geometry: Geometry, mma: Mma) -> bool:
 
 
 def terms_at_a_time(geometry: Geometry, machine: Machine) -> int:
-    """How many of a packed operand are multiplied at a time."""
+    """Return the number of terms of a packed operand that are multiplied at a time."""
     mma = choose_multiplier(geometry, machine)
     return 1 if mma is None else mma.terms
 
@@ -173,14 +175,14 @@ def choose_tile(
 
 
 def widths_of(geometry: Geometry, machine: Machine) -> range:
-    """How many vectors a panel can have."""
+    """Return the numbers of vectors that a panel can have."""
     return range(1, _most_vectors(geometry, machine) + 1)
 
 
 def choose_interleaved(
     geometry: Geometry, count: int, machine: Machine, terms: int = 1
 ) -> Tile | None:
-    """The same, of as many vectors for each of some products; without blocks.
+    """Choose a tile with equal vectors for each of some products; without blocks.
 
     Args:
         geometry: of one product with the features of all of them.
@@ -233,14 +235,14 @@ def with_blocks(geometry: Geometry, tile: Tile) -> Tile:
 
 
 def block_count(geometry: Geometry, tile: Tile) -> Size:
-    """How many workgroups share the rows of a panel."""
+    """Return the number of workgroups that share the rows of a panel."""
     if geometry.is_product:
         return ceil_divide(geometry.rows, tile.rows * tile.block)
     return ceil_divide(geometry.lines, tile.block)
 
 
 def are_panels_outer(geometry: Geometry, tile: Tile) -> bool:
-    """Whether a panel is used for all blocks of rows before the next panel is.
+    """Return whether a panel is used for all blocks of rows before the next panel is.
 
     Then a weight that does not stay in the caches is read once, and by one of the
     threads, while the rows stay there. Else all panels are used for a block of rows.
@@ -256,7 +258,7 @@ def are_panels_outer(geometry: Geometry, tile: Tile) -> bool:
 
 
 def group_count(geometry: Geometry, tile: Tile) -> Size:
-    """How many workgroups share the products of a batch."""
+    """Return the number of workgroups that share the products of a batch."""
     return ceil_divide(geometry.products, tile.products)
 
 
@@ -284,7 +286,7 @@ def _most_vectors(geometry: Geometry, machine: Machine) -> int:
 def _rows_to_try(
     geometry: Geometry, vectors: int, machine: Machine, terms: int
 ) -> Iterator[int]:
-    """The tiles' rows for which there are registers; others would split as fewer."""
+    """Yield the rows of tiles for which there are registers."""
     width, mma = _run_length(geometry), multiplier(geometry, machine, terms)
     spare = mma.spare + (vectors + 1 if mma.offset else 0)  # its sums, and its vector
     if widens(geometry, mma):
@@ -298,7 +300,7 @@ def _rows_to_try(
 
 
 def most_rows(vectors: int, step: int, machine: Machine, *, spare: int = 0) -> int:
-    """The rows for which there are registers: for their sums, and what makes these.
+    """Return the number of rows for whose sums and operands there are registers.
 
     Of the vectors and the rows' elements, the fewer are held, and one of the others.
     Rows that begin a multiple of a way of the first cache from each other share its
@@ -355,12 +357,14 @@ def cycles(
 
 
 def with_reloads(rows: int, vectors: int) -> float:
-    """Return by what the cycles of tiles grow that load their operands again each."""
+    """Return the growth of a tile's cycles by reloading its operands."""
     return 1 + 0.2 * (rows + vectors) / (rows * vectors)
 
 
 def _choose_block(geometry: Geometry, tile: Tile) -> int:
-    """Whole panels, unless they are too few to be shared, and work enough for that."""
+    """Choose whole panels, unless they are too few to share, and there is enough
+    work.
+    """
     tiles = _tile_count(geometry, tile.rows)
     panels = static_size(geometry.products) * tile.panels_of(geometry)
     is_cached = geometry.depth * geometry.features * geometry.bytes <= KEPT_BYTES
@@ -370,7 +374,9 @@ def _choose_block(geometry: Geometry, tile: Tile) -> int:
 
 
 def _choose_products(geometry: Geometry, tile: Tile) -> int:
-    """Several of a batch, if they are small and there are enough of them."""
+    """Return the number of small products in a workgroup, if a batch has enough of
+    them.
+    """
     products = static_size(geometry.products)
     panels = products * tile.panels_of(geometry)
     if block_count(geometry, tile) != 1:
@@ -380,12 +386,12 @@ def _choose_products(geometry: Geometry, tile: Tile) -> int:
 
 
 def _run_length(geometry: Geometry) -> int:
-    """How many rows of results beside each other are split into tiles."""
+    """Return the number of contiguous rows of results that are split into tiles."""
     return static_size(geometry.rows) if geometry.is_product else geometry.result[1]
 
 
 def _tile_count(geometry: Geometry, rows: int) -> int:
-    """Of what workgroups get a number: tiles of rows, or lines."""
+    """Return the number of units that workgroups share: tiles of rows, or lines."""
     if geometry.is_product:
         return len(split_evenly(static_size(geometry.rows), rows))
     return static_size(geometry.lines)

@@ -1,4 +1,4 @@
-"""Which transposes have a kernel, and how they are gone through."""
+"""Plans of transposes, and their loops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SQUARES = 4  # beside each other in the result
 
 @dataclass(frozen=True)
 class TransposeLoops:
-    """How a transpose is gone through.
+    """The loops of a transpose.
 
     Args:
         outer: loops that workgroups go through; steps are those in the operand and in
@@ -48,23 +48,25 @@ class TransposeLoops:
 
     @property
     def is_of_runs(self) -> bool:
-        """Whether elements side by side stay so."""
+        """Return whether contiguous elements stay so."""
         return self.last.steps == (1, 1)
 
     @property
     def is_of_few(self) -> bool:
-        """Whether a short axis and the long one are a run, of one or the other."""
+        """Return whether a short axis and the long one are a run, of one or the
+        other.
+        """
         few = self.last.size
         return isinstance(few, int) and few <= _FEW and few in self.long.steps
 
     def rows(self, lanes: int) -> int:
-        """How many elements along `last` a workgroup has."""
+        """Return the number of elements along `last` in a workgroup."""
         assert isinstance(self.last.size, int)
         whole = self.is_of_runs or self.is_of_few
         return self.last.size if whole else lanes * _SQUARES
 
     def workgroups(self, schedule: MovementBlocks) -> tuple[Size, Size]:
-        """How many there are: blocks of the long axis, and all that is around."""
+        """Return the numbers of workgroups: blocks of the long axis, and all else."""
         blocks = ceil_divide(self.long.size, schedule.block)
         parts = ceil_divide(self.last.size, self.rows(schedule.lanes))
         return blocks, element_count((*(axis.size for axis in self.outer), parts))
@@ -103,7 +105,7 @@ def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
 
 
 def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
-    """Whether a transpose is better a dispatch of its own."""
+    """Return whether a transpose is better a dispatch of its own."""
     dtype = Tensor.of(op.x).dtype
     if nest.together == 1 and dtype in _NARROW:
         return nest.is_of_few and bits(dtype) == 8  # the channels of an image
@@ -111,7 +113,7 @@ def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
 
 
 def _is_in_memory(value: Value) -> bool:
-    """Whether a value is an argument, or what a kernel has made."""
+    """Return whether a value is an argument, or the result of a kernel."""
     made = defining_op(value)
     if isinstance(made, Reshape):
         return _is_in_memory(made.x)
@@ -119,7 +121,7 @@ def _is_in_memory(value: Value) -> bool:
 
 
 def _is_for_memory(value: Value) -> bool:
-    """Whether kernels read a value, or callers."""
+    """Return whether only kernels or callers read a value."""
     readers = [use.owner.opview for use in value.uses]
     return all(
         _is_for_memory(reader.y)
@@ -130,7 +132,7 @@ def _is_for_memory(value: Value) -> bool:
 
 
 def loops_of(op: Transpose) -> TransposeLoops | None:
-    """How a transpose is gone through; None if a call decides about inner axes."""
+    """Return the loops of a transpose; None if a call decides about inner axes."""
     found = view_through(op.x, [op])
     if found is None or 0 in Tensor.of(op.y).shape:
         return None
@@ -177,7 +179,7 @@ def _in_words(loops: Sequence[Loop], together: int) -> list[Loop] | None:
 
 
 def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """How many there are; see `TransposeLoops.workgroups`."""
+    """Return the numbers of workgroups; see `TransposeLoops.workgroups`."""
     assert isinstance(op, Transpose)
     nest = loops_of(op)
     assert nest is not None

@@ -1,4 +1,4 @@
-"""How a Winograd convolution is cut up, and what that takes.
+"""Plans of Winograd convolutions, with their costs.
 
 Of f32 it rounds otherwise than a direct one. Of bytes it is exact: transformed inputs
 and weights are i16, which instructions multiply two by two, and sums are taken modulo
@@ -67,7 +67,7 @@ class WinogradTile(Schedule):
 
     @property
     def columns(self) -> int:
-        """Of a panel."""
+        """The columns of a panel."""
         return self.lanes * self.vectors
 
     @property
@@ -77,21 +77,23 @@ class WinogradTile(Schedule):
 
     @property
     def products(self) -> int:
-        """Of matrices: as many as an image tile has inputs."""
+        """The number of products of matrices: as many as an image tile has inputs."""
         return self.size**2
 
     def panels(self, features: int) -> int:
-        """How many panels hold so many features; the last one may be in part empty."""
+        """Return the number of panels for so many features; the last may be in part
+        empty.
+        """
         return -(-features // self.columns)
 
     def groups(self, features: int) -> int:
-        """How many workgroups share the panels of a block."""
+        """Return the number of workgroups that share the panels of a block."""
         return -(-self.panels(features) // self.group)
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """What a share of the workgroups keeps in memory of its own, in words of 32 bits.
+    """The private memory of a share of the workgroups, in words of 32 bits.
 
     Slices begin an odd number of lines from each other, so that what lies at one place
     of all of them does not fall into one set of the first cache.
@@ -110,7 +112,7 @@ class Scratch:
 
     @classmethod
     def of(cls, geometry: Geometry, tile: WinogradTile) -> Scratch:
-        """That of a convolution."""
+        """Compute the scratch memory of a convolution."""
         channels = -(-geometry.channels // (tile.terms * tile.lanes)) * tile.lanes
         return cls(
             channels,
@@ -121,17 +123,17 @@ class Scratch:
 
     @property
     def first_sum(self) -> int:
-        """Where the products are."""
+        """The offset of the products."""
         return self.tile.products * self.inputs
 
     @property
     def first_pixel(self) -> int:
-        """Where a tile at the edge of an image is."""
+        """The offset of a tile at the edge of an image."""
         return self.first_sum + self.tile.products * self.sums
 
     @property
     def elements(self) -> int:
-        """All words."""
+        """The number of words."""
         end = self.first_pixel + self.tile.products * self.channels
         return -(-end // LINE) * LINE
 
@@ -171,11 +173,13 @@ def _choose_tile(
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> None:
-    """None: transforming a kernel in each call takes what its few products save."""
+    """Return None: transforming a kernel in each call takes what its few products
+    save.
+    """
 
 
 def is_window_of_three(op: GraphOp) -> bool:
-    """Whether an op is a convolution of the form that there are matrices for."""
+    """Return whether an op is a convolution of a form with Winograd matrices."""
     geometry = geometry_of(op) if isinstance(op, ConvGeneral) else None
     if geometry is None or geometry.groups != 1:
         return False
@@ -186,7 +190,7 @@ def is_window_of_three(op: GraphOp) -> bool:
 
 
 def is_exact(op: GraphOp) -> bool:
-    """Whether an op is a convolution of bytes, four times whose sums fit i32.
+    """Return whether an op is a convolution of bytes, four times whose sums fit i32.
 
     Then its results are the graph's, whatever is asked of numerics.
     """
@@ -197,7 +201,7 @@ def is_exact(op: GraphOp) -> bool:
 
 
 def multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
-    """Return what multiplies transformed inputs; None if nothing gains by that.
+    """Return the instruction that multiplies transformed inputs; None if none gains.
 
     i16 that are multiplied one by one take as long as bytes do directly, and so do two
     of them where there are dot products of four bytes.
@@ -214,7 +218,7 @@ def multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
 def _tiles(
     geometry: Geometry, outputs: int, machine: Machine
 ) -> Iterator[WinogradTile]:
-    """Those whose transformed inputs take half of the second cache at most."""
+    """Yield tiles whose transformed inputs take half of the L2 cache at most."""
     count, mma = tile_count(geometry, outputs), multiplier(geometry, machine)
     assert isinstance(count, int)
     assert mma is not None
@@ -288,25 +292,25 @@ def _weight_cycles(
 
 
 def _weight_count(geometry: Geometry, products: int) -> int:
-    """Elements of the weights, by how many products there are."""
+    """Return the elements of the weights, by how many products there are."""
     return products * geometry.channels * geometry.features
 
 
 def tile_count(geometry: Geometry, outputs: int) -> Size:
-    """Image tiles of all results."""
+    """Return the number of image tiles of all results."""
     lines, positions = (-(-size // outputs) for size in geometry.result)
     return geometry.images * lines * positions
 
 
 def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
-    """How many there are: blocks of image tiles, and groups of panels."""
+    """Return the numbers of workgroups: blocks of image tiles, and groups of panels."""
     geometry = known_geometry(op)
     count = tile_count(geometry, tile.outputs)
     return ceil_divide(count, tile.block), tile.groups(geometry.features)
 
 
 def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
-    """How many words of memory a share of the workgroups has for itself."""
+    """Count the scratch words of a share of the workgroups."""
     return Scratch.of(known_geometry(op), tile).elements
 
 

@@ -70,7 +70,7 @@ def _arguments(kernel: Kernel, arguments: Sequence[Buffer | int]) -> list[Any]:
 
 
 class _Program:
-    """One program of a grid.
+    """A program of a grid.
 
     Args:
         number: of it.
@@ -86,7 +86,7 @@ class _Program:
         self.steps = 0
 
     def run(self, block: Block, given: Sequence[Any]) -> list[Any]:
-        """Run steps; return what the last one takes."""
+        """Run steps; return the operands of the last one."""
         self._values.update(zip(block.arguments, given, strict=True))
         *steps, end = block.steps
         self.steps += len(steps)
@@ -97,7 +97,7 @@ class _Program:
         return [self._values[number] for number in end.operands]
 
     def _results(self, step: Step, operands: list[Any]) -> Sequence[Any]:
-        """Return what a step gives."""
+        """Return the results of a step."""
         rule = getattr(self, "_" + step.name.replace(".", "_"), None)
         if rule is not None:
             found: Sequence[Any] = rule(step, *operands)
@@ -173,7 +173,8 @@ class _Program:
         return [total + np.matmul(*wide)]
 
     def _tt_reduce(self, step: Step, *operands: Array) -> list[Array]:
-        """Pairs of halves are combined, as lanes are: of axes that are powers of two.
+        """Reduce an axis of a power of two: combine pairs of halves, as lanes are
+        combined.
 
         The block of the op is run on whole arrays.
         """

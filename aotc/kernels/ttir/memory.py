@@ -53,7 +53,7 @@ class Buffer:
 
     @classmethod
     def of(cls, name: str, array: np.ndarray[Any, Any]) -> Buffer:
-        """Return memory that holds an array, row-major, which stays as it is."""
+        """Make memory that holds an array, row-major and read-only."""
         elements = array.ravel().view(_in_memory(array.dtype))
         elements.flags.writeable = False
         return cls(name, elements, np.zeros(array.size, bool), array.dtype)
@@ -66,13 +66,13 @@ class Buffer:
 
     @property
     def is_known(self) -> np.ndarray[Any, Any]:
-        """Which elements have been given or written."""
+        """A mask of elements that have been given or written."""
         return ~self.is_unknown
 
     def load(
         self, at: np.ndarray[Any, Any], mask: np.ndarray[Any, Any], program: int
     ) -> np.ndarray[Any, Any]:
-        """Return elements; where the mask is not set, something.
+        """Load elements where the mask is set; other elements are arbitrary.
 
         Raises:
             CompileError: `bad-kernel`: one is outside, unknown, or written by a program
@@ -117,7 +117,7 @@ class Buffer:
         self._writers[places] = program + 1
 
     def written(self) -> np.ndarray[Any, Any]:
-        """Return all elements.
+        """Return all elements, each of which has been written.
 
         Raises:
             CompileError: `bad-kernel`: there are some that nothing has written.
@@ -166,7 +166,7 @@ class Buffer:
 
 
 def _in_memory(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that kernels have of elements of one in memory."""
+    """Return the dtype in memory for elements: signless for unsigned and bool."""
     return np.dtype(f"i{dtype.itemsize}") if dtype.kind in "ub" else dtype
 
 

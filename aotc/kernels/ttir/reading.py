@@ -39,7 +39,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Step:
-    """An op.
+    """A step: one op.
 
     Args:
         name: of the op.
@@ -113,7 +113,7 @@ def read_kernel(text: str) -> Kernel:
 
 
 def kind_of(mlir: ir.Type) -> Kind:
-    """Return what a type of MLIR is."""
+    """Parse a type of MLIR."""
     text = str(mlir)
     tensor = _TENSOR.fullmatch(text)
     shape, element = tensor.groups() if tensor else ("", text)
@@ -166,7 +166,7 @@ def _attributes_of(op: Operation) -> dict[str, ir.Attribute]:
 
 
 def _plain(attribute: ir.Attribute) -> Any:
-    """Return what an attribute says; as text where no rule asks for it."""
+    """Return an attribute as plain data; as text where no rule asks for it."""
     if isinstance(attribute, ir.DenseElementsAttr):
         if not attribute.is_splat:
             raise CompileError("bad-kernel", "a constant tensor has several numbers")

@@ -1,4 +1,4 @@
-"""What ops on numbers compute, by name: of arrays of one shape, elementwise.
+"""Elementwise rules of ops on numbers, by name: on arrays of one shape.
 
 Integers wrap around. What is undefined for some element (an integer that a float does
 not fit into, a shift by too many bits) is some number: code selects another.
@@ -27,7 +27,7 @@ def _of_unsigned(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _quotient(x: Array, y: Array) -> Array:
-    """Rounded towards zero."""
+    """Divide, rounding towards zero."""
     floor, rest = np.divmod(x, y)
     return np.asarray(floor + ((rest != 0) & ((rest < 0) != (x < 0))).astype(x.dtype))
 
@@ -145,7 +145,7 @@ def _convert(step: Step, x: Array) -> Array:
 
 
 def evaluate_elementwise(step: Step, operands: list[Array]) -> Array | None:
-    """Return what an op on numbers makes of them; None for other ops."""
+    """Evaluate an op on numbers; None for other ops."""
     if step.name in PLAIN:
         return np.asarray(PLAIN[step.name](*operands))
     if step.name in _CONVERSIONS:

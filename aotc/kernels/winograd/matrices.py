@@ -43,7 +43,7 @@ EXACT = (2,)  # those whose matrices, but for the filter's, are of integers
 
 @dataclass(frozen=True)
 class Matrices:
-    """What transforms tiles along one axis, exactly.
+    """The matrices that transform tiles along one axis, exactly.
 
     Args:
         output: A', m × n: results from products.
@@ -58,7 +58,7 @@ class Matrices:
 
 @cache
 def matrices(outputs: int) -> Matrices:
-    """Those of F(outputs, 3)."""
+    """Return the matrices of F(outputs, 3)."""
     points = _POINTS[outputs]
     size = outputs + WINDOW - 1
     at_points = [_powers(point, outputs) for point in points]
@@ -80,7 +80,7 @@ def matrices(outputs: int) -> Matrices:
 
 
 def filter_scale(outputs: int) -> int:
-    """Return by what the filter's matrix is multiplied to be of integers."""
+    """Return the factor that makes the filter's matrix one of integers."""
     return lcm(*(x.denominator for row in matrices(outputs).filter for x in row))
 
 

@@ -39,7 +39,7 @@ def growth(tile: WinogradTile) -> float:
 
 
 def unpack(b: Builder, op: GraphOp, packed: Value, tile: WinogradTile) -> Value:
-    """The kernel from what `pack` has made of it: of f32 to a few roundings."""
+    """Return the kernel from the result of `pack`: of f32 to a few roundings."""
     dtype = Tensor.of(op.operands[1]).dtype
     value = _packing(op, tile).undo(b, packed)
     matrix = np.linalg.pinv(_filter_matrix(tile, is_float=dtype == "f32"))
@@ -64,7 +64,9 @@ def _packing(op: GraphOp, tile: WinogradTile) -> Rearrangement:
 
 
 def _filter_matrix(tile: WinogradTile, *, is_float: bool) -> np.ndarray[Any, Any]:
-    """What transforms the 9 elements of a kernel, of both axes: G by G."""
+    """Return the matrix that transforms a kernel's 9 elements along both axes: G by
+    G.
+    """
     along = np.array(matrices(tile.outputs).filter, np.float64)
     along *= 1 if is_float else filter_scale(tile.outputs)
     return np.kron(along, along)
@@ -82,5 +84,5 @@ def _multiply(b: Builder, matrix: np.ndarray[Any, Any], x: Value, dtype: str) ->
 
 
 def _static_shape(op: GraphOp) -> Any:
-    """Of the kernel of a convolution."""
+    """Return the shape of the kernel of a convolution."""
     return Tensor.of(op.operands[1]).shape

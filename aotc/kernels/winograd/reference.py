@@ -1,4 +1,4 @@
-"""Winograd convolutions in NumPy: what the kernel computes, step by step.
+"""Winograd convolutions in NumPy, by the kernel's steps.
 
 With the absolute values of everything it gives what bounds the errors of the kernel,
 and with noise between the steps what they may look like (`aotc.checks.rounding`).
@@ -27,7 +27,7 @@ class Transforms:
 
     @classmethod
     def of(cls, outputs: int) -> Transforms:
-        """Those of F(outputs × outputs, 3 × 3)."""
+        """Return the transforms of F(outputs × outputs, 3 × 3)."""
         exact = matrices(outputs)
         return cls(
             *(
@@ -37,7 +37,7 @@ class Transforms:
         )
 
     def absolute(self) -> Transforms:
-        """The absolute values."""
+        """Return the absolute values."""
         return Transforms(*map(np.abs, (self.output, self.filter, self.input)))
 
 

@@ -1,4 +1,4 @@
-"""Rules of functions that rearrange axes: shapes say what becomes of padding."""
+"""Rules of functions that rearrange axes: shapes decide where padding goes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def transpose(x: Value, axes: Sequence[int] | None = None) -> Value:
 
 
 def swap_axes(x: Value, one: int, other: int) -> Value:
-    """Two axes in each other's place."""
+    """Swap two axes."""
     rank = len(x.shape)
     order = list(range(rank))
     a, b = one % rank, other % rank
@@ -52,7 +52,7 @@ def swap_axes(x: Value, one: int, other: int) -> Value:
 
 
 def unsqueeze(x: Value, axes: int | Sequence[int]) -> Value:
-    """New axes of size 1, at these places of the result."""
+    """Insert axes of size 1, at these places of the result."""
     listed = [axes] if isinstance(axes, int) else list(axes)
     rank = len(x.shape) + len(listed)
     new = {axis % rank for axis in listed}
@@ -61,7 +61,7 @@ def unsqueeze(x: Value, axes: int | Sequence[int]) -> Value:
 
 
 def squeeze(x: Value, axes: int | Sequence[int] | None = None) -> Value:
-    """Without axes of size 1: all, or those among the given ones."""
+    """Remove axes of size 1: all, or those among the given ones."""
     rank = len(x.shape)
     listed = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
     gone = {axis % rank for axis in listed}
@@ -73,7 +73,7 @@ def squeeze(x: Value, axes: int | Sequence[int] | None = None) -> Value:
 
 
 def reshape(x: Value, sizes: Sequence[Size]) -> Value:
-    """`x` in another shape, in which -1 is what remains.
+    """Reshape `x`; a size of -1 is computed from the others.
 
     Axes may join and part as long as the one that is padded is the first of them: then
     the elements of the value still come before the padding.
@@ -100,7 +100,7 @@ def reshape(x: Value, sizes: Sequence[Size]) -> Value:
 
 
 def _resolved_shape(shape: Shape, sizes: Sequence[Size]) -> Shape:
-    """The sizes with what remains in the place of -1."""
+    """Return the sizes with the remaining one in the place of -1."""
     if -1 not in sizes:
         return tuple(sizes)
     known = tuple(canonical(size) for size in sizes if size != -1)
@@ -115,7 +115,7 @@ def _resolved_shape(shape: Shape, sizes: Sequence[Size]) -> Shape:
 
 
 def _is_padded_first(sizes: Sequence[Size]) -> bool:
-    """Whether only the first of these sizes depends on values, if one does."""
+    """Return whether at most the first of these sizes depends on values."""
     return not has_data_dependent(sizes[1:])
 
 
@@ -135,7 +135,7 @@ def expand(x: Value, sizes: Sequence[Size]) -> Value:
 
 
 def create_padded(function: Callable[[Shape], Array], sizes: Sequence[Size]) -> Value:
-    """What a function of a shape makes, for a shape that depends on values."""
+    """Create an array of a shape that depends on values by a function of the shape."""
     return as_padded(function(bounds_of(tuple(sizes))), sizes)
 
 
@@ -207,7 +207,7 @@ def _require_alike(parts: Sequence[Value], axis: int) -> None:
 
 
 def _packed_positions(lengths: Sequence[Size], bound: Size) -> Array:
-    """Where each element of parts with padding between them lies."""
+    """Return the position of each element of parts with padding between them."""
     places = np.arange(bound, dtype="i32")
     gaps, end = np.zeros((), "i32"), np.zeros((), "i32")
     for length in lengths[:-1]:

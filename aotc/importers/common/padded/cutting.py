@@ -65,7 +65,9 @@ def slice_axes(x: Value, key: Sequence[slice]) -> Value:
 
 
 def _position(end: Any, size: Size) -> Size:
-    """Where a slice begins or ends: within the axis, from its end where negative."""
+    """Return the start or end of a slice, within the axis; negative ones count from
+    its end.
+    """
     if isinstance(end, int) and end < 0:
         return remaining_size(size, -end)
     if isinstance(end, int) or not is_data_dependent(end):
@@ -77,7 +79,7 @@ def _position(end: Any, size: Size) -> Size:
 
 
 def length_between(first: Size, last: Size) -> Size:
-    """How many positions lie between two."""
+    """Return the number of positions from `first` to `last`."""
     difference = last - first
     if not is_data_dependent(difference) and bounds(difference)[0] >= 0:
         return difference
@@ -85,7 +87,7 @@ def length_between(first: Size, last: Size) -> Size:
 
 
 def _part(x: Value, axis: int, first: Size, shape: list[Size]) -> Value:
-    """The elements from `first` on, as many as the shape says."""
+    """Take the elements from `first` on, as many as the shape says."""
     data, length = data_of(x), bound_of(shape[axis])
     if first == 0 and data.shape[axis] == length:
         return from_first(data, shape)
@@ -96,7 +98,9 @@ def _part(x: Value, axis: int, first: Size, shape: list[Size]) -> Value:
 
 
 def select(x: Value, axis: int, index: Any) -> Value:
-    """One position of an axis, which goes away; the call fails if there is none."""
+    """Select one position of an axis, which goes away; the call fails if there is
+    none.
+    """
     axis %= len(x.shape)
     size = x.shape[axis]
     shape = [each for n, each in enumerate(x.shape) if n != axis]
@@ -123,7 +127,7 @@ def _index_text(index: Any) -> str:
 
 
 def unstack(x: Padded, axis: int = 0) -> list[Value]:
-    """Each position of an axis whose size is known."""
+    """Return each position of an axis whose size is known."""
     axis %= x.ndim
     size = x.shape[axis]
     if axis in padded_axes(x.shape) or not isinstance(size, int):

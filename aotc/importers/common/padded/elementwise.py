@@ -1,4 +1,4 @@
-"""Rules of functions that work element by element: what is padding stays padding."""
+"""Rules of elementwise functions: padding stays padding."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Keys = Sequence[Value | None]
 
 
 def _positions(x: Value, keys: Keys) -> list[Value | None]:
-    """Keys for all axes, with the positions where masks hold in their place."""
+    """Return keys for all axes, with the positions where masks hold in their place."""
     found: list[Value | None] = []
     for key in keys:
         if key is not None and key.dtype == "bool":
@@ -49,7 +49,9 @@ def _positions(x: Value, keys: Keys) -> list[Value | None]:
 
 
 def _from_front(key: Value, size: Size) -> Value:
-    """Positions along a padded axis, counted from its front and within its elements."""
+    """Count positions along a padded axis from its front; require that they are
+    within its elements.
+    """
     if not is_data_dependent(size):
         return key
     data = np.astype(data_of(key), "i64")
@@ -65,7 +67,7 @@ def _from_front(key: Value, size: Size) -> Value:
 
 
 def _indexed_shape(x: Value, keys: Sequence[Value | None]) -> tuple[Shape, Shape, int]:
-    """The shape of `x[keys]`, the part of it that the keys have, and where that is."""
+    """Return the shape of `x[keys]`, the keys' own part, and the place of that part."""
     axes = [n for n, key in enumerate(keys) if key is not None]
     shapes = [key.shape for key in keys if key is not None]
     broadcast = np.broadcast_shapes(*(bounds_of(shape) for shape in shapes))
@@ -100,7 +102,7 @@ def take(x: Value, axis: int, indices: Value) -> Value:
 def write_at(
     x: Value, keys: Keys, values: Any, write: str, *, counts_alike: bool = False
 ) -> Value:
-    """`x` with values at positions set, or combined with what is there.
+    """Return `x` with values at positions set, or combined with the old ones.
 
     Args:
         x: the value.
@@ -126,7 +128,7 @@ def write_at(
 
 
 def _align_to_positions(values: Padded, shape: Shape, counts_alike: bool) -> Padded:
-    """Values whose padding is where that of the positions is."""
+    """Move the padding of values to where that of the positions is."""
     if counts_alike:
         for own, wanted in zip(values.shape[::-1], shape[::-1], strict=False):
             if is_data_dependent(own) and is_data_dependent(wanted):
@@ -144,7 +146,7 @@ def _align_to_positions(values: Padded, shape: Shape, counts_alike: bool) -> Pad
 
 
 def _padding_out_of_bounds(key: Array, own: Shape, size: Size) -> Array:
-    """Positions, out of bounds where they are padding: nothing is written there."""
+    """Move positions that are padding out of bounds, where nothing is written."""
     whole = np.broadcast_to(key, bounds_of(own))
     wide = np.astype(whole, "i64")
     return np.where(inside(own), wide, count_of(size, "i64"))
@@ -156,7 +158,7 @@ def _padding_out_of_bounds(key: Array, own: Shape, size: Size) -> Array:
 def gather(
     function: Callable[[Array, Array], Array], x: Value, axis: int, indices: Value
 ) -> Value:
-    """For each index the element at it along an axis, at its place on the others."""
+    """Gather elements along an axis by index, at their own place on the other axes."""
     axis %= len(x.shape)
     _require_same_places(x, axis, indices)
     places = _from_front(indices, x.shape[axis])

@@ -24,7 +24,7 @@ from aotc.importers.common.padded.values import (
 
 
 def matmul(a: Value, b: Value) -> Value:
-    """The product of matrices, or of batches of them, as `matmul` takes them."""
+    """Multiply matrices, or batches of them, as `matmul` does."""
     inner = len(b.shape) - 2 if len(b.shape) > 1 else 0
     return _product(np.matmul, a, b, len(a.shape) - 1, inner)
 
@@ -43,7 +43,8 @@ def apply_linear(
 def einsum(
     function: Callable[..., Any], equation: str, operands: Sequence[Value]
 ) -> Value:
-    """Einstein's sum convention: `function` computes it of arrays.
+    """Compute Einstein's sum convention of padded values by `function`, which takes
+    arrays.
 
     Args:
         function: of as many arrays as there are operands.
@@ -93,7 +94,7 @@ def _product_shape(a: Shape, b: Shape) -> Shape:
 
 
 def _broadcast(shapes: list[Shape], padded: list[Any]) -> Shape:
-    """What shapes broadcast to, with these sizes where values decide them."""
+    """Return the broadcast of shapes, with these sizes where values decide them."""
     rank = max(map(len, shapes))
     found = []
     for axis in range(-rank, 0):

@@ -1,4 +1,4 @@
-"""Rules of reductions: padding becomes what changes nothing, means count elements."""
+"""Rules of reductions: padding becomes the neutral element, means count elements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Axes = Sequence[int] | int | None
 
 
 def listed_axes(x: Value, axes: Axes) -> tuple[int, ...]:
-    """The axes of a reduction; none given are all."""
+    """List the axes of a reduction as positive numbers; all axes if none is given."""
     rank = len(x.shape)
     if axes is None or (not isinstance(axes, int) and not len(axes)):
         return tuple(range(rank))
@@ -37,7 +37,7 @@ def listed_axes(x: Value, axes: Axes) -> tuple[int, ...]:
 
 
 def reduced_shape(x: Value, axes: Sequence[int], keepdims: bool) -> Shape:
-    """What a reduction leaves of a shape."""
+    """Return the shape that a reduction leaves."""
     if keepdims:
         return tuple(1 if n in axes else size for n, size in enumerate(x.shape))
     return tuple(size for n, size in enumerate(x.shape) if n not in axes)
@@ -56,12 +56,12 @@ def reduce(
 
 
 def lowest(dtype: str) -> Any:
-    """What every other number is larger than or equal to."""
+    """Return the least value of a dtype."""
     return _limit(dtype, -1)
 
 
 def highest(dtype: str) -> Any:
-    """What every other number is less than or equal to."""
+    """Return the greatest value of a dtype."""
     return _limit(dtype, 1)
 
 
@@ -82,7 +82,7 @@ def require_elements(x: Padded, axes: Axes) -> None:
 
 
 def element_counts(x: Padded, axes: Axes, dtype: str) -> Array:
-    """How many elements a reduction over these axes is made of."""
+    """Count the elements that a reduction over these axes reads."""
     found = np.ones((), "i64")
     for axis in listed_axes(x, axes):
         found = np.multiply(found, count_of(x.shape[axis]))
@@ -122,7 +122,7 @@ def deviation(x: Padded, axes: Axes, keepdims: bool, ddof: float = 0) -> Value:
 def running_reduction(
     function: Callable[..., Any], x: Padded, axis: int, neutral: Any
 ) -> Value:
-    """A running sum, say: what changes nothing takes the place of padding."""
+    """Run a cumulative function, a sum say, with the neutral element in padding."""
     data = function(fill_padding(x, neutral, (axis % x.ndim,)), axis)
     return mask_padding_gradient(data, x.shape)
 
@@ -142,7 +142,8 @@ def softmax(function: Callable[..., Array], x: Padded, axis: int) -> Value:
 def in_order(
     function: Callable[[Array], Sequence[Array]], x: Padded, axis: int, descending: bool
 ) -> list[Value]:
-    """Elements in order along an axis, and where they were; padding comes last.
+    """Order elements along an axis; return them, and where they were; padding comes
+    last.
 
     Args:
         function: a stable sort along the axis, in which NaN is the largest.
@@ -156,7 +157,7 @@ def in_order(
 
 
 def _beyond(dtype: str) -> Any:
-    """What comes after every other number, but for equal ones."""
+    """Return a value that sorts after every other number, but for equal ones."""
     return float("nan") if dtypes.is_float(dtype) else highest(dtype)
 
 

@@ -38,7 +38,7 @@ _FIRST = 256  # the first symbol; those before it are of contracts
 
 @dataclass(frozen=True)
 class _Symbol:
-    """What a symbol stands for: `count`, an i32 scalar, which is at most `bound`."""
+    """The value of a symbol: `count`, an i32 scalar, which is at most `bound`."""
 
     count: Array
     bound: Size
@@ -46,7 +46,7 @@ class _Symbol:
 
 @dataclass
 class _Symbols:
-    """Those of one model that is imported."""
+    """The symbols of one imported model."""
 
     known: list[_Symbol] = field(default_factory=list)
     equal: dict[int, int] = field(default_factory=dict)  # symbol → an earlier one
@@ -59,7 +59,7 @@ _current: ContextVar[_Symbols | None] = ContextVar("aotc_padded_sizes", default=
 
 @contextmanager
 def data_dependent_sizes() -> Iterator[None]:
-    """Within this block values may have sizes that depend on values."""
+    """Allow sizes that depend on values within this block."""
     token = _current.set(_Symbols())
     try:
         yield
@@ -75,7 +75,7 @@ def _symbols() -> _Symbols:
 
 @contextmanager
 def promise_bound(bound: Size | None) -> Iterator[None]:
-    """Within this block the model promises that a new size is at most `bound`."""
+    """Use the model's promise that a new size is at most `bound` within this block."""
     symbols = _symbols()
     before, symbols.promise = symbols.promise, bound
     try:
@@ -125,14 +125,14 @@ def _symbol(count: Array, bound: Size) -> Dim:
 
 
 def is_data_dependent(size: Any) -> bool:
-    """Whether values decide a size."""
+    """Return whether values decide a size."""
     if not isinstance(size, Dim):
         return False
     return any(number >= _FIRST for number in affine.symbols_in(size.expr))
 
 
 def has_data_dependent(shape: Sequence[Any]) -> bool:
-    """Whether values decide one of these sizes."""
+    """Return whether values decide one of these sizes."""
     return any(map(is_data_dependent, shape))
 
 
@@ -152,7 +152,7 @@ def bounds_of(shape: Shape) -> Shape:
 
 
 def _bound(expr: Any) -> Size:
-    """The most that an expression can be; what it takes away is at least 0."""
+    """Return an upper bound of an expression; subtracted terms are at least 0."""
     expr = expr.maybe_downcast()
     if not is_data_dependent(Dim(expr)):
         return size_of(expr)
@@ -169,7 +169,7 @@ def _bound(expr: Any) -> Size:
 
 
 def count_of(size: Size, dtype: str = "i64") -> Array:
-    """What a size is when the model runs, as a scalar."""
+    """Return a size at run time, as a scalar."""
     if isinstance(size, int):
         return np.full((), size, dtype)
     if not is_data_dependent(size):
@@ -178,7 +178,7 @@ def count_of(size: Size, dtype: str = "i64") -> Array:
 
 
 def _count(expr: Any) -> Array:
-    """What an expression is when the model runs, as an i64 scalar."""
+    """Return the value of an expression at run time, as an i64 scalar."""
     expr = expr.maybe_downcast()
     if not is_data_dependent(Dim(expr)):
         return count_of(size_of(expr))
@@ -209,7 +209,7 @@ def _symbol_of(number: int) -> _Symbol:
 
 
 def shown_size(size: Size) -> str:
-    """A size for messages, with u0, u1, … for what values decide."""
+    """Return a size for messages, with u0, u1, … for sizes that values decide."""
     text = str(size)
     for number in range(len(_symbols().known)):
         text = text.replace(f"s{_FIRST + number}", f"u{number}")
@@ -251,7 +251,7 @@ def _substitute(expr: Any, names: dict[int, int]) -> Any:
 
 
 def is_equal(a: Size, b: Size) -> bool:
-    """Whether two sizes are known to be equal."""
+    """Return whether two sizes are known to be equal."""
     return canonical(a) == canonical(b)
 
 
@@ -330,7 +330,7 @@ def _least(size: Size) -> Size:
 
 
 def remaining_size(size: Size, taken: Size) -> Size:
-    """What is left of a size without another one, at least 0."""
+    """Subtract one size from another, down to 0 at least."""
     if not has_data_dependent((size, taken)):
         return maximum(size - taken, 0)
     if taken == 0:
@@ -345,7 +345,7 @@ def remaining_size(size: Size, taken: Size) -> Size:
 
 
 def is_at_most(a: Size, b: Size) -> bool:
-    """Whether one size is known to be at most another."""
+    """Return whether one size is known to be at most another."""
     if isinstance(b, int) and b > LARGEST:
         return True
     return bounds(_least(b) - bound_of(a))[0] >= 0
@@ -359,7 +359,7 @@ def _derived_size(key: Hashable, count: Callable[[], Array], bound: Size) -> Dim
 
 
 def made_once(key: Hashable, make: Callable[[], _T]) -> _T:
-    """What `make` made the first time that it was asked for, by `key`.
+    """Return the result of `make` for `key`, computed once in each trace.
 
     What is made in the body of a loop or a branch does not leave it.
     """

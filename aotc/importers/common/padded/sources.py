@@ -1,4 +1,4 @@
-"""Where sizes that depend on values come from: what is true, and what is distinct.
+"""Origins of sizes that depend on values: true elements, and distinct ones.
 
 Of arrays whose values are known, nothing is padded: these functions compute at once.
 """
@@ -40,7 +40,7 @@ def chosen_size(count: Array, natural: Size | None) -> Size:
 
 
 def where_true(mask: Value) -> Array:
-    """Where a mask holds; padding never does."""
+    """Return a mask as bool, false in padding."""
     data = np.astype(data_of(mask), "bool")
     return (
         np.logical_and(data, inside(mask.shape)) if isinstance(mask, Padded) else data
@@ -66,7 +66,7 @@ def _true_positions(x: Value) -> list[Value]:
 
 
 def repeated_positions(repeats: Value, natural: Size | None = None) -> Value:
-    """Each position of a vector as often as it says, as a vector of i64."""
+    """Repeat each position of a vector as often as its element says, as i64."""
     if isinstance(repeats, Array) and repeats._data is not None:
         each = numpy.arange(repeats._data.size, dtype=numpy.int64)
         return Array(data=numpy.repeat(each, repeats._data))
@@ -150,14 +150,14 @@ def _known_distinct(data: Any, equal_nan: bool) -> tuple[Value, Value, Value, Va
 
 
 def _elements(x: Value) -> Array:
-    """Where a value has elements, in the shape of its array."""
+    """Return a mask of a value's elements, in the shape of its array."""
     if isinstance(x, Padded):
         return np.broadcast_to(inside(x.shape), x.data.shape)
     return np.ones(x.shape, "bool")
 
 
 def _starts(ordered: Array, equal_nan: bool) -> Array:
-    """Whether each element of a sorted vector is not equal to the one before it."""
+    """Return whether each element of a sorted vector differs from the one before it."""
     before = np.roll(ordered, 1)
     differs = np.not_equal(ordered, before)
     if equal_nan and dtypes.is_float(ordered.dtype):
@@ -172,7 +172,7 @@ _DEPTH = 6  # of what is compared; arrays are apart that differ further from the
 
 
 def structure_of(x: Array) -> Hashable:
-    """What an array is computed by; equal ones are equal arrays."""
+    """Return a key of an array's computation; arrays with equal keys are equal."""
     return _structure(x._value, _DEPTH)
 
 

@@ -49,7 +49,7 @@ class Padded:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Those that are padded."""
+        """The padded axes."""
         return padded_axes(self.shape)
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Equality:
 
 
 def refuse(what: str, help: str) -> NoReturn:
-    """Refuse what has no meaning, or no rule, for padded values."""
+    """Refuse an operation without meaning, or without a rule, for padded values."""
     fail("data-dependent-shape", what, help)
 
 
@@ -83,7 +83,7 @@ def require_whole(x: Value, axes: Sequence[int]) -> None:
 
 
 def is_involved(value: Any) -> bool:
-    """Whether something, or a part of it, has sizes that depend on values."""
+    """Return whether a value, or a part of it, has sizes that depend on values."""
     if isinstance(value, (Padded, Equality)):
         return True
     if isinstance(value, (list, tuple)):
@@ -143,7 +143,7 @@ def padded_axes(shape: Sequence[Size]) -> tuple[int, ...]:
 
 
 def inside(shape: Shape, axes: Sequence[int] | None = None) -> Array:
-    """Where elements are no padding along some axes: truth values that broadcast."""
+    """Return a mask of elements that are no padding along some axes; it broadcasts."""
     found: Array | None = None
     for axis in padded_axes(shape) if axes is None else axes:
         (bound,) = bounds_of((shape[axis],))
@@ -178,7 +178,7 @@ def mask_padding_gradient(data: Array, shape: Sequence[Size]) -> Value:
 
 
 def from_first(data: Array, shape: Sequence[Size]) -> Value:
-    """An array as a value of a shape, whose padding becomes a copy of the first."""
+    """Make an array a value of a shape, whose padding becomes a copy of the first."""
     return as_padded(repeating_first(data, shape), shape)
 
 
@@ -197,7 +197,8 @@ def repeating_first(data: Array, shape: Sequence[Size]) -> Array:
 
 
 def common_sizes(shapes: Sequence[Shape]) -> list[Size | None]:
-    """For each axis of what these shapes broadcast to the size that values decide.
+    """Return, for each axis of the broadcast shape, the size that values decide, or
+    None.
 
     None stands where there is none.
 
@@ -224,7 +225,7 @@ def common_sizes(shapes: Sequence[Shape]) -> list[Size | None]:
 
 
 def is_trained(x: Any) -> bool:
-    """Whether a derivative may be taken by an operand."""
+    """Return whether a derivative may be taken by an operand."""
     if not isinstance(x, (Array, Padded)) or not dtypes.is_float(x.dtype):
         return False
     return isinstance(x, Padded) or x._data is None

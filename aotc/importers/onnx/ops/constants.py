@@ -1,4 +1,4 @@
-"""Operators that compute nothing: constants, and what shape an array has."""
+"""Operators without computation: constants, and the shape of an array."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def size(x: Array) -> Value:
 
 
 def constant_of_shape(shape: Known, *, value: Array | None = None) -> Value:
-    """One number in every element."""
+    """Fill an array with one number."""
 
     def fill(sizes: Shape) -> Array:
         if value is None:

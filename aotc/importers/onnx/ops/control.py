@@ -62,7 +62,7 @@ def loop(
 
 
 def _always_continues(body: Any) -> bool:
-    """Whether a body returns the condition it is given, or a constant that is true."""
+    """Return whether a body returns the condition it is given, or a constant true."""
     graph = body.graph
     name = graph.outputs[0]
     producers = {out: node for node in graph.nodes for out in node.outputs}
@@ -187,7 +187,7 @@ def _run_scan(
 def _scan_8(
     values: Sequence[Array], body: Any, inputs: int, directions: Sequence[int]
 ) -> list[Value]:
-    """Version 8, which has a batch in front: one image of it after the other."""
+    """Run version 8, with a batch in front: one image after the other."""
     count = len(values) - inputs
     back = directions or (0,) * inputs
     rows = []

@@ -21,7 +21,7 @@ from aotc.tracing.array import Array
 def conv(
     x: Array, kernel: Array, bias: Array | None = None, *, geometry: Convolution
 ) -> Array:
-    """Convolution of N, C, spatial… with F, C / groups, spatial…"""
+    """Convolve N, C, spatial… with F, C / groups, spatial…"""
     steps = geometry.steps(x.ndim - 2)
     return apply_channels_last(
         nn.conv, x, kernel_last(kernel), bias, groups=geometry.group, **steps
@@ -64,7 +64,9 @@ def _crops(
     wanted: Sequence[int],
     auto_pad: str,
 ) -> list[tuple[Size, Size]] | None:
-    """What is cut from each side to get a wanted size; None if the node says it."""
+    """Return the crop of each side to a wanted size; None if the node states its
+    padding.
+    """
     if not wanted and auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
         return None
     sides: list[tuple[Size, Size]] = []

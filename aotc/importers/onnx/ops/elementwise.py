@@ -38,7 +38,7 @@ def mod(a: Array, b: Array, *, fmod: int = 0) -> Array:
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """In the type of the base."""
+    """Compute base ** exponent in the type of the base."""
     if exponent.dtype == base.dtype:
         return np.power(base, exponent)
     if dtypes.is_float(base.dtype):
@@ -55,12 +55,12 @@ def mean(*xs: Array) -> Array:
 
 
 def bit_shift(x: Array, by: Array, *, direction: str) -> Array:
-    """Bits moved to the left or right."""
+    """Move bits to the left or right."""
     return np.left_shift(x, by) if direction == "LEFT" else np.right_shift(x, by)
 
 
 def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
-    """Where x is infinite, of the signs that are asked for."""
+    """Return whether each element is infinite, of the signs that are asked for."""
     above = np.isposinf(x) if detect_positive else None
     below = np.isneginf(x) if detect_negative else None
     if above is not None and below is not None:
@@ -86,7 +86,7 @@ def clip(
 
 
 def bit_cast(x: Array, *, to: int) -> Array:
-    """The same bits as another type."""
+    """Return the same bits as another type."""
     if x.dtype == "bool":
         x = np.astype(x, "u8")
     if element(to).dtype == "bool":

@@ -1,4 +1,4 @@
-"""Windows over the spatial axes of images: what operators with them share."""
+"""Windows over the spatial axes of images: shared by operators with windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AUTOMATIC = {"SAME_UPPER": "SAME", "SAME_LOWER": "SAME_LOWER", "VALID": "VALID"
 
 
 class Steps(TypedDict):
-    """How windows slide, as functions of `aotc.nn` take it."""
+    """The steps of windows, in the form that functions of `aotc.nn` take."""
 
     strides: Ints
     padding: Padding
@@ -39,7 +39,7 @@ class Geometry:
     strides: Ints = ()
 
     def steps(self, spatial: int) -> Steps:
-        """The same for an image with so many spatial axes."""
+        """Return the steps for an image with this number of spatial axes."""
         return {
             "strides": per_axis(self.strides, spatial),
             "padding": self._padding(spatial),
@@ -84,5 +84,5 @@ class Pooling(Geometry):
 
 
 def per_axis(numbers: Sequence[int], spatial: int) -> Ints:
-    """One number for each spatial axis; ones if there are none."""
+    """Return one number for each spatial axis; ones if there are none."""
     return tuple(numbers) or (1,) * spatial

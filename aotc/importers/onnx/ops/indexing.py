@@ -21,7 +21,7 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
 
 
 def _inside(indices: Array, size: Size) -> Array:
-    """Indices out of bounds as the nearest; those that are computed are so anyway."""
+    """Clip known indices to bounds; ops clip those that are computed anyway."""
     if indices._data is None or not isinstance(size, int):
         return indices
     return Array(data=numpy.clip(indices._data, -size, max(size - 1, 0)))
@@ -152,7 +152,7 @@ def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
 def unique(
     x: Array, *, axis: int | None = None, sorted: int = 1
 ) -> tuple[Array, Array, Array, Array]:
-    """The distinct elements, the first of each, which each is, and how many."""
+    """Return distinct elements, places of the first of each, inverse, and counts."""
     distinct, first, inverse, counts = numpy.unique(
         x._data, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
@@ -170,7 +170,7 @@ def unique(
 def reverse_sequence(
     x: Array, lengths: Array, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Array:
-    """Each sequence of a batch reversed, as long as it is."""
+    """Reverse each sequence of a batch, up to its length."""
     moved = np.moveaxis(x, (batch_axis, time_axis), (0, 1))
     batch, time = moved.shape[:2]
     steps = np.reshape(np.arange(time, dtype="i64"), (1, time))

@@ -54,7 +54,7 @@ def linear_regressor(
 
 
 def normalizer(x: Array, *, norm: str = "MAX") -> Array:
-    """Rows over their norm."""
+    """Divide rows by their norm."""
     y = as_float(x)
     size = {
         "MAX": lambda: np.max(np.absolute(y), -1, keepdims=True),

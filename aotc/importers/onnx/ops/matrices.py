@@ -34,7 +34,7 @@ def _times(x: Array, factor: float) -> Array:
 
 
 def einsum(*xs: Array, equation: str) -> Array:
-    """Einstein's sum convention."""
+    """Contract by Einstein's sum convention."""
     return np.einsum(equation.replace(" ", ""), *xs)
 
 

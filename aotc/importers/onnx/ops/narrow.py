@@ -73,7 +73,7 @@ def round_to_narrow(x: Array, kind: Element, saturate: bool, mode: str = "up") -
 def _apply_sign_and_range(
     x: Array, near: Array, values: Known, largest: float, saturate: bool
 ) -> Array:
-    """The sizes `near` with the signs of x; what is beyond saturates or overflows."""
+    """Return the sizes `near` with the signs of x; larger ones saturate or overflow."""
     holds_nan = bool(numpy.isnan(values).any())
     beyond = math.inf if numpy.isinf(values).any() else math.nan
     beyond = largest if saturate or not holds_nan else beyond

@@ -93,7 +93,7 @@ def _layer_norm(
     axes: tuple[int, ...],
     dtype: str,
 ) -> Array:
-    """By the op that is one, where the scale has the shape that it takes."""
+    """Normalize by the op for it, where the scale has the shape that it takes."""
     y = np.astype(
         nn.layer_norm(np.astype(x, dtype), epsilon=epsilon, axes=axes), x.dtype
     )
@@ -155,7 +155,7 @@ def mean_variance_normalization(
 def lrn(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
-    """Each channel over a power of the squares of channels around it.
+    """Divide each channel by a power of the squares of channels around it.
 
     Of an even number of channels ONNX has more behind, PyTorch more before.
     """

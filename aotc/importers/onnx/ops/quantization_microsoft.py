@@ -1,4 +1,4 @@
-"""Quantised operators of ONNX Runtime: what its quantiser and its exporters write.
+"""Quantised operators of ONNX Runtime, as its quantiser and its exporters write them.
 
 Source: ContribOperators.md of microsoft/onnxruntime. Those that quantise their result
 are the floats' operator between DequantizeLinear and QuantizeLinear, with scales that
@@ -30,7 +30,7 @@ from aotc.tracing.source_locations import fail
 
 
 def _quantize(y: Array, scale: Array, zero_point: Array | None, like: Array) -> Array:
-    """Floats as integers, in the type of `like` if no zero point has one."""
+    """Quantize floats to integers, in the type of `like` if no zero point has one."""
     code = element_of(like)
     return quantize_linear(y, scale, zero_point, output_dtype=code)
 
@@ -140,7 +140,7 @@ def qlinear_average_pool(
 
 
 def qlinear_concat(y_scale: Array, y_zero: Array, *parts: Array, axis: int) -> Array:
-    """Arrays beside each other, of each itself, its scale and its zero point."""
+    """Concatenate arrays, of each itself, its scale and its zero point."""
     real = [
         dequantize_linear(*parts[start : start + 3])
         for start in range(0, len(parts), 3)
@@ -275,7 +275,7 @@ def qattention(
 def _seen(
     mask: Array | None, length: Any, positions: Any, least: float, is_causal: int
 ) -> Array | None:
-    """What is added to scores of positions that are not to be seen; None for nothing.
+    """Return the addend that masks scores of hidden positions; None for nothing.
 
     Args:
         mask: of each row how many positions it has, or which are not 0.
@@ -365,7 +365,7 @@ def gather_block_quantized(
     gather_axis: int = 0,
     quantize_axis: int = 1,
 ) -> Array:
-    """Elements of a table whose blocks have a scale; zeros for indices beyond it."""
+    """Gather elements of a table whose blocks have scales; zeros for indices beyond."""
     levels, zero = data, zero_points
     default: Array | int = 0
     if element_of(data) == _BYTES:

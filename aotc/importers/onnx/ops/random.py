@@ -41,7 +41,7 @@ def random_normal(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Normally distributed numbers."""
+    """Draw normally distributed numbers."""
     return _normal(_key(seed, number), shape, element(dtype).dtype, mean, scale)
 
 
@@ -54,7 +54,7 @@ def random_normal_like(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Normally distributed numbers in the shape of x."""
+    """Draw normally distributed numbers in the shape of x."""
     kind = x.dtype if dtype is None else element(dtype).dtype
     return _normal(_key(seed, number), x.shape, kind, mean, scale)
 
@@ -68,7 +68,7 @@ def random_uniform(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Evenly distributed numbers."""
+    """Draw evenly distributed numbers."""
     return _uniform(_key(seed, number), shape, element(dtype).dtype, low, high)
 
 
@@ -81,7 +81,7 @@ def random_uniform_like(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Evenly distributed numbers in the shape of x."""
+    """Draw evenly distributed numbers in the shape of x."""
     kind = x.dtype if dtype is None else element(dtype).dtype
     return _uniform(_key(seed, number), x.shape, kind, low, high)
 
@@ -94,7 +94,7 @@ def multinomial(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Classes drawn by their log-probabilities, so many for each row."""
+    """Draw classes by their log-probabilities, `sample_size` for each row."""
     batch = x.shape[0]
     drawn = random.categorical(
         _key(seed, number), np.expand_dims(x, 0), -1, (sample_size, batch)

@@ -74,7 +74,9 @@ class Options:
     layout: int = 0
 
     def reverses(self) -> list[bool]:
-        """For each direction whether it goes from the last element to the first."""
+        """Return, for each direction, whether it goes from the last element to the
+        first.
+        """
         both = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         if self.direction not in both:
             fail("bad-node", f"expected one of {list(both)}; got {self.direction!r}")
@@ -95,7 +97,7 @@ class Options:
         return [self._clip_gates(each[n : n + len(usual)]) for n in starts]
 
     def _clip_gates(self, functions: list[Activation]) -> list[Activation]:
-        """The activations of gates get what is within the bound; a cell has none."""
+        """Clip the inputs of the gates' activations to the bound; a cell has none."""
         clip = self.clip
         if clip is None:
             return functions
@@ -112,7 +114,7 @@ Weights = tuple[Array, Array, Array | None]
 
 
 def _require_directions(parts: Sequence[Array | None], options: Options) -> None:
-    """Fails unless arrays have as many rows (axis 0) as the node has directions."""
+    """Refuse arrays whose rows (axis 0) are not as many as the node's directions."""
     count = len(options.reverses())
     for part in parts:
         rows = count if part is None else part.shape[0]
@@ -133,7 +135,7 @@ def _run(
     options: Options,
     own: Sequence[dict[str, Any]],
 ) -> list[Array]:
-    """All hidden states, and the last states, of all directions.
+    """Return all hidden states, and the last states, of all directions.
 
     Args:
         layer: of `aotc.nn`.

@@ -38,7 +38,7 @@ Factor = numpy.floating[Any] | Array
 
 @dataclass(frozen=True)
 class Sampling:
-    """How elements of the result are found in x.
+    """The sampling of elements of the result from x.
 
     Args:
         mode: "nearest", "linear" or "cubic".
@@ -221,7 +221,7 @@ def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
 
 
 def _unless_equal(pairs: Sequence[tuple[Size, Size]], places: Places) -> Places:
-    """The places, or for calls of which no size changes those of the input."""
+    """Return the places, or those of the input for calls in which no size changes."""
     if not isinstance(places, Array):
         return places
     if any(low > 0 or high < 0 for low, high in (bounds(n - m) for n, m in pairs)):
@@ -242,7 +242,7 @@ def _beyond(places: Places, size: Size) -> Places:
 
 
 def _repeats(factor: Factor, repeats: int, how: Sampling) -> bool:
-    """Whether each element of x comes so many times, whatever its size."""
+    """Return whether each element of x is repeated so many times, whatever its size."""
     if isinstance(factor, Array) or factor != repeats:
         return False
     if how.places in ("align_corners", "tf_crop_and_resize"):
@@ -255,7 +255,7 @@ def _repeats(factor: Factor, repeats: int, how: Sampling) -> bool:
 def _source_positions(
     size: Size, new: Size, factor: Factor, region: tuple[float, float], mode: str
 ) -> Places:
-    """Where in x the elements of the result are.
+    """Return the positions in x of the result's elements.
 
     In f32 and in the order of ONNX Runtime, whose roundings decide between neighbours.
     """
@@ -269,7 +269,7 @@ def _source_positions(
 
 @dataclass(frozen=True)
 class _Line:
-    """What the positions along an axis are computed from.
+    """The inputs of computing positions along an axis.
 
     Args:
         i: 0, 1, … below the new size.
@@ -288,12 +288,12 @@ class _Line:
     last: Any
 
     def choose_by_length(self, several: Any, one: Any) -> Any:
-        """The positions, or that of the only one."""
+        """Select the positions, or the only one's where an axis has size 1."""
         return module_of(self.after).where(self.after > 1, several, one)
 
     @property
     def steps(self) -> Any:
-        """From the first element of the result to the last."""
+        """The number of steps from the first element of the result to the last."""
         return module_of(self.after).maximum(self.after - 1, 1)
 
 
@@ -331,14 +331,14 @@ _POSITIONS: dict[str, Callable[[_Line], Any]] = {
 
 
 def _as(x: Any, dtype: str) -> Any:
-    """A number, or places, in another precision."""
+    """Convert a number, or places, to another precision."""
     if isinstance(x, Array):
         return np.astype(x, dtype)
     return x.astype(dtypes.to_numpy(dtype))
 
 
 def _rounding(how: Sampling, factor: Factor) -> str:
-    """The nearest_mode; before there was one, ONNX Runtime's."""
+    """Return the nearest_mode; for files without it, ONNX Runtime's rule."""
     if how.nearest != "simple":
         return how.nearest
     return "ceil" if not isinstance(factor, Array) and factor < 1 else "floor"
@@ -359,7 +359,7 @@ _HALVES = {"round_prefer_floor": 1e-6, "round_prefer_ceil": -1e-6}
 
 
 def _repeat(x: Array, factor: int, axis: int, *, is_image: bool) -> Array:
-    """Each element so many times, of an image in the layout of convolutions."""
+    """Repeat each element of an image in the layout of convolutions."""
     if is_image:
         return apply_channels_last(np.repeat, x, factor, axis - 1)
     return np.repeat(x, factor, axis)

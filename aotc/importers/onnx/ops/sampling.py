@@ -117,7 +117,7 @@ def roi_align(
 
 
 def _samples(start: Array, end: Array, count: int, ratio: int, aligned: bool) -> Array:
-    """Along one axis, the places of the samples of each region."""
+    """Return the places of the samples of each region along one axis."""
     span = np.subtract(end, start)
     span = span if aligned else np.maximum(span, 1.0)
     steps = np.multiply(np.add(np.arange(count * ratio, dtype="f32"), 0.5), 1 / ratio)

@@ -34,7 +34,7 @@ def reshape(
     shape: tuple[int, ...] | None = None,
     allowzero: int = 0,
 ) -> Value:
-    """`x` in another shape: -1 is what remains, 0 the size that x has there."""
+    """Reshape `x`: a size of -1 is computed from the others, 0 is that of x."""
     wanted = tuple(shape or ()) if sizes is None else integers(sizes)
     if not allowzero:
         wanted = tuple(
@@ -97,7 +97,7 @@ def range_(start: Known, limit: Known, delta: Known) -> Array:
 
 
 def integers_or_floats(x: Known) -> Any:
-    """The number, or the size."""
+    """Return the first element, as a number or a size."""
     value = x.reshape(-1)[0]
     return value.item() if hasattr(value, "item") else value
 
@@ -108,7 +108,7 @@ def _dtype_of(*known: Known) -> Any:
 
 
 def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
-    """Ones on a diagonal, in the shape of x."""
+    """Return ones on a diagonal, in the shape of x."""
     from aotc.importers.onnx.elements import element
 
     name = x.dtype if dtype is None else element(dtype).dtype
@@ -179,7 +179,7 @@ def slice_(
     ends: tuple[int, ...] = (),
     axes: tuple[int, ...] | None = None,
 ) -> Value:
-    """Every so many elements of some axes, from one position to another."""
+    """Slice some axes from one position to another, in steps."""
     begin = starts if first is None else integers(first)
     stop = ends if last is None else integers(last)
     which = axes if along is None else numbers(along)
@@ -192,7 +192,7 @@ def slice_(
 
 
 def _span(start: Any, end: Any, step: int, size: Size) -> slice:
-    """A slice, with None for the ends that numbers out of range stand for."""
+    """Make a slice, with None for ends that are numbers out of range."""
     if isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR):
         end = None
     if isinstance(start, int) and (start <= -_FAR if step > 0 else start >= _FAR):
@@ -256,7 +256,7 @@ def pad(
 
 
 def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
-    """`x` without what negative padding cuts, and the padding that is left."""
+    """Cut `x` by negative padding; return the padding that is left."""
     first = -low if isinstance(low, int) and low < 0 else None
     last = high if isinstance(high, int) and high < 0 else None
     if first is not None or last is not None:
@@ -280,7 +280,9 @@ def _pad_with(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Array | float) -
 
 
 def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    """Channels as blocks of pixels; the blocks come first in them, or last (CRD)."""
+    """Rearrange channels into blocks of pixels, which come first in them, or last
+    (CRD).
+    """
     n, c, h, w = x.shape
     b, rest = blocksize, c // (blocksize * blocksize)
     if mode == "DCR":
@@ -293,7 +295,7 @@ def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
 
 
 def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    """Blocks of pixels as channels."""
+    """Move blocks of pixels into channels."""
     n, c, h, w = x.shape
     b = blocksize
     split = np.reshape(x, (n, c, h // b, b, w // b, b))

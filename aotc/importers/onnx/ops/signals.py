@@ -15,7 +15,7 @@ from aotc.tracing.source_locations import fail
 
 
 def _complex(x: Array) -> fft.Complex:
-    """Numbers whose last axis holds the real part, or both."""
+    """Return complex numbers from a last axis that holds the real part, or both."""
     # side by side, as IREE 3.13 cannot compile `flip` of every other element
     parts = np.moveaxis(x, -1, 0)
     two = x.shape[-1] == 2
@@ -73,7 +73,7 @@ def stft(
 
 
 def _fixed_length(window: Array | None, given: Known | None) -> int:
-    """Of a frame: what is given, or that of the window."""
+    """Return the frame length: the given one, or that of the window."""
     if given is not None:
         return int(number(given))
     if window is None:
@@ -90,7 +90,7 @@ def mel_weight_matrix(
     *,
     output_datatype: int = 1,
 ) -> Array:
-    """Triangles, evenly spaced in mel, that sum up a spectrum."""
+    """Return triangles, evenly spaced in mel, that sum up a spectrum."""
     count, points = int(number(bins)), int(number(length))
     ends = [2595 * numpy.log10(1 + number(end) / 700) for end in (low, high)]
     mels = ends[0] + numpy.arange(count + 2) * (ends[1] - ends[0]) / (count + 2)

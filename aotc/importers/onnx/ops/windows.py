@@ -80,7 +80,7 @@ def deform_conv(
 def _tap_places(
     out: Size, window: int, stride: int, dilation: int, low: int, axis: int
 ) -> Array:
-    """Where each tap of each window is, as taps, taps, rows, columns."""
+    """Return the place of each tap of each window, as taps, taps, rows, columns."""
     starts = np.multiply(np.arange(out, dtype="f32"), float(stride))
     taps = np.multiply(np.arange(window, dtype="f32"), float(dilation))
     along = [-1 if i == axis else 1 for i in range(2)]
@@ -100,7 +100,7 @@ def col_to_im(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Array:
-    """Windows of an image (N, C * taps, windows) added up where they came from."""
+    """Add up windows of an image (N, C * taps, windows) where they came from."""
     sizes, window = numbers(image), numbers(block)
     rank = len(sizes)
     steps, spread = per_axis(strides, rank), per_axis(dilations, rank)

@@ -1,4 +1,4 @@
-"""What each op of StableHLO and CHLO means: one table per family, one line per op.
+"""Ops of StableHLO and CHLO: one table per family, one line per op.
 
 A function gets the op (`Op`: its attributes, regions and types) and its operands, and
 returns the result, or several in a tuple or list.

@@ -25,12 +25,13 @@ from aotc.tracing.tracing import emit
 
 
 def _first(op: Op, *operands: Value) -> Any:
-    """What only tells a partitioner or a layout pass something."""
+    """Return the operands of an op that only informs a partitioner or a layout pass."""
     return operands[: len(op.op.results)]
 
 
 def shape_assertion(op: Op, condition: Value, *shown: Value) -> tuple[()]:
-    """What an exporter assumed of sizes: known by the contracts, or checked by a call.
+    """Hold an exporter's assumption on sizes: by the contracts, or by a check in a
+    call.
 
     Raises:
         InputError: the sizes that were promised break it.
@@ -66,7 +67,7 @@ def _dynamic_top_k(op: Op, x: Value, k: Value) -> Any:
 
 
 def _approx_top_k(op: Op, x: Value, positions: Value, *rest: Value) -> Any:
-    """The exact answer: its recall is 1."""
+    """Compute approximate top-k exactly: its recall is 1."""
     config = ir.DictAttr(op.attribute("mhlo.backend_config"))
     axis = int(ir.IntegerAttr(config["reduction_dim"]).value)
     count = op.kind.shape[axis]
@@ -77,7 +78,7 @@ def _approx_top_k(op: Op, x: Value, positions: Value, *rest: Value) -> Any:
 
 
 def _precedes(op: Op, one: float, other: float, dtype: str) -> bool:
-    """What the comparator of a call says of two numbers."""
+    """Return the answer of a call's comparator on two numbers."""
     (name,) = ir.ArrayAttr(op.attribute("called_computations"))
     values = [lift(one, dtype), lift(other, dtype), lift(0), lift(0)]
     assert op.call is not None
@@ -118,7 +119,7 @@ _OUTSIDE = {
 
 
 def reason_against(op: Op) -> str | None:
-    """Why a custom call is not taken; None if it is."""
+    """Return the reason why a custom call is not taken; None if it is."""
     target = op.text("call_target_name")
     if target in CUSTOM_CALLS:
         return None

@@ -18,7 +18,7 @@ from aotc.tracing.array import Array
 
 
 def case(op: Op, index: Value) -> Any:
-    """The branch of a number; the last one where there is none."""
+    """Run the branch with a number, or the last branch where there is none."""
     chosen = number(index)
     last = len(op.regions) - 1
     if isinstance(chosen, int):
@@ -29,7 +29,7 @@ def case(op: Op, index: Value) -> Any:
 
 
 def if_(op: Op, condition: Value) -> Any:
-    """One branch or the other."""
+    """Return the result of one branch or the other."""
     holds = number(condition)
     if isinstance(holds, bool):
         return op.regions[0 if holds else 1]()
@@ -67,27 +67,27 @@ class _Loop:
         ]
 
     def all_values(self, values: Sequence[Value]) -> list[Value]:
-        """All values that the regions take."""
+        """Return all values that the regions take."""
         full: list[Value] = list(self.initial)
         for position, value in zip(self.carried_positions, values, strict=True):
             full[position] = value
         return full
 
     def carried_values(self, values: Sequence[Value]) -> list[Value]:
-        """Those that are carried."""
+        """Return the carried values."""
         return [materialize(values[position]) for position in self.carried_positions]
 
     def condition(self, values: Sequence[Value]) -> Array:
-        """The condition."""
+        """Evaluate the condition."""
         return array(self.op.regions[0](*self.all_values(values))[0])
 
     def step(self, values: Sequence[Value]) -> list[Value]:
-        """The body."""
+        """Evaluate the body."""
         return self.carried_values(self.op.regions[1](*self.all_values(values)))
 
 
 def while_(op: Op, *initial: Value) -> Any:
-    """The body on the carried values for as long as the condition holds.
+    """Repeat the body on the carried values for as long as the condition holds.
 
     With a number of steps that is known beforehand it has derivatives of both modes.
     """
@@ -104,7 +104,9 @@ def while_(op: Op, *initial: Value) -> Any:
 
 
 def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:
-    """How often a loop like `for i in range(first, limit, step)` runs."""
+    """Return the number of steps of a loop like `for i in range(first, limit,
+    step)`.
+    """
     condition, body = (region.blocks[0] for region in op.op.regions)
     test, *_ = (_maker(v) for v in list(condition.operations)[-1].operation.operands)
     if test is None or test.name != "stablehlo.compare":
@@ -142,7 +144,7 @@ def _argument(value: Any, block: Any) -> int | None:
 
 
 def _constant(value: Any, block: Any, op: Op, initial: Sequence[Value]) -> Any | None:
-    """The number that a value is at every step: a literal, or what is never changed."""
+    """Return the number that a value is at every step: a literal, or never changed."""
     position = _argument(value, block)
     if position is not None:
         body = op.op.regions[1].blocks[0]
@@ -156,7 +158,7 @@ def _constant(value: Any, block: Any, op: Op, initial: Sequence[Value]) -> Any |
 
 
 def map_(op: Op, *xs: Value) -> Any:
-    """A function of scalars, of each element."""
+    """Apply a function of scalars to each element."""
     require_elementwise(op)
     return op.regions[0](*xs)
 

@@ -24,7 +24,7 @@ def real(function: Callable[..., Any]) -> Rule:
 
 
 def either(of_reals: Callable[..., Any], of_pairs: Callable[..., Any]) -> Rule:
-    """One function of real operands, another of complex ones."""
+    """Return a rule by one function of real operands, and another of complex ones."""
 
     def rule(op: Op, *xs: Value) -> Value:
         if any(isinstance(x, Complex) for x in xs):
@@ -47,7 +47,9 @@ def parts(function: Callable[..., Array]) -> Rule:
 def _numbers_or_bools(
     of_numbers: Callable[..., Array], of_bools: Callable[..., Array]
 ) -> Callable[[Array, Array], Array]:
-    """One function of two arrays of numbers, another of truth values."""
+    """Return a function that chooses between functions of numbers and of truth
+    values.
+    """
     return lambda x, y: (of_bools if x.dtype == "bool" else of_numbers)(x, y)
 
 
@@ -69,7 +71,7 @@ def _power(x: Array, y: Array) -> Array:
 
 
 def _integer_power(x: Array, y: Array) -> Array:
-    """Negative powers are 0, but for the units."""
+    """Raise integers to powers; negative powers are 0, but for bases 1 and -1."""
     one = np.full_like(x, 1)
     whole = emit("power", x, np.maximum(y, 0))
     if x.dtype in dtypes.UNSIGNED:
@@ -96,7 +98,7 @@ def _negate(x: Array) -> Array:
 
 
 def _round_away(x: Array) -> Array:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     whole = np.trunc(x)
     away = np.greater_equal(np.abs(x - whole), 0.5)
     return whole + np.where(away, np.copysign(np.ones_like(x), x), np.zeros_like(x))
@@ -112,7 +114,7 @@ def clamp(op: Op, low: Value, x: Value, high: Value) -> Array:
 
 
 def _shift_logical(x: Array, y: Array) -> Array:
-    """Zeros come in, whatever the sign."""
+    """Shift bits to the right; zeros come in, whatever the sign."""
     if x.dtype in dtypes.UNSIGNED:
         return np.right_shift(x, y)
     unsigned = "u" + x.dtype[1:]
@@ -122,7 +124,7 @@ def _shift_logical(x: Array, y: Array) -> Array:
 
 
 def _shift_arithmetic(x: Array, y: Array) -> Array:
-    """The sign comes in; a count out of range leaves nothing else."""
+    """Shift right arithmetically; a count out of range leaves only the sign."""
     signed = x if x.dtype in dtypes.SIGNED else np.bitcast(x, "i" + x.dtype[1:])
     count = y if y.dtype in dtypes.SIGNED else np.bitcast(y, signed.dtype)
     last = dtypes.bits(x.dtype) - 1
@@ -153,7 +155,9 @@ def _multiply_high(x: Array, y: Array) -> Array:
 
 
 def bitcast(op: Op, x: Value) -> Value:
-    """The same bits; between widths the last axis holds the parts, low bits first."""
+    """Return the same bits; between widths the last axis holds parts, low bits
+    first.
+    """
     if isinstance(x, Complex) and op.kind == Kind(op.kind.shape, x.dtype, True):
         return x
     source, dtype = array(x), op.kind.dtype
@@ -202,7 +206,7 @@ def _round_mantissa(x: Array, dropped: int) -> Array:
 
 
 def _limit_exponent(x: Array, exponent: int, mantissa: int) -> Array:
-    """Infinite beyond the range of an exponent, and zero below it."""
+    """Round to infinity beyond the range of an exponent, and to zero below it."""
     bias = (1 << (exponent - 1)) - 1
     largest = 2.0**bias * (2.0 - 2.0**-mantissa)
     unit = np.copysign(np.ones_like(x), x)
@@ -252,7 +256,7 @@ def compare(op: Op, x: Value, y: Value) -> Array:
 
 
 def ordered_bits(x: Array) -> Array:
-    """Integers in the total order of the floats."""
+    """Return integers in the total order of the floats."""
     bits = np.bitcast(x, f"i{dtypes.bits(x.dtype)}")
     largest = (1 << (dtypes.bits(x.dtype) - 1)) - 1
     return np.where(bits < 0, np.bitwise_xor(bits, np.full_like(bits, largest)), bits)

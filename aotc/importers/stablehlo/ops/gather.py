@@ -25,12 +25,12 @@ from aotc.tracing.tracing import emit
 
 
 def gather(op: Op, x: Value, indices: Value) -> Value:
-    """Windows of x, moved to fit, for each vector of start positions."""
+    """Gather windows of x, moved to fit, for each vector of start positions."""
     return _gather_windows(op, x, indices, op.ints("slice_sizes"))
 
 
 def dynamic_gather(op: Op, x: Value, indices: Value, slice_sizes: Value) -> Value:
-    """The same for windows of a computed size."""
+    """Gather windows of a computed size."""
     return _gather_windows(op, x, indices, sizes(slice_sizes))
 
 
@@ -62,7 +62,7 @@ def _read(x: Array, at: Windows, indices: Array) -> Array:
 
 
 def _read_one(x: Value, at: Windows, vector: Value) -> Value:
-    """A single window, which is a slice."""
+    """Read a single window, as a slice."""
     starts: list[Value] = [as_known(0, "i32")] * len(at.shape)
     for number, axis in enumerate(at.indexed):
         starts[axis] = _element(vector, number)
@@ -71,14 +71,14 @@ def _read_one(x: Value, at: Windows, vector: Value) -> Value:
 
 
 def _element(vector: Value, number: int) -> Value:
-    """One element of a vector, or a scalar."""
+    """Return one element of a vector, or a scalar."""
     if isinstance(vector, Known):
         return as_known(vector.data.ravel()[number], vector.dtype)
     return np.ravel(array(vector))[number]
 
 
 def _cut_unindexed(x: Array, at: Windows) -> tuple[Array, Windows]:
-    """X without what no window reaches, and without axes that all windows drop."""
+    """Cut off the parts of x that no window reaches, and axes that all windows drop."""
     free = [axis for axis in range(x.ndim) if axis not in (*at.indexed, *at.batch)]
     limit = tuple(at.sizes[a] if a in free else n for a, n in enumerate(x.shape))
     if limit != tuple(x.shape):
@@ -98,7 +98,7 @@ def _cut_unindexed(x: Array, at: Windows) -> tuple[Array, Windows]:
 def _renumber_axes(
     at: Windows, shape: Shape, window: Shape, number: dict[int, int]
 ) -> Windows:
-    """The same windows of an array with its axes renumbered."""
+    """Return the same windows of an array with its axes renumbered."""
 
     def renumber(axes: Sequence[int]) -> tuple[int, ...]:
         if not number:
@@ -122,7 +122,7 @@ def _nothing(x: Array, at: Windows, indices: Array) -> Array:
 
 
 def _broadcast_windows(x: Array, at: Windows, indices: Array) -> Array:
-    """Windows that are all of x."""
+    """Repeat x for each vector of start positions, as its windows are all of x."""
     shape = read_shape(at, indices)
     return emit("broadcast", x, shape=shape, axes=at.window_axes)
 

@@ -46,11 +46,11 @@ class Windows:
         return [axis for axis in range(len(self.shape)) if axis not in gone]
 
     def read_axis(self, axis: int) -> int:
-        """Which axis of what is read an axis of x that is kept becomes."""
+        """Return the axis of the read array that a kept axis of x becomes."""
         return self.window_axes[self.kept.index(axis)]
 
     def batch_axes(self, rank: int) -> list[int]:
-        """The axes of what is read that count windows."""
+        """Return the axes of the read array that count windows."""
         return [axis for axis in range(rank) if axis not in self.window_axes]
 
 
@@ -64,12 +64,12 @@ class Places:
     kept: tuple[int, ...]
 
     def attributes(self, mode: str) -> dict[str, Any]:
-        """Of the op."""
+        """Return the attributes of the op."""
         return {"axes": self.axes, "along": self.along, "kept": self.kept, "mode": mode}
 
 
 def places_of(at: Windows, indices: Array, *, clamp: bool) -> Places:
-    """Positions for every element of the windows.
+    """Return positions for every element of the windows.
 
     Args:
         at: the windows.
@@ -105,7 +105,7 @@ def _vectors_last(at: Windows, indices: Array) -> Array:
 
 
 def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
-    """Where windows start along each axis that is indexed or goes along."""
+    """Return the starts of windows along each axis that is indexed or a batch axis."""
     columns = {axis: starts[..., n] for n, axis in enumerate(at.indexed)}
     wide = [axis for axis in at.indexed if at.sizes[axis] != 1]
     if clamp:
@@ -121,13 +121,13 @@ def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
 
 
 def _clamp_starts(at: Windows, axis: int, starts: Array) -> Array:
-    """Starts from which windows fit."""
+    """Clip starts so that windows fit."""
     last = at.shape[axis] - at.sizes[axis]
     return np.clip(starts, 0, last)
 
 
 def _valid_or_outside(at: Windows, columns: dict[int, Array]) -> dict[int, Array]:
-    """Starts that are far outside where a window does not fit as a whole."""
+    """Move starts far outside where a window does not fit as a whole."""
     fits = None
     for axis, starts in columns.items():
         last = at.shape[axis] - at.sizes[axis]
@@ -147,7 +147,7 @@ def _broadcast(column: Array, shape: Shape, axes: Sequence[int]) -> Array:
 
 
 def read_shape(at: Windows, indices: Array) -> Shape:
-    """The shape of what is read."""
+    """Return the shape of the read array."""
     batch = [n for axis, n in enumerate(indices.shape) if axis != at.vector_axis]
     kept = [at.sizes[axis] for axis in at.kept]
     rank = len(batch) + len(kept)

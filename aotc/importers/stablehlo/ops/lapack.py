@@ -31,12 +31,12 @@ def _letter(op: Op, name: str) -> str:
 
 
 def _info(a: Array) -> Array:
-    """That all went well; a failure shows as NaN in the result."""
+    """Return the status of success; a failure shows as NaN in the result."""
     return np.zeros(a.shape[:-2], "i32")
 
 
 def _potrf(op: Op, a: Value) -> tuple[Array, Array]:
-    """The factor; the other triangle stays what it was."""
+    """Return the factor; the other triangle is that of the input."""
     x = real_matrix(op, a)
     lower = _letter(op, "uplo") == "L"
     other = np.triu(x, 1) if lower else np.tril(x, -1)
@@ -62,7 +62,9 @@ def _getrf(op: Op, a: Value) -> tuple[Array, Array, Array]:
 
 
 def _exchanges(permutation: Array) -> Array:
-    """The row that each row in turn changes places with, to give a permutation."""
+    """Turn a permutation into exchanges: the row that each row in turn is swapped
+    with.
+    """
     *batch, size = permutation.shape
     places = emit("iota", shape=permutation.shape, axis=len(batch), dtype="i32")
 
@@ -156,7 +158,8 @@ def _gesdd(op: Op, a: Value) -> tuple[Any, ...]:
 
 
 def _gtsv(op: Op, below: Value, middle: Value, above: Value, b: Value) -> Any:
-    """Elimination without exchanges, forwards and back (Thomas 1949).
+    """Solve tridiagonal systems by elimination without exchanges, forwards and back
+    (Thomas 1949).
 
     All diagonals have the length of the middle one; `below` starts and `above` ends
     with an element outside of the matrix, which is zero.

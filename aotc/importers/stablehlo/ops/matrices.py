@@ -22,7 +22,7 @@ def real_matrix(op: Op, value: Value) -> Array:
 
 
 def cholesky(op: Op, a: Value) -> Array:
-    """The triangle l with l lᵀ = a, of which one triangle is read."""
+    """Compute the triangle l with l lᵀ = a, of which one triangle is read."""
     return cholesky_factor(real_matrix(op, a), op.flag("lower"))
 
 

@@ -13,7 +13,7 @@ from aotc.tracing.array import Array
 
 
 def _broadcast_features(op: Op, x: Array, *parts: Value) -> list[Array]:
-    """Vectors of the features, as they go with x."""
+    """Reshape vectors of the features to broadcast with x."""
     axis = op.integer("feature_index")
     shape = tuple(n if a == axis else 1 for a, n in enumerate(x.shape))
     return [np.reshape(array(part), shape) for part in parts]
@@ -35,7 +35,7 @@ def batch_norm_inference(
 def batch_norm_training(
     op: Op, x: Value, scale: Value, offset: Value
 ) -> tuple[Array, Array, Array]:
-    """The same with the mean and the variance of x, which are results too."""
+    """Normalize by the mean and the variance of x, which are results too."""
     source = array(x)
     axes = tuple(a for a in range(source.ndim) if a != op.integer("feature_index"))
     mean, variance = np.mean(source, axes), np.var(source, axes)
@@ -45,7 +45,7 @@ def batch_norm_training(
 def batch_norm_grad(
     op: Op, x: Value, scale: Value, mean: Value, variance: Value, dy: Value
 ) -> tuple[Array, Array, Array]:
-    """Cotangents of x, scale and offset of `batch_norm_training`."""
+    """Return the cotangents of x, scale and offset of `batch_norm_training`."""
     source, gradient = array(x), array(dy)
     axes = tuple(a for a in range(source.ndim) if a != op.integer("feature_index"))
     s, m, v = _broadcast_features(op, source, scale, mean, variance)

@@ -40,7 +40,7 @@ def bilinear(function: Bilinear, lhs: Value, rhs: Value, dtype: str) -> Value:
 
 
 def dot_general(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Batch axes, then what is left of lhs, then of rhs."""
+    """Multiply; the result has batch axes, then the rest of lhs, then of rhs."""
     numbers = stablehlo().DotDimensionNumbers(op.attribute("dot_dimension_numbers"))
     attributes: Any = {
         "lhs_batch": tuple(numbers.lhs_batching_dimensions),
@@ -53,7 +53,7 @@ def dot_general(op: Op, lhs: Value, rhs: Value) -> Value:
 
 
 def dot(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Products of vectors and matrices."""
+    """Multiply vectors and matrices."""
     return bilinear(_numbers(np.dot), lhs, rhs, op.kind.dtype)
 
 
@@ -73,7 +73,7 @@ def _numbers(function: Bilinear) -> Bilinear:
 
 @dataclass(frozen=True)
 class _Window:
-    """How a kernel slides over an image; images are N, spatial…, C."""
+    """The slide of a kernel over an image; images are N, spatial…, C."""
 
     strides: tuple[int, ...]
     padding: tuple[Any, ...]  # low and high for each axis in turn
@@ -85,14 +85,14 @@ class _Window:
 
 
 def convolution(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Any order of axes, dilation of either operand, groups of features or batches."""
+    """Convolve, with any order of axes, dilation, groups of features or batches."""
     rank = len(op.kind.shape) - 2
     padding = op.ints("padding", (0,) * (2 * rank))
     return _convolution(op, lhs, rhs, padding)
 
 
 def dynamic_conv(op: Op, lhs: Value, rhs: Value, padding: Value) -> Value:
-    """The same with computed padding."""
+    """Convolve with computed padding."""
     return _convolution(op, lhs, rhs, sizes(padding))
 
 
@@ -128,7 +128,7 @@ def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[Any, ...]) -> Va
 
 
 def _image_axes(axes: Any, side: str) -> list[int]:
-    """Where an image has its batch, its spatial axes and its features."""
+    """Return the batch axis, the spatial axes and the feature axis of an image."""
     return [
         getattr(axes, f"{side}_batch_dimension"),
         *getattr(axes, f"{side}_spatial_dimensions"),
@@ -162,7 +162,7 @@ def _sliding(x: Array, kernel: Array, window: _Window) -> Array:
 
 
 def _is_plain(x: Array, kernel: Array, padding: Sequence[Any]) -> bool:
-    """Whether there is an op for it."""
+    """Return whether there is an op for the convolution."""
     fixed = all(isinstance(n, int) for n in (*kernel.shape, *padding))
     filled = fixed and 0 not in (*kernel.shape, *x.shape)
     return filled and x.ndim in (3, 4, 5) and dtypes.is_float(x.dtype)

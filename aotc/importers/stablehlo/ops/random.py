@@ -27,7 +27,7 @@ _ROUNDS = 10
 
 
 def rng_bit_generator(op: Op, state: Value) -> tuple[Array, Array]:
-    """The state after, and bits in every element."""
+    """Return the generator's state after the draw, and random bits in every element."""
     kind = op.kinds[1]
     assert kind is not None
     shape = tuple(n or 0 for n in kind.shape)
@@ -61,7 +61,7 @@ def _counters(shape: Shape) -> Array:
 
 
 def _threefry(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
-    """Of a key and a counter: the words are one element, or two along an axis."""
+    """Draw from a key and a counter: words are one element, or two along an axis."""
     key, counter = state[0], state[1]
     axis = _split_axis(shape)
     halves = [-(-n // 2) if i == axis and not wide else n for i, n in enumerate(shape)]
@@ -87,7 +87,7 @@ def _split_axis(shape: Shape) -> int:
 
 
 def _philox(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
-    """Of a key and a counter of 128 bits: four words are four or two elements.
+    """Draw from a key and a counter of 128 bits: four words are four or two elements.
 
     A state of two holds the lower half of the counter; the upper one is the key.
     """
@@ -104,7 +104,7 @@ def _philox(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
 
 
 def _add_to_counter(counter: tuple[Array, Array], steps: Array) -> tuple[Array, Array]:
-    """A counter of 128 bits, later by `steps`."""
+    """Add `steps` to a counter of 128 bits."""
     low, high = counter
     later = low + steps
     carry = np.astype(later < low, "u64")

@@ -73,7 +73,7 @@ def _integer_bounds(dtype: str) -> Any:
 
 
 def reduce(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
-    """All elements along axes combined with an initial one."""
+    """Reduce along axes, starting with an initial element."""
     count = len(operands) // 2
     xs, firsts = operands[:count], operands[count:]
     axes = op.ints("dimensions")
@@ -118,7 +118,7 @@ def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> A
 def _arg_reduce(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axis: int
 ) -> tuple[Value, ...] | None:
-    """Argmax or argmin, where the positions count along the axis."""
+    """Compute argmax or argmin, where the positions count along the axis."""
     kind = arg_reducer(op)
     if kind is None or not _counts(op, 1, axis):
         return None
@@ -136,7 +136,7 @@ def _arg_reduce(
 
 
 def _counts(op: Op, operand: int, axis: int) -> bool:
-    """Whether an operand is an iota along the axis that is reduced."""
+    """Return whether an operand is an iota along the axis that is reduced."""
     value = op.op.operands[operand]
     maker = getattr(value.owner, "operation", value.owner)
     name = getattr(maker, "name", "")
@@ -148,7 +148,7 @@ def _counts(op: Op, operand: int, axis: int) -> bool:
 def reduce_by_region(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axes: Sequence[int]
 ) -> tuple[Value, ...]:
-    """Halves combined with each other, on whole arrays, until one element is left."""
+    """Combine halves with each other, on whole arrays, until one element is left."""
     require_elementwise(op)
     kept = [axis for axis in range(len(shape_of(xs[0]))) if axis not in axes]
     shape = shape_of(xs[0])

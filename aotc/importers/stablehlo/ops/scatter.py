@@ -92,7 +92,7 @@ def _scatter_name(op: Op, x: Value) -> str | None:
 
 
 def _with_all_indexed(at: Windows, indices: Array) -> tuple[Windows, Array]:
-    """The same windows where axes that are not spanned whole are indexed, from 0."""
+    """Index, from 0, the axes that windows do not span as a whole."""
     partial = [
         axis
         for axis, (size, window) in enumerate(zip(at.shape, at.sizes, strict=True))
@@ -124,7 +124,7 @@ def _emit_scatter(
 
 
 def _whole(name: str, x: Array, update: Array, at: Windows) -> Array:
-    """All of x combined with each update."""
+    """Combine all of x with each update."""
     counted = tuple(at.batch_axes(update.ndim))
     if name == "scatter":
         last = [
@@ -151,7 +151,7 @@ def _combine_disjoint(
     indices: Array,
     at: Sequence[Windows],
 ) -> tuple[Value, ...]:
-    """Windows that do not overlap: read, combined at once, and written."""
+    """Combine windows that do not overlap: read, combined at once, and written."""
     before = [
         each_part(lambda part, w=w: _read_for_update(part, w, indices), x)
         for x, w in zip(xs, at, strict=True)
@@ -164,7 +164,9 @@ def _combine_disjoint(
 
 
 def _read_for_update(x: Array, at: Windows, indices: Array) -> Array:
-    """What is at the places of the updates; anything where they do not fit."""
+    """Read the elements at the places of the updates; any value where they do not
+    fit.
+    """
     at, indices = _with_all_indexed(at, indices)
     places = places_of(at, indices, clamp=True)
     if not places.axes:
@@ -179,7 +181,7 @@ def _one_by_one(
     indices: Array,
     at: Sequence[Windows],
 ) -> tuple[Value, ...]:
-    """Windows that may overlap, in the order of their positions."""
+    """Combine windows that may overlap, in the order of their positions."""
     if any(window.batch for window in at) or any(isinstance(x, Complex) for x in xs):
         fail(
             "unsupported-ops",
@@ -209,7 +211,7 @@ def _one_by_one(
 
 
 def _rows(update: Array, counted: Sequence[int]) -> Array:
-    """Updates with their windows one after the other along axis 0."""
+    """Return updates with their windows one after the other along axis 0."""
     others = [axis for axis in range(update.ndim) if axis not in counted]
     moved = np.transpose(update, (*counted, *others))
     return np.reshape(moved, (-1, *(update.shape[axis] for axis in others)))

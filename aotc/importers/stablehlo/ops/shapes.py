@@ -58,7 +58,7 @@ def literal(op: Op) -> Any:
 
 
 def _literal_from_text(op: Op) -> Any:
-    """Elements that the bindings do not read, as MLIR writes them."""
+    """Parse a literal from MLIR's text, as the bindings do not read its elements."""
     kind = op.kind
     part = numpy.dtype(dtypes.to_numpy(kind.dtype))
     whole = numpy.dtype(f"c{2 * part.itemsize}") if kind.is_complex else part
@@ -86,7 +86,7 @@ def iota(op: Op) -> Value:
 
 
 def dynamic_iota(op: Op, shape: Value) -> Value:
-    """The same for a computed shape."""
+    """Return an iota of a computed shape."""
     return _iota(op, sizes(shape))
 
 
@@ -105,22 +105,22 @@ def reshape_to(x: Value, shape: Shape) -> Value:
 
 
 def reshape(op: Op, x: Value) -> Value:
-    """The same elements in the shape of the result."""
+    """Reshape to the shape of the result."""
     return reshape_to(x, _resolved_shape(static_shape(op), x))
 
 
 def _resolved_shape(shape: Shape, x: Value) -> Shape:
-    """A size that the module leaves open follows from the others."""
+    """Return the shape of x if several sizes are open, as one alone follows."""
     return shape_of(x) if shape.count(-1) > 1 else shape
 
 
 def dynamic_reshape(op: Op, x: Value, shape: Value) -> Value:
-    """The same elements in a computed shape."""
+    """Reshape to a computed shape."""
     return reshape_to(x, sizes(shape))
 
 
 def broadcast_to(x: Value, axes: Sequence[int], shape: Shape) -> Value:
-    """Axis i of x becomes axis `axes[i]` of `shape`; size 1 stretches."""
+    """Broadcast axis i of x to axis `axes[i]` of `shape`; size 1 stretches."""
 
     def repeat(part: Array) -> Array:
         return emit("broadcast", part, shape=tuple(shape), axes=tuple(axes))
@@ -199,7 +199,7 @@ def real_dynamic_slice(
 
 
 def _offset_from_start(op: Op) -> Shape | None:
-    """What was added to the start of a part for its limit, where that is known."""
+    """Return the length added to a part's start for its limit, where it is known."""
     _, start, limit, _ = op.op.operands
     maker = getattr(limit.owner, "operation", None)
     if maker is None or maker.name != "stablehlo.add" or start not in maker.operands:
@@ -215,7 +215,7 @@ def dynamic_slice(op: Op, x: Value, *starts: Value) -> Value:
 
 
 def dynamic_part(x: Value, counts: Shape, starts: Sequence[Value]) -> Value:
-    """`counts` elements of x from positions that are moved to fit."""
+    """Return `counts` elements of x from positions that are moved to fit."""
     if not counts:
         return x
     fixed = _clamped_starts(shape_of(x), counts, starts)
@@ -285,7 +285,7 @@ def pad(op: Op, x: Value, value: Value) -> Value:
 def dynamic_pad(
     op: Op, x: Value, value: Value, low: Value, high: Value, interior: Value
 ) -> Value:
-    """The same with computed widths."""
+    """Pad with computed widths."""
     gaps = tuple(int(n) for n in sizes(interior))
     return _pad(x, value, sizes(low), sizes(high), gaps)
 

@@ -18,7 +18,7 @@ from aotc.tracing.tracing import emit
 
 
 def sort(op: Op, *xs: Value) -> tuple[Value, ...]:
-    """All operands in the order of a comparator; equal elements keep theirs."""
+    """Sort all operands by a comparator, stably."""
     axis = op.integer("dimension", -1) % max(len(shape_of(xs[0])), 1)
     if not shape_of(xs[0]):
         return xs
@@ -28,7 +28,7 @@ def sort(op: Op, *xs: Value) -> tuple[Value, ...]:
 
 
 def _by_keys(xs: Sequence[Value], keys: Sequence[tuple[int, bool]], axis: int) -> Array:
-    """Stable sorts by one key after the other, the last one first."""
+    """Return the order by all keys, by stable sorts of which the last is first."""
     order = None
     for number, descending in reversed(keys):
         key = array(xs[number])
@@ -42,7 +42,7 @@ def _by_keys(xs: Sequence[Value], keys: Sequence[tuple[int, bool]], axis: int) -
 
 
 def _by_rank(op: Op, xs: Sequence[Value], axis: int) -> Array:
-    """How many elements come before each one, from a comparison of all pairs."""
+    """Count the elements before each one, from a comparison of all pairs."""
     require_elementwise(op)
     operands = []
     for x in xs:

@@ -56,7 +56,7 @@ def reduce_window(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
 
 
 def windows(op: Op, x: Value, filling: Value) -> Value:
-    """Every window of x as a last axis, `filling` where it is padded."""
+    """Return every window of x as a last axis, `filling` where it is padded."""
     size = op.ints("window_dimensions")
     ones = (1,) * len(size)
     padding = op.ints("padding", (0,) * (2 * len(size)))
@@ -96,7 +96,9 @@ class _Window:
     steps: tuple[Shape, ...]  # strides and dilations
 
     def running(self, shape: Shape) -> tuple[int, bool] | None:
-        """Whether it is all that came before along an axis: which, and if backwards."""
+        """Return the axis of a running window, and whether it goes backwards; None
+        if none.
+        """
         wide = [axis for axis, n in enumerate(self.size) if n != 1]
         wide = wide or [axis for axis, n in enumerate(shape) if n == 1][:1]
         plain = all(n == 1 for step in self.steps for n in step)
@@ -124,7 +126,9 @@ def _window(op: Op) -> _Window:
 def _cumulative(
     window: _Window, name: str | None, x: Value, first: Value
 ) -> Array | None:
-    """A window over all that came before along an axis is a running reduction."""
+    """Compute a window over all that came before along an axis as a running
+    reduction.
+    """
     found = window.running(shape_of(x))
     if found is None or isinstance(x, Complex) or name not in _CUMULATIVE:
         return None
@@ -136,7 +140,7 @@ def _cumulative(
 
 
 def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Array:
-    """The call that JAX makes of a window with a symbolic size: a running reduction."""
+    """Compute JAX's call for a window of symbolic size as a running reduction."""
     size, *steps, padding = map(sizes, facts)
     window = _Window(size, padding, tuple(steps))
     found = _cumulative(window, called_op(op), x, first)
@@ -154,7 +158,7 @@ def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Arra
 
 
 def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
-    """Each element of `source` added where its window of x has the chosen element."""
+    """Add each element of `source` where its window of x has the chosen element."""
     choice = window_choice(op)
     if choice is None or single_op(op, 1) != "stablehlo.add":
         fail(
@@ -187,7 +191,9 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
 
 
 def _chosen_positions(find: Callable[..., Array], seen: Array, where: Array) -> Array:
-    """The positions in x of what each window keeps; -1 in windows of padding only."""
+    """Return the position in x that each window keeps; -1 in windows of padding
+    only.
+    """
     place = np.expand_dims(find(seen, -1), -1)
     return np.squeeze(taken_along(where, place, where.ndim - 1), -1)
 

@@ -1,4 +1,4 @@
-"""What each ATen op means: one table per family, one line per op.
+"""Meanings of ATen ops: one table per family, one line per op.
 
 A key is an overload (`aten.sum.dim_IntList`) or an op with all of its overloads
 (`aten.sum`). A function gets the arguments of the op in the order of its schema,
@@ -86,7 +86,7 @@ def name_of(target: Any) -> str:
 
 
 def _entry(table: dict[str, Any], name: str) -> Any:
-    """What a table says of an overload, or of its op as a whole."""
+    """Return a table's entry for an overload, or for its op as a whole."""
     return table.get(name) or table.get(name.rpartition(".")[0])
 
 
@@ -112,12 +112,12 @@ def padded_function_for(target: Any) -> Callable[..., Any] | None:
 
 
 def takes_floats_of_sizes(target: Any) -> bool:
-    """Whether a target computes with `SymbolicFloat`s, and not with arrays."""
+    """Return whether a target computes with `SymbolicFloat`s, and not with arrays."""
     return _entry(size_ops.IN_FLOATS, name_of(target)) is not None
 
 
 def _without_writing(name: str) -> str | None:
-    """`aten.add.Tensor` for `aten.add_.Tensor`."""
+    """Return `aten.add.Tensor` for `aten.add_.Tensor`."""
     parts = name.split(".")
     if parts[0] != "aten" or not parts[1].endswith("_") or parts[1].endswith("__"):
         return None
@@ -130,19 +130,21 @@ def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_listed(target: Any, is_complex: bool = False) -> bool:
-    """Whether something is said of an op as a whole: what it means, or why not."""
+    """Return whether a table has an op as a whole: its meaning, or a refusal."""
     known = function_for(target, is_complex) or _entry(REFUSED, name_of(target))
     return bool(known)
 
 
 def stays_whole(target: Any) -> bool:
-    """Whether torch is not to decompose an op: something is said of it as a whole."""
+    """Return whether torch is not to decompose an op, as a table has it as a whole."""
     listed = is_listed(target) or is_listed(target, is_complex=True)
     return listed and _entry(composites.OPS, name_of(target)) is None
 
 
 def reason_against(target: Any, is_complex: bool = False) -> tuple[str, str] | None:
-    """Why a node's target cannot be imported, and what to do; None if it can."""
+    """Return the reason against a node's target, and a remedy; None if it can be
+    imported.
+    """
     if function_for(target, is_complex) is not None:
         return None
     default = NOT_COMPLEX if is_complex and function_for(target) else DEFAULT

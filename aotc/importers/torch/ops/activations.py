@@ -23,7 +23,7 @@ def elu(x: Array, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) ->
 
 
 def gelu(x: Array, approximate: str = "none") -> Array:
-    """Exact, or by tanh."""
+    """Compute gelu, exactly or by tanh."""
     return nn.gelu(x, approximate == "tanh")
 
 
@@ -43,7 +43,7 @@ def hardtanh(x: Array, low: float = -1.0, high: float = 1.0) -> Array:
 def rrelu(
     x: Array, noise: Array, low: float = 1 / 8, high: float = 1 / 3, train: bool = False
 ) -> tuple[Array, Array]:
-    """The mean of random leaky ReLUs, as outside of training, and the noise."""
+    """Return the mean of random leaky ReLUs, as outside of training, and the noise."""
     if train:
         fail("unsupported", f"a random ReLU in training: {RANDOM[0]}", RANDOM[1])
     return nn.leaky_relu(x, (low + high) / 2), noise

@@ -20,7 +20,7 @@ Maybe = Array | None
 
 
 def _along(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A softmax; a dtype that is given is that of the computation."""
+    """Wrap a softmax to take a dim, and a dtype to compute in."""
 
     def call(x: Array, dim: int, dtype: str | None = None) -> Array:
         y = as_float(x if dtype is None else np.astype(x, dtype))
@@ -33,7 +33,7 @@ softmax, log_softmax = _along(nn.softmax), _along(nn.log_softmax)
 
 
 def _native(function: Callable[..., Array]) -> Callable[[Array, int, bool], Array]:
-    """A softmax with a flag: whether half precision gives a result in f32."""
+    """Wrap a softmax to take a flag: whether half precision gives a result in f32."""
     return lambda x, dim, widen: function(x, dim, "f32" if widen else None)
 
 
@@ -57,7 +57,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Array:
-    """Attention of (…, heads, length, depth).
+    """Compute the attention of (…, heads, length, depth).
 
     With `enable_gqa` each head of k and v serves several ones of q.
     """
@@ -88,7 +88,7 @@ def _dropping_attention(
     scale: float | None,
     enable_gqa: bool,
 ) -> Array:
-    """Attention whose weights are dropped at random, as it is while training."""
+    """Compute attention whose weights are dropped at random, as while training."""
     if enable_gqa:
         count = q.shape[-3] // k.shape[-3]
         k, v = (np.repeat(x, count, -3) for x in (k, v))

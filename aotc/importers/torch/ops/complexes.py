@@ -33,7 +33,7 @@ def view_as_complex(x: Array) -> Complex:
 
 
 def view_bits(x: Any, dtype: str) -> Any:
-    """Neighbours along the last axis as the parts of a number, or the reverse."""
+    """View neighbours along the last axis as parts of a number, or the reverse."""
     *rest, last = x.shape
     if isinstance(x, Complex):
         return np.reshape(view_as_real(x), (*rest, last * 2))
@@ -54,7 +54,7 @@ def cast(x: Any, dtype: str | None = None, *_: Any, **__: Any) -> Any:
 
 
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Complex:
-    """One value everywhere."""
+    """Fill an array with one value."""
     name = PARTS[dtype or "complex64"]
     is_array = isinstance(value, (Array, Complex))
     z = as_complex(value if is_array else complex(value), name)
@@ -62,7 +62,7 @@ def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Compl
 
 
 def full_like(z: Any, value: Any, *, dtype: str | None = None) -> Complex:
-    """One value in the shape of an array."""
+    """Fill an array of the same shape with one value."""
     return full(z.shape, value, dtype=dtype or _name_of(z))
 
 
@@ -73,7 +73,7 @@ def copy(into: Complex, x: Any, *_: Any) -> Complex:
 
 
 def _from_real(function: Callable[..., Array]) -> Callable[..., Complex]:
-    """What makes an array of real numbers, as complex ones."""
+    """Turn a function that creates real arrays into one of complex arrays."""
 
     def call(*args: Any, dtype: str) -> Any:
         return cast(function(*args, dtype=PARTS[dtype]), dtype)
@@ -97,7 +97,7 @@ def _name_of(z: Complex) -> str:
 
 
 def _promote(*operands: Any) -> list[Complex]:
-    """All as complex numbers, whose parts have the dtype of the result."""
+    """Convert all to complex numbers, whose parts have the dtype of the result."""
     wide = result_dtype(*(_part("real", x) for x in operands))
     dtype = "f64" if wide == "f64" else "f32"
     pairs = [as_complex(x, dtype) for x in operands]
@@ -159,7 +159,7 @@ def where(condition: Array, x: Any, y: Any) -> Complex:
 
 
 def is_true(x: Any) -> Array:
-    """Whether numbers are not 0."""
+    """Return whether numbers are not 0."""
     if isinstance(x, Complex):
         return np.logical_or(np.not_equal(x.real, 0), np.not_equal(x.imag, 0))
     return np.astype(x, "bool")
@@ -177,12 +177,12 @@ def _of_truths(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _either(function: Callable[[Array], Array]) -> Callable[[Complex], Array]:
-    """Whether something holds of one part or of the other."""
+    """Return a predicate that holds if `function` does for one part or the other."""
     return lambda z: np.logical_or(function(z.real), function(z.imag))
 
 
 def is_finite(z: Complex) -> Array:
-    """Whether both parts are."""
+    """Return whether both parts are finite."""
     return np.logical_and(np.isfinite(z.real), np.isfinite(z.imag))
 
 
@@ -205,7 +205,9 @@ def deviation(z: Complex, *args: Any, **named: Any) -> Array:
 
 
 def _part(of: str, value: Any) -> Any:
-    """The real or imaginary part of an argument, and of complex dtypes their parts'."""
+    """Return the real or imaginary part of an argument; for a complex dtype, its
+    part's.
+    """
     if isinstance(value, (Complex, complex)):
         return getattr(value, of)
     if isinstance(value, list) and any(isinstance(each, Complex) for each in value):

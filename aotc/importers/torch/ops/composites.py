@@ -47,7 +47,7 @@ def cast_like(x: Array, other: Array, *_: Any, **__: Any) -> Array:
 
 
 def _new(value: int) -> Callable[..., Array]:
-    """One value everywhere, in the dtype of an array."""
+    """Return a function that fills an array of a dtype with one value."""
     return lambda x, size, *, dtype=None: full(size, value, dtype=dtype or x.dtype)
 
 
@@ -73,7 +73,7 @@ def chunk(x: Array, count: int, dim: int = 0) -> list[Array]:
 def pad(
     x: Array, widths: Sequence[Size], mode: str = "constant", value: float | None = None
 ) -> Array:
-    """Something around `x`; negative widths cut elements off."""
+    """Pad `x`; negative widths cut elements off."""
     if mode == "constant":
         return constant_pad(x, widths, value or 0)
     return padding(_MODES[mode])(x, widths)
@@ -84,7 +84,7 @@ _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def masked_fill(x: Array, mask: Array, value: Any) -> Array:
-    """`x` with a value in the place of what the mask says."""
+    """Return `x` with a value where the mask is true."""
     return np.where(mask, as_dtype(value, x.dtype), x)
 
 
@@ -99,7 +99,7 @@ def batch_norm(
     eps: float,
     *_: Any,
 ) -> Array:
-    """Normalised by known statistics of each channel."""
+    """Normalise by known statistics of each channel."""
     return apply_channels_last(
         nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps
     )

@@ -63,13 +63,13 @@ def scan(
 
 
 def map_(function: Graph, xs: Sequence[Any], extra: Sequence[Any] = ()) -> list[Array]:
-    """The results for each element along the first axes, stacked."""
+    """Apply a graph to each element along the first axes, and stack the results."""
     found: list[Array] = control.map(lambda x: list(function(*x, *extra)), list(xs))
     return found
 
 
 def call_graph(*args: Any) -> Any:
-    """A graph that is called as it is: the first argument that is one."""
+    """Call the graph, which is the first argument that is callable."""
     place = next(n for n, part in enumerate(args) if callable(part))
     return args[place](*args[place + 1 :])
 

@@ -12,13 +12,13 @@ from aotc.tracing.array import Array
 
 
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Array:
-    """One value everywhere."""
+    """Fill an array with one value."""
     scalar = as_dtype(value, dtype or result_dtype(value))
     return np.broadcast_to(scalar, tuple(size))
 
 
 def full_like(x: Array, value: Any, *, dtype: str | None = None) -> Array:
-    """One value in the shape of `x`."""
+    """Fill an array of the shape of `x` with one value."""
     return full(x.shape, value, dtype=dtype or x.dtype)
 
 
@@ -40,12 +40,12 @@ zeros = _full_of(0)
 
 
 def empty_strided(size: Sequence[Size], _: Any, *, dtype: str | None = None) -> Array:
-    """Zeros: nobody may read what they are."""
+    """Return zeros, as nobody may read the elements."""
     return zeros(size, dtype=dtype)
 
 
 def fill(x: Array, value: Any) -> Array:
-    """One value in the shape and dtype of `x`."""
+    """Fill an array of the shape and dtype of `x` with one value."""
     return full_like(x, value)
 
 
@@ -68,12 +68,12 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: str | None = None) -> A
 
 
 def eye(rows: Size, columns: Size | None = None, *, dtype: str | None = None) -> Array:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Return ones on the diagonal, zeros elsewhere."""
     return np.eye(rows, columns, dtype=dtype or "f32")
 
 
 def _triangle(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Rows and columns of the elements of a triangle, as two rows."""
+    """Return a function for the rows and columns of a triangle's elements."""
 
     def call(row: int, col: int, offset: int = 0, *, dtype: str | None = None) -> Array:
         return np.astype(np.stack(function(row, offset, col)), dtype or "i64")

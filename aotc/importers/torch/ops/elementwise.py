@@ -90,7 +90,7 @@ def copy(into: Array, x: Array, *_: Any) -> Array:
 
 
 def same(x: Array, *_: Any, **__: Any) -> Array:
-    """What only moves memory."""
+    """Return x, for ops that only move memory."""
     return x
 
 
@@ -102,7 +102,7 @@ def round_decimals(x: Array, decimals: int = 0) -> Array:
 def nan_to_num(
     x: Array, nan: Any = None, posinf: Any = None, neginf: Any = None
 ) -> Array:
-    """Numbers in the place of NaN and infinities."""
+    """Replace NaN and infinities by numbers."""
     return np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
 
 

@@ -25,7 +25,7 @@ def transform(z: Any, dim: Sequence[int], normalization: int, forward: bool) -> 
 def transform_of_reals(
     x: Array, dim: Sequence[int], normalization: int, onesided: bool
 ) -> Complex:
-    """The transform of real numbers: all of it, or what says all on the last axis."""
+    """Transform real numbers: to the full spectrum, or one half of its last axis."""
     if not onesided:
         return transform(x, dim, normalization, True)
     return fft.rfftn(x, axes=tuple(dim), norm=_FORWARD[normalization])
@@ -34,7 +34,7 @@ def transform_of_reals(
 def transform_to_reals(
     z: Complex, dim: Sequence[int], normalization: int, last_dim_size: int
 ) -> Array:
-    """The inverse of that, with so many elements along the last axis."""
+    """Transform back to real numbers, with so many elements along the last axis."""
     *others, last = dim
     y = transform(z, others, normalization, False)
     return fft.irfft(y, last_dim_size, last, _INVERSE[normalization])

@@ -1,4 +1,4 @@
-"""Windows over the spatial axes of images: what ops with them share."""
+"""Windows over the spatial axes of images: shared by ops with windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Numbers = int | Sequence[int]
 
 
 def each(value: Numbers, spatial: int) -> list[int]:
-    """One number per spatial axis, of one for all or a list."""
+    """Return one number per spatial axis, from one for all or a list."""
     numbers = [value] if isinstance(value, int) else list(value)
     return numbers * spatial if len(numbers) == 1 else numbers
 

@@ -33,7 +33,7 @@ def index(x: Array, indices: Sequence[Array | None]) -> Value:
 def index_put(
     x: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False
 ) -> Array:
-    """`x` with `values` at positions, or added to what is there."""
+    """Return `x` with `values` set at positions, or added to the old ones."""
     given = [each for each in indices if each is not None]
     if len(given) == 1 and given[0].dtype == "bool" and given[0]._data is None:
         return _masked_put(x, indices, given[0], values, accumulate)
@@ -61,19 +61,19 @@ def _masked_put(
 
 
 def take_rows(table: Array, indices: Array, *_: Any, **__: Any) -> Array:
-    """Rows of a table, as an embedding has them."""
+    """Take rows of a table, as an embedding has them."""
     return np.take(table, indices, 0)
 
 
 def index_select(x: Array, dim: int, indices: Array) -> Array:
-    """Positions of an axis."""
+    """Take positions of an axis."""
     if not x.ndim:
         return x
     return np.take(x, np.reshape(indices, (-1,)), dim)
 
 
 def gather(x: Array, dim: int, indices: Array, sparse_grad: bool = False) -> Array:
-    """For each index the element at it along an axis, at its place on the others."""
+    """Gather elements along an axis by index, at their own place on the other axes."""
     if not x.ndim:
         return np.broadcast_to(x, indices.shape)
     if not indices.ndim:  # of a vector
@@ -86,7 +86,7 @@ def gather(x: Array, dim: int, indices: Array, sparse_grad: bool = False) -> Arr
 
 
 def _corner(x: Array, shape: Sequence[Size], axis: int) -> tuple[slice, ...]:
-    """The part of `x` that has a shape on all axes but one."""
+    """Return slices of `x` that have a shape on all axes but one."""
     sizes = [x.shape[n] if n == axis else size for n, size in enumerate(shape)]
     return tuple(
         slice(None) if size == whole else slice(0, size)
@@ -133,7 +133,9 @@ def _scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Array
 
 
 def scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str = "set") -> Array:
-    """`x` with `src` written to indices along an axis, or combined with what is."""
+    """Return `x` with `src` written to indices along an axis, or combined with the
+    old elements.
+    """
     return _scatter(x, dim, indices, src, reduce)
 
 
@@ -165,7 +167,7 @@ def scatter_reduce(
 
 
 def _neutral(reduce: str, dtype: str) -> Any:
-    """What changes nothing."""
+    """Return the neutral element of a reduction."""
     if reduce not in ("amax", "amin"):
         return _NEUTRAL[reduce]
     if not dtype.startswith(("i", "u")):
@@ -244,7 +246,7 @@ def places_of_nonzero(x: Array, *, size: Size, fill_value: int = -1) -> Array:
 
 
 def take(x: Array, indices: Array) -> Array:
-    """Elements of `x` in a row."""
+    """Take elements of `x`, as if it were one row."""
     return np.take(x, indices)
 
 
@@ -264,7 +266,7 @@ def search_sorted(
     side: str | None = None,
     sorter: Array | None = None,
 ) -> Array:
-    """Where to insert values to keep the table in order."""
+    """Return the positions to insert values that keep the table in order."""
     if sorter is not None:
         table = np.take_along_axis(table, sorter, -1)
     chosen = side or ("right" if right else "left")
@@ -277,7 +279,7 @@ def search_sorted(
 
 
 def _search_rows(table: Array, values: Array, side: str) -> Array:
-    """The same in each row: how many elements come before a value."""
+    """Return the positions in each row: the number of elements before a value."""
     row, value = np.expand_dims(table, -2), np.expand_dims(values, -1)
     before = np.less(row, value) if side == "left" else np.less_equal(row, value)
     return np.sum(np.astype(before, "i32"), -1)
@@ -286,7 +288,7 @@ def _search_rows(table: Array, values: Array, side: str) -> Array:
 def bucketize(
     values: Any, boundaries: Array, *, out_int32: bool = False, right: bool = False
 ) -> Array:
-    """Which bucket each value belongs to."""
+    """Return the bucket of each value."""
     return search_sorted(boundaries, values, out_int32=out_int32, right=right)
 
 

@@ -16,7 +16,7 @@ from aotc.tracing.array import Array
 
 
 def _info(a: Array) -> Array:
-    """That every factorization of a batch of matrices went well."""
+    """Return the status of success for every factorization of a batch of matrices."""
     return np.zeros(a.shape[:-2], "i32")
 
 
@@ -25,7 +25,7 @@ def _adjoint(a: Array) -> Array:
 
 
 def determinant(a: Array) -> list[Any]:
-    """The determinant."""
+    """Return the determinant."""
     return [linalg.det(a), None, None]
 
 
@@ -35,7 +35,7 @@ def sign_and_log_determinant(a: Array) -> list[Any]:
 
 
 def inverse(a: Array, check_errors: bool = False) -> list[Array]:
-    """The inverse."""
+    """Return the inverse."""
     return [linalg.inv(a), _info(a)]
 
 
@@ -75,7 +75,7 @@ def triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> list[Array]:
-    """The same by its old name: the solution, and a."""
+    """Solve a triangular system by the op's old name: the solution, and a."""
     matrix, above = (_adjoint(a), not upper) if transpose else (a, upper)
     x = triangular_solution(matrix, b, upper=above, unitriangular=unitriangular)
     return [x, a]
@@ -107,7 +107,7 @@ def cholesky_inverse(factor: Array, upper: bool = False) -> Array:
 
 
 def eigen(a: Array, side: str = "L", compute_v: bool = True) -> list[Any]:
-    """Eigenvalues and eigenvectors of symmetric matrices, of which one side is read."""
+    """Return eigenvalues and eigenvectors of symmetric matrices, read on one side."""
     lower = np.tril(a) if side == "L" else _adjoint(np.triu(a))
     symmetric = np.add(lower, _adjoint(np.tril(lower, -1)))
     if not compute_v:
@@ -125,7 +125,7 @@ def singular_values(
 
 
 def orthogonal(a: Array, mode: str = "reduced") -> list[Any]:
-    """Q and R."""
+    """Return Q and R."""
     if mode == "r":
         return [None, linalg.qr(a, "r")]
     return list(linalg.qr(a, mode))

@@ -23,7 +23,7 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Array:
-    """Normalised over the last axes."""
+    """Normalise over the last axes."""
     return nn.layer_norm(x, weight, bias, eps, axes=_last_axes(shape))
 
 
@@ -34,7 +34,7 @@ def _last_axes(shape: Sequence[Size]) -> tuple[int, ...]:
 def native_layer_norm(
     x: Array, shape: Sequence[Size], weight: Maybe, bias: Maybe, eps: float
 ) -> list[Array]:
-    """Normalised over the last axes; the mean and 1 / the deviation as well."""
+    """Normalise over the last axes; return the mean and 1 / the deviation as well."""
     axes = _last_axes(shape)
     y = nn.layer_norm(x, weight, bias, eps, axes=axes)
     return [y, *_statistics(x, axes, eps)]
@@ -48,7 +48,7 @@ def _statistics(x: Array, axes: tuple[int, ...], eps: float) -> list[Array]:
 def rms_norm(
     x: Array, shape: Sequence[Size], weight: Maybe = None, eps: float | None = None
 ) -> Array:
-    """Divided by the root of the mean square over the last axes."""
+    """Divide by the root of the mean square over the last axes."""
     least = float(np.finfo(x.dtype).eps) if eps is None else eps
     return nn.rms_norm(x, weight, least, axes=_last_axes(shape))
 
@@ -61,7 +61,7 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Array:
-    """Normalised over groups of channels and the spatial axes."""
+    """Normalise over groups of channels and the spatial axes."""
     return apply_channels_last(nn.group_norm, x, groups, weight, bias, eps)
 
 
@@ -75,7 +75,7 @@ def native_group_norm(
     groups: int,
     eps: float,
 ) -> list[Array]:
-    """The same; the mean and 1 / the deviation of each group as well."""
+    """Normalize groups; return the mean and 1 / the deviation of each as well."""
     rows = np.reshape(x, (n, groups, channels * positions // groups))
     mean, scale = (np.squeeze(part, 2) for part in _statistics(rows, (2,), eps))
     return [group_norm(x, groups, weight, bias, eps), mean, scale]
@@ -90,7 +90,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> list[Any]:
-    """Normalised by known statistics of each channel; there are none of this batch."""
+    """Normalise by known statistics of each channel; there are none of this batch."""
     y = apply_channels_last(nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps)
     return [y, np.zeros((0,), x.dtype), np.zeros((0,), x.dtype)]
 
@@ -105,7 +105,7 @@ def batch_norm_training(
     momentum: float,
     eps: float,
 ) -> list[Any]:
-    """Normalised by the statistics of this batch; the running ones come last."""
+    """Normalise by the statistics of this batch; the running ones come last."""
     if not training:
         return [
             *batch_norm(x, weight, bias, mean, variance, momentum, eps),
@@ -124,7 +124,7 @@ def batch_norm_training(
 def batch_norm_own(
     x: Array, weight: Maybe, bias: Maybe, training: bool, momentum: float, eps: float
 ) -> list[Array]:
-    """Normalised by the statistics of this batch, where none are kept."""
+    """Normalise by the statistics of this batch, where none are kept."""
     return _by_own_statistics(x, weight, bias, eps)
 
 
@@ -144,7 +144,7 @@ def _by_own_statistics(x: Array, weight: Maybe, bias: Maybe, eps: float) -> list
 
 
 def native_dropout(x: Array, p: float, train: bool | None) -> list[Array]:
-    """`x`, some of it dropped in training, and what is kept."""
+    """Drop some elements of `x` in training; return also the mask of those kept."""
     if train is False or not p:
         return [x, np.ones(x.shape, "bool")]
     kept = np.zeros(x.shape, "bool")

@@ -1,4 +1,4 @@
-"""ATen ops that put elements in order, and what follows from it."""
+"""ATen ops that order elements, and those built on them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def kth_value(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> list[Ar
 
 
 def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
-    """The element at a position along an axis."""
+    """Take the element at a position along an axis."""
     axis = dim % x.ndim
     taken = np.take(x, np.reshape(position, (1,)), axis)
     return taken if keepdim else np.squeeze(taken, axis)
@@ -58,9 +58,9 @@ def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
 
 
 def _median(ignore_nan: bool) -> Callable[..., Any]:
-    """The lower of the middle elements, and where it is along an axis.
+    """Return a function for the lower median, and where it is along an axis.
 
-    It is NaN where there is one, or with `ignore_nan` where there is nothing else.
+    The median is NaN where there is one, or with `ignore_nan` where nothing else is.
     """
 
     def call(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -86,7 +86,7 @@ def _middle(x: Array, axis: int, keepdim: bool, ignore_nan: bool) -> list[Array]
 
 
 def _valid_count(x: Array, axis: int, ignore_nan: bool) -> Array:
-    """How many elements count along an axis."""
+    """Count the elements along an axis, without NaN if it is ignored."""
     mask = np.ones(x.shape, "i32")
     if dtypes.is_float(x.dtype) and ignore_nan:
         mask = np.astype(np.logical_not(np.isnan(x)), "i32")

@@ -97,7 +97,7 @@ def _adaptive_max(spatial: int) -> Callable[[Array, Sequence[int]], list[Array]]
 
 
 def _parts(have: Sequence[int], sizes: Sequence[int]) -> tuple[Any, Any]:
-    """For each part of an image its pixels: which there are, and their places."""
+    """Return, for each part of an image, its pixels: their mask, and their places."""
     inside, places = numpy.ones((1, 1), bool), numpy.zeros((1, 1), "i4")
     for n, count in zip(have, sizes, strict=True):
         starts = numpy.arange(count) * n // count

@@ -42,7 +42,7 @@ def grouped_product(
     bias: Array | None = None,
     dtype: str | None = None,
 ) -> Array:
-    """Rows in groups that end at `ends`, each by the matrix of its group."""
+    """Multiply rows in groups that end at `ends`, each by the matrix of its group."""
     if ends is None or x.ndim != 2 or kernels.ndim != 3 or bias is not None:
         fail("unsupported", "expected rows in groups and a matrix for each, no bias")
     before = np.concatenate([np.zeros(1, ends.dtype), ends[:-1]])

@@ -71,7 +71,7 @@ def dequantize(
 
 
 def per_channel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same with a scale and a zero for each position of an axis."""
+    """Return the function with a scale and a zero for each position of an axis."""
 
     def call(
         x: Array, scales: Array, zeros: Any, axis: int, *rest: Any, **named: Any
@@ -84,7 +84,7 @@ def per_channel(function: Callable[..., Any]) -> Callable[..., Any]:
 def simulate(
     x: Array, scale: Any, zero: Any, low: int, high: int, *, axis: int | None = None
 ) -> list[Array]:
-    """Each element rounded to its level, and where none was cut off."""
+    """Round each element to its level; return a mask of those not clipped as well."""
     wide = to_accumulator(x)
     step = _broadcast_parameter(wide, scale, axis)
     origin = _broadcast_parameter(wide, zero, axis)
@@ -97,7 +97,7 @@ def simulate(
 def simulate_if(
     x: Array, scale: Array, zero: Array, enabled: Array, low: int, high: int
 ) -> list[Array]:
-    """The same where a flag is set; else `x` itself."""
+    """Round elements where a flag is set; else return `x` itself."""
     y, kept = simulate(x, scale, zero, low, high)
     flag = np.not_equal(np.reshape(enabled, ()), 0)
     return [np.where(flag, y, x), np.logical_or(kept, np.logical_not(flag))]
@@ -106,7 +106,8 @@ def simulate_if(
 def parameters_for(
     x: Array, low: int, high: int, eps: float, dtype: str
 ) -> list[Array]:
-    """The scale and the zero (f64[1], i64[1]) that spread levels over what `x` holds.
+    """Return the scale and zero (f64[1], i64[1]) that spread levels over the range of
+    `x`.
 
     PyTorch divides the range in the dtype of `x`, and goes on in single precision.
     """
@@ -199,7 +200,7 @@ def quantize_groups(
     dtype: str,
     group: int,
 ) -> Array:
-    """The level nearest to each element, with a scale for each group of a row."""
+    """Quantize to the nearest level, with a scale for each group of a row."""
     rows = np.reshape(x, (-1, _group_size(x, scales, group)))
     step, zero = np.reshape(scales, (-1, 1)), np.reshape(zeros, (-1, 1))
     return np.reshape(quantize_per_token(rows, step, zero, low, high, dtype), x.shape)
@@ -233,7 +234,7 @@ def _group_size(x: Array, scales: Array, group: int) -> int:
 def simulate_per_channel(
     x: Array, scales: Array, zeros: Array, axis: int, low: int, high: int
 ) -> Array:
-    """Each element rounded to its level, with a scale and a zero for each channel."""
+    """Round each element to its level, with a scale and a zero for each channel."""
     return simulate(x, scales, zeros, low, high, axis=axis)[0]
 
 

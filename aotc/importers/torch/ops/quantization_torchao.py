@@ -77,7 +77,7 @@ def choose_qparams_affine(
     zero_point_dtype: str | None = None,
     keepdim: bool = False,
 ) -> list[Array]:
-    """The scale and the zero that spread levels over what each block of `x` holds."""
+    """Return the scale and the zero that spread levels over each block's range."""
     bounds = integer_bounds(target_dtype)
     least = float(bounds[0] if low is None else low)
     most = float(bounds[1] if high is None else high)
@@ -125,14 +125,14 @@ def _split_into_blocks(
 
 
 def _symmetric(below: Array, above: Array, least: float, most: float) -> Array:
-    """The scale for which no level is beyond what is held."""
+    """Return the scale for which no level exceeds the range."""
     return np.divide(np.maximum(np.negative(below), above), (most - least) / 2)
 
 
 def _symmetric_to_both_ends(
     below: Array, above: Array, least: float, most: float
 ) -> Array:
-    """The scale for which nothing that is held is cut off."""
+    """Return the scale for which no held element is cut off."""
     return np.maximum(np.divide(below, least), np.divide(above, most))
 
 
@@ -146,7 +146,7 @@ _SYMMETRIC = {
 
 
 def _bits(dtype: str, low: float | None, high: float | None) -> int | None:
-    """How few bits levels of a range need, if it is that of so many."""
+    """Return the number of bits of levels in a range, if it is that of so many."""
     if low is None or high is None:
         return None
     is_signed = dtype in ("i8", "i16")
@@ -158,7 +158,7 @@ def _bits(dtype: str, low: float | None, high: float | None) -> int | None:
 
 
 class _Blocks:
-    """How blocks lie in an array, as `nn.dequantize` says it.
+    """The layout of blocks in an array, in the terms of `nn.dequantize`.
 
     Args:
         x: the array.
@@ -189,7 +189,7 @@ class _Blocks:
             self._repeats = {i: static_size(sizes[i], "block") for i in wide[:-1]}
 
     def shape(self, part: Array) -> Array:
-        """Scales or zeros in the shape that `nn.dequantize` takes."""
+        """Return scales or zeros in the shape that `nn.dequantize` takes."""
         found = np.reshape(part, self._counts)
         for axis, count in self._repeats.items():
             found = np.repeat(found, count, axis)
@@ -197,7 +197,7 @@ class _Blocks:
 
 
 def _given(zero: Array | None) -> Array | None:
-    """Zeros; None for those that are left out, for which an empty array stands too."""
+    """Return the zeros, or None for an empty array, which stands for none."""
     return None if zero is None or zero.shape == (0,) else zero
 
 

@@ -14,14 +14,14 @@ Axes = int | Sequence[int] | None
 
 
 def _axes(x: Array, dim: Axes) -> Any:
-    """Axes as aotc.numpy takes them; none listed are all, and scalars have none."""
+    """Return axes in aotc.numpy's form; an empty list is all, and scalars have none."""
     if isinstance(dim, int) or dim is None:
         return dim if x.ndim else None
     return (tuple(dim) or None) if x.ndim else None
 
 
 def summable(x: Array, dtype: str | None) -> Array:
-    """Sums of integers and truth values are i64."""
+    """Convert integers and truth values to i64, the type of their sums."""
     if dtype is None and not dtypes.is_float(x.dtype):
         dtype = "i64"
     return x if dtype is None else np.astype(x, dtype)
@@ -60,12 +60,12 @@ def amin(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
 
 
 def any_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    """Whether an element is not zero."""
+    """Return whether an element is not zero."""
     return np.any(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
 def all_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    """Whether no element is zero."""
+    """Return whether no element is zero."""
     return np.all(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
@@ -108,7 +108,7 @@ def with_mean(
 
 @variance_rule
 def variance(x: Array, dim: Axes, keepdim: bool, ddof: float) -> Array:
-    """The mean of the squares of what differs from the mean."""
+    """Return the variance over axes."""
     return np.var(x, _axes(x, dim), ddof=ddof, keepdims=keepdim)
 
 
@@ -145,7 +145,7 @@ def _with_position(
 
 
 def histogram(x: Array, bins: int = 100, first: Any = 0, last: Any = 0) -> Array:
-    """How many elements are in each of `bins` equal parts from `first` to `last`."""
+    """Count the elements in each of `bins` equal parts from `first` to `last`."""
     x = np.ravel(x)
     if first == last:
         return np.astype(np.histogram(x, bins)[0], x.dtype)
@@ -170,7 +170,7 @@ def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
 def _running_extreme(
     function: Callable[..., Array],
 ) -> Callable[..., list[Array]]:
-    """The extreme up to each element, and the last place where it was met."""
+    """Return a function for the extreme up to each element, and its last place."""
 
     def call(x: Array, dim: int) -> list[Array]:
         if not x.ndim:
@@ -199,7 +199,7 @@ def log_cumulative_sum_exp(x: Array, dim: int) -> Array:
 
 
 def count_nonzero(x: Array, dim: Axes = None) -> Array:
-    """How many elements are not zero."""
+    """Count the elements that are not zero."""
     return np.astype(np.count_nonzero(x, _axes(x, dim)), "i64")
 
 

@@ -1,4 +1,4 @@
-"""ATen ops that are not imported, with the reason and what to do instead."""
+"""ATen ops that are not imported, with the reason and an alternative."""
 
 from __future__ import annotations
 

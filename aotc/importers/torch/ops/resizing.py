@@ -32,7 +32,7 @@ Target = tuple[list[Size], list[float | None]]
 
 
 def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[Any]) -> Target:
-    """From the arguments of an op: factors, or sizes and one factor per axis."""
+    """Read an op's arguments: factors, or sizes and one factor per axis."""
     have = x.shape[2:]
     factors = list(given[0] if given and isinstance(given[0], list) else given)
     factors += [None] * (len(have) - len(factors))
@@ -147,7 +147,7 @@ def _places(
     align_corners: bool,
     antialias: bool,
 ) -> Places:
-    """Where in x the pixels of the result are."""
+    """Return the positions in x of the result's pixels."""
     known = isinstance(size, int) and isinstance(new, int)
     dtype = "f64" if known else "f32"
     i, after, before = grid(new, size, dtype)
@@ -169,7 +169,7 @@ def _shrinking(
 
 
 def _end_to_end(size: Size, new: Size) -> float:
-    """The ratio of the distances between the first and the last pixel."""
+    """Return the ratio of the distances from the first to the last pixel."""
     size, new = static_size(size, "image"), static_size(new, "image")
     return (new - 1) / (size - 1) if new > 1 and size > 1 else 1.0
 

@@ -74,7 +74,7 @@ def along(x: Array, dim: int, key: Any) -> tuple[Any, ...]:
 
 
 def select(x: Array, dim: int, index: Any) -> Array:
-    """One position of an axis, which goes away."""
+    """Select one position of an axis, which goes away."""
     return np.getitem(x, along(x, dim, index))
 
 
@@ -96,7 +96,9 @@ def narrow(x: Array, dim: int, start: Any, length: Size) -> Array:
 
 
 def splitting(narrow: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """What cuts an axis into parts of given sizes, by a function that cuts out one."""
+    """Return a function that splits an axis into given sizes, by one that cuts out a
+    part.
+    """
 
     def split_with_sizes(x: Any, sizes: Sequence[Size], dim: int = 0) -> list[Any]:
         parts: list[Any] = []
@@ -110,7 +112,7 @@ def splitting(narrow: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
-    """Parts of an axis of one size; the last may be smaller."""
+    """Split an axis into parts of one size; the last may be smaller."""
     total = x.shape[dim]
     if isinstance(total, int) and isinstance(size, int):
         count = -(-max(total, 1) // size) if size else 1
@@ -124,7 +126,7 @@ def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
 
 
 def unbind(x: Array, dim: int = 0) -> list[Array]:
-    """Each position of an axis."""
+    """Return each position of an axis."""
     return list(np.unstack(x, axis=dim))
 
 
@@ -162,7 +164,7 @@ def diagonal_scatter(
 
 
 def diagonal_matrix(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
-    """Matrices of zeros with the last axis of `x` on a diagonal."""
+    """Return matrices of zeros with the last axis of `x` on a diagonal."""
     size = x.shape[-1] + abs(offset)
     zeros = np.zeros((*x.shape[:-1], size, size), x.dtype)
     rank = zeros.ndim
@@ -171,7 +173,7 @@ def diagonal_matrix(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 def unfold(x: Array, dim: int, size: int, step: int) -> Array:
-    """Windows of an axis, with their elements along a new last axis."""
+    """Return windows of an axis, with their elements along a new last axis."""
     if not x.ndim:
         return np.reshape(x, (size,))
     axis = dim % x.ndim
@@ -184,7 +186,7 @@ def unfold(x: Array, dim: int, size: int, step: int) -> Array:
 def as_strided(
     x: Array, size: Sequence[int], stride: Sequence[int], offset: int | None = 0
 ) -> Array:
-    """The elements at these steps through a tensor that lies in memory row by row."""
+    """Take the elements at strides through a tensor that lies in memory row by row."""
     return np.take(np.ravel(x), _strided_places(size, stride, offset or 0))
 
 
@@ -207,19 +209,19 @@ def _strided_places(size: Sequence[int], stride: Sequence[int], offset: int) -> 
 
 
 def repeat(x: Array, repeats: Sequence[int]) -> Array:
-    """Copies of `x` along each axis."""
+    """Repeat `x` along each axis."""
     return np.tile(x, tuple(repeats))
 
 
 def repeat_interleave(
     x: Array, repeats: int, dim: int | None = None, output_size: Any = None
 ) -> Array:
-    """Each element of an axis as often."""
+    """Repeat each element of an axis equally often."""
     return np.repeat(x, repeats, dim)
 
 
 def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Array:
-    """Each position as often as an array says."""
+    """Repeat each position as often as an array says."""
     if output_size is None:
         fail("symbolic-size", "the sum of repeats depends on values; give output_size")
     places = np.arange(output_size, dtype=repeats.dtype)
@@ -227,14 +229,14 @@ def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Ar
 
 
 def roll(x: Array, shifts: Any, dims: Sequence[int] = ()) -> Array:
-    """Elements moved along axes, from the end to the start."""
+    """Move elements along axes, from the end to the start."""
     if not dims:
         return np.roll(x, shifts[0] if isinstance(shifts, list) else shifts)
     return np.roll(x, tuple(shifts), tuple(dims))
 
 
 def flip(x: Array, dims: Sequence[int]) -> Array:
-    """Axes in reverse order."""
+    """Reverse the order of axes."""
     return np.flip(x, tuple(dims)) if dims else x
 
 
@@ -242,7 +244,7 @@ def flip(x: Array, dims: Sequence[int]) -> Array:
 
 
 def _widths(x: Array, pad: Sequence[Size]) -> list[tuple[Size, Size]]:
-    """(before, after) per axis; torch counts from the last axis."""
+    """Return (before, after) per axis; torch counts from the last axis."""
     pairs = [(pad[n], pad[n + 1]) for n in range(0, len(pad), 2)][::-1]
     return [(0, 0)] * (x.ndim - len(pairs)) + pairs
 
@@ -253,7 +255,8 @@ def constant_pad(x: Array, pad: Sequence[Size], value: Any = 0) -> Array:
 
 
 def padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:
-    """Elements of `x` itself around it; negative widths cut elements off.
+    """Return a function that pads `x` by its own elements; negative widths cut elements
+    off.
 
     What is cut off is still mirrored or repeated, but not what starts again ("wrap").
     """

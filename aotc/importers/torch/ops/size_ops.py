@@ -1,4 +1,4 @@
-"""Arithmetic on sizes, and what only asserts something about them."""
+"""Arithmetic on sizes, and ops that only assert something about them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def number(x: Any) -> Any:
 def _comparison(
     known: Callable[[Any, Any], bool], computed: Callable[..., Array]
 ) -> Callable[[Any, Any], Any]:
-    """A comparison: decided by the contracts, else when the model runs."""
+    """Make a comparison that contracts decide, or else the running model."""
 
     def call(a: Any, b: Any) -> Any:
         if isinstance(a, Array) or isinstance(b, Array):
@@ -119,7 +119,7 @@ def square_root(x: Any) -> Any:
 
 
 def nothing(*_: Any, **__: Any) -> None:
-    """An assertion of dtypes and layouts, which are fixed when a model is traced."""
+    """Ignore an assertion of dtypes and layouts, which are fixed by tracing."""
 
 
 def assert_condition(

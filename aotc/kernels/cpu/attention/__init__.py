@@ -59,7 +59,9 @@ class _Kernel(Scores, WeightedSums):
             self._write_blocks()
 
     def _write_only_block(self) -> None:
-        """All keys are one block: nothing is scaled to a later one."""
+        """Write the kernel where all keys are one block, so that nothing is
+        rescaled.
+        """
         block = self._block(index(0), self.tile.keys)
         softmax = self.weigh(block, self._empty_softmax())
         self._store_factors([reciprocal(x, safe=self.op.safe) for x in softmax.total])

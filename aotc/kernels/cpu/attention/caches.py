@@ -1,4 +1,4 @@
-"""Where keys and values lie: in a cache by positions, or by heads.
+"""Layout of keys and values: in a cache by positions, or by heads.
 
     by positions: batch, positions, heads, depth
     by heads: batch, heads, positions, depth
@@ -43,11 +43,11 @@ class Rows:
     step: int
 
     def at(self, position: Value) -> Value:
-        """Where that of a position begins."""
+        """Return the start of a position's row."""
         return add(self.begin, scale(position, self.step))
 
     def load(self, row: Value, column: Value, count: int) -> Value:
-        """Return a vector of one, given where that begins, from an element on."""
+        """Load a vector of a row, which begins at `row`, from element `column` on."""
         place = Place(add(row, column), column, key=0, count=count)
         return self.epilogue.compute(self.value, place)
 
@@ -55,7 +55,7 @@ class Rows:
 def rows_of(
     function: Function, op: Attention, given: Arguments, queries: Queries, lanes: int
 ) -> tuple[Rows, Rows]:
-    """The keys and the values of the head that a workgroup has.
+    """Make readers of the keys and the values of a workgroup's head.
 
     Args:
         function: the region.

@@ -49,7 +49,7 @@ def write(
 
 @dataclass(frozen=True)
 class _Block:
-    """Some keys.
+    """A block of keys.
 
     Args:
         start: the number of the first.
@@ -88,7 +88,7 @@ class _Scratch:
 
     @classmethod
     def allocate(cls, tile: DecoderTile, sizes: Sizes) -> _Scratch:
-        """Allocate it on the stack."""
+        """Allocate the scratch memory on the stack."""
         assert isinstance(sizes.length, int)
         count, lanes = sizes.length, tile.lanes
         depth, keys = (round_up(n, lanes) for n in (sizes.depth, tile.keys))
@@ -126,7 +126,7 @@ class _Decoder(Work):
 
     @property
     def _count(self) -> int:
-        """How many queries there are."""
+        """The number of queries."""
         assert isinstance(self.sizes.length, int)
         return self.sizes.length
 
@@ -242,7 +242,9 @@ class _Decoder(Work):
         self._each_query(lambda query: self._add_values(block, query))
 
     def _is_seen(self, block: _Block) -> Value:
-        """Whether the bias of any query lets any position of a whole block be seen."""
+        """Return whether any query's bias leaves a position of a whole block
+        visible.
+        """
         rows = self._count if self._strides.query != 0 else 1
         found = [
             self._bias_at(block, index(row), group)
@@ -329,7 +331,8 @@ class _Decoder(Work):
         return [vectors.load(memory, place, lanes) for place in places]
 
     def _products(self, start: Value, query: Value, count: int) -> Values:
-        """Vectors that add up to the products of a query and some keys, one of each.
+        """Return vectors that sum to the products of a query and some keys, one for
+        each.
 
         Meanwhile the values beside the keys are fetched, which are read next.
         """
@@ -364,7 +367,9 @@ class _Decoder(Work):
     def _add_panel(
         self, block: _Block, query: Value, panel: list[tuple[int, int]]
     ) -> None:
-        """The same for some vectors of it; keys of the next block are fetched."""
+        """Add the products with some vectors of values, and fetch the next block's
+        keys.
+        """
         lanes, rows = self._lanes, self.value
         begin = rows.at(block.start)
         factor, left = (

@@ -22,7 +22,7 @@ class Scores(TiledWork):
     """Writes the scores of blocks at the insertion point."""
 
     def transpose_queries(self) -> None:
-        """Put the queries of a workgroup into its memory, scaled."""
+        """Transpose and scale the queries of a workgroup into its memory."""
         sizes = self.sizes
         factor = vectors.splat(float(self.op.scale), self.tile.lanes)
         rows = _Rows(
@@ -70,7 +70,7 @@ class Scores(TiledWork):
     # ---- rows as columns ------------------------------------------------------------
 
     def _transpose_bias(self, block: Block) -> None:
-        """Put the bias of a block where its scores will be."""
+        """Transpose the bias of a block to the place of its scores."""
         begin, step = add(self.queries.bias, block.start), bias_strides(self.op).query
         rows = _Rows(self.memories.bias, begin, step, block.count or block.seen)
         self._transpose(rows, self.scratch.scores, lambda x: x)
@@ -137,7 +137,9 @@ class Scores(TiledWork):
     def _score_tile(
         self, block: Block, keys: tuple[Value, int], highest: Values
     ) -> Values:
-        """The same for one tile: its first key in the block, and how many there are."""
+        """Compute the scores of one tile, given its first key in the block and their
+        number.
+        """
         tile, lanes, (key, count) = self.tile, self.tile.lanes, keys
         sums = self._multiply(
             add(self.queries.key, self._row(add(block.start, key))), count
@@ -155,7 +157,7 @@ class Scores(TiledWork):
         return scale(key, self.sizes.shared * self.sizes.depth)
 
     def _multiply(self, begin: Value, count: int) -> Values:
-        """The products of some keys, from the one at `begin` on, and all queries."""
+        """Multiply some keys, from the one at `begin` on, by all queries."""
         tile, lanes = self.tile, self.tile.lanes
         step = self.sizes.shared * self.sizes.depth
 
@@ -223,7 +225,7 @@ class _Rows:
 
 
 def rescale_factors(before: Values, after: Values) -> Values:
-    """What sums are multiplied with where the highest score has become another."""
+    """Return the factors that rescale sums after the highest score has changed."""
     return [
         exp_of_negative(arith.subf(old, finite(new)))
         for old, new in zip(before, after, strict=True)
@@ -231,6 +233,6 @@ def rescale_factors(before: Values, after: Values) -> Values:
 
 
 def finite(highest: Value) -> Value:
-    """Itself, but 0 for -infinity, so that -infinity less it is -infinity."""
+    """Return the value, but 0 for -infinity, so that -infinity less it is -infinity."""
     none = float_compare("OEQ", highest, constant(highest.type, -inf))
     return arith.select(none, constant(highest.type, 0.0), highest)

@@ -114,7 +114,7 @@ class WeightedSums(TiledWork):
     def _sum_tile(
         self, block: Block, places: list[_Place], count: int, sums: Values
     ) -> Values:
-        """The sums at some places, by queries, of which each has `count` vectors."""
+        """Add up the values at some places, by queries of `count` vectors each."""
         step, lanes = self.sizes.shared * self.sizes.width, self.tile.lanes
         begin = add(self.queries.value, scale(block.start, step))
 
@@ -141,7 +141,7 @@ class WeightedSums(TiledWork):
     # ---- results --------------------------------------------------------------------
 
     def _visit_places(self, visit: Callable[[_Place], None]) -> None:
-        """Do something for each vector of the results of a workgroup."""
+        """Visit each vector of the results of a workgroup."""
         rest = arith.subi(self.given.size(self.sizes.length), self.queries.first)
         last = arith.minsi(rest, index(self.tile.columns))
 

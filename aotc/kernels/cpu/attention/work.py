@@ -1,4 +1,4 @@
-"""What one workgroup of an attention has to do, and where that lies in memory."""
+"""Work of one workgroup of an attention, and its places in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aotc.mlir import Function, Value, arith
 
 @dataclass(frozen=True)
 class Queries:
-    """The queries of a workgroup, and where what belongs to them begins in memory.
+    """The queries of a workgroup, and the starts of its operands in memory.
 
     Args:
         first: the number of the first one.
@@ -68,7 +68,7 @@ def queries_of(op: Attention, given: Arguments, number: Value, first: Value) -> 
 
 @dataclass(frozen=True)
 class Block:
-    """Some keys.
+    """A block of keys.
 
     Args:
         start: the number of the first one.
@@ -81,7 +81,9 @@ class Block:
     seen: Value | int
 
     def tiles(self, most: int) -> list[Group]:
-        """The keys in tiles of at most so many: those that are seen, and a few more."""
+        """Group the keys into tiles of at most `most`: the seen keys, and a few
+        more.
+        """
         if self.count is None:
             return row_groups(self.seen, most)
         found: list[Group] = []
@@ -97,7 +99,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Softmax:
-    """For each vector of queries.
+    """The highest scores and totals of each vector of queries.
 
     Args:
         highest: score so far.
@@ -127,7 +129,7 @@ class Scratch:
 
     @classmethod
     def allocate(cls, tile: AttentionTile, sizes: Sizes) -> Scratch:
-        """Allocate it on the stack."""
+        """Allocate the scratch memory on the stack."""
         columns = tile.columns
         return cls(
             queries=vectors.allocate(sizes.depth * columns),
@@ -143,7 +145,7 @@ def allocate_sums(sizes: Sizes, queries: int) -> Value | None:
 
 
 class Memories(NamedTuple):
-    """Where queries, bias and result lie."""
+    """The memories of queries, bias and result."""
 
     query: Value
     bias: Value
@@ -151,14 +153,14 @@ class Memories(NamedTuple):
 
     @classmethod
     def of(cls, function: Function, op: Attention, given: Arguments) -> Memories:
-        """Return those of the anchor of a region."""
+        """Find the memories of the anchor of a region."""
         known = given.operands_of(function)
         return cls(known[op.query], known[op.bias], given.memories[-1])
 
 
 @dataclass(frozen=True)
 class Work:
-    """An attention, and what of it a workgroup computes.
+    """An attention, and a workgroup's part of it.
 
     Args:
         op: what is computed.
@@ -179,13 +181,13 @@ class Work:
 
     @property
     def dtype(self) -> str:
-        """Of the results."""
+        """The dtype of the results."""
         return Tensor.of(self.op.y).dtype
 
 
 @dataclass(frozen=True)
 class TiledWork(Work):
-    """The same of many queries.
+    """The work of a workgroup of many queries, in tiles.
 
     Args:
         tile: how it is cut up.

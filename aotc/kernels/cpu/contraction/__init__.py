@@ -1,4 +1,4 @@
-"""Products of matrices and convolutions on vectors, with what follows them.
+"""Products of matrices and convolutions on vectors, with their epilogues.
 
 One workgroup computes some rows of one panel of columns. The right operand is packed,
 [panel][depth][columns of a panel] with zeros after the last column (and so the terms of
@@ -98,7 +98,7 @@ def _write_one_of(kernels: Sequence[Contraction], panel: Value, number: Value) -
 
 @dataclass(frozen=True)
 class Contraction:
-    """Writes a kernel of one product at the insertion point, or what there is of it.
+    """A writer of a kernel of one product, or a part of it, at the insertion point.
 
     Args:
         joined: the product, and those that are computed beside it.
@@ -118,12 +118,12 @@ class Contraction:
 
     @property
     def geometry(self) -> Geometry:
-        """What is summed up."""
+        """The geometry of the sums."""
         return self.joined.geometries[self.part]
 
     @property
     def tile(self) -> Tile:
-        """How it is cut up."""
+        """The tile that cuts up the work."""
         return self.joined.tile
 
     def write(self, panel: Value, number: Value) -> None:
@@ -169,7 +169,7 @@ class Contraction:
         loops.repeat_for(0, self.joined.panels, 1, write)
 
     def _write_block(self, panel: Value, block: Value, begin: Begin) -> None:
-        """A panel of a block of rows of one product."""
+        """Write one panel of a block of rows of one product."""
         self._with_panel(
             panel, begin, lambda panel: self._write_rows_of_block(panel, block)
         )
@@ -224,7 +224,7 @@ class Contraction:
     # ---- rows -----------------------------------------------------------------------
 
     def _write_product(self, panel: Panel, block: Value) -> None:
-        """The tiles of a block of rows.
+        """Write the tiles of a block of rows.
 
         Args:
             panel: of columns.
@@ -253,7 +253,7 @@ class Contraction:
         split: tuple[int | Value, int | Value],
         count: int,
     ) -> None:
-        """Larger tiles, then smaller ones.
+        """Write a block in larger tiles, then in smaller ones.
 
         Args:
             panel: of columns.
@@ -283,7 +283,7 @@ class Contraction:
     def _write_few(
         self, panel: Panel, block: Value, rows: Value, counts: Sequence[int]
     ) -> None:
-        """The tiles of a block where a call has few rows, which are not split evenly.
+        """Write the tiles of a block where a call has too few rows to split evenly.
 
         The last tile ends with the last row: it computes some rows once more, which
         gives the same numbers.
@@ -317,7 +317,7 @@ class Contraction:
     def _write_rows_at(
         self, panel: Panel, row: Value, count: int, number: Value | None
     ) -> None:
-        """A tile of a product.
+        """Write one tile of a product.
 
         Args:
             panel: of columns.
@@ -333,7 +333,7 @@ class Contraction:
         self._write_tile(panel, Rows(left, result, count, (0, 1)))
 
     def _prefetch_start(self, panel: Panel, number: Value | None) -> Value | None:
-        """Where a tile begins to fetch what is read later, if it is to do so.
+        """Return where a tile begins to prefetch later reads; None if it does not.
 
         Weights of large models come from memory in every call. The workgroups of a
         block of rows take one panel after the other, and the panels of a product of a
@@ -355,7 +355,7 @@ class Contraction:
         return add(ahead, scale(number, share))
 
     def _write_lines(self, panel: Panel, first: Value, last: Value) -> None:
-        """Some lines, tile by tile."""
+        """Write some lines, tile by tile."""
         begin = panel.begin.left, panel.begin.result
         lines = Lines(self.geometry, self.tile.rows, begin)
 

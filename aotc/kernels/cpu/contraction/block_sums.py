@@ -1,4 +1,4 @@
-"""What the terms of rows add up to in each block, which offsets are multiplied by."""
+"""Sums of the terms of rows in each block, which offsets are multiplied by."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BlockSums:
     def of(
         cls, rows: int, blocks: int, length: int, row: int, element: Type | None = None
     ) -> BlockSums:
-        """Return those of so many rows, for which memory is allocated."""
+        """Allocate memory for the block sums of so many rows."""
         memory = vectors.allocate(rows * blocks, element)
         return cls(memory, blocks, length, row)
 

@@ -1,4 +1,4 @@
-"""What there is for each block of a weight that is dequantised: scales, or offsets."""
+"""Blocks of a dequantised weight: their scales or offsets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Blocks:
     def of(
         cls, part: Value, memories: Mapping[Value, Value], tile: Tile
     ) -> Blocks | None:
-        """Return those of an operand of what dequantises; None where it is a number.
+        """Make the blocks of a scale or an offset; None where it is a number.
 
         Args:
             part: the operand.
@@ -57,7 +57,7 @@ class Blocks:
         return cls(tile, memory, factors, sizes[0] // sizes[1], is_signed)
 
     def load(self, right: Value, number: Value, count: int) -> Values:
-        """Return those of some vectors of columns as f32.
+        """Load the blocks' values for some vectors of columns as f32.
 
         Args:
             right: where the panel begins, in integers of the weight.
@@ -74,7 +74,7 @@ class Blocks:
         return [*map(arith.mulf, floats, factors)]
 
     def fetch(self, right: Value, number: Value, count: int) -> None:
-        """Fetch what the only tile of a panel reads some blocks later."""
+        """Fetch the values that the only tile of a panel reads some blocks later."""
         if not self.tile.ahead:
             return
         size = self.memory.type.element_type.width // 8

@@ -37,7 +37,7 @@ _HALF = 16  # bits of a word, in which fields are converted where they are
 
 @dataclass(frozen=True)
 class DequantizedSums:
-    """Writes them at the insertion point.
+    """A writer of sums of a dequantised product, at the insertion point.
 
     Args:
         geometry: what is summed up.
@@ -65,7 +65,7 @@ class DequantizedSums:
     def of(
         cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
     ) -> DequantizedSums:
-        """Return those of a product in a region."""
+        """Make the writer for a product in a region."""
         table, memories = table_of(anchor), given.operands_of(function)
         assert table is not None
         scales, offsets = (
@@ -78,7 +78,7 @@ class DequantizedSums:
         return replace(found, block_sums=found._new_sums())
 
     def _new_sums(self) -> BlockSums | None:
-        """Memory for what blocks of rows add up to, if it is worthwhile."""
+        """Allocate memory for block sums of rows, if it is worthwhile."""
         tile, group = self.tile, self.tile.group
         blocks, (row, _) = self.geometry.depth // group, self.geometry.left_steps
         is_read = self.offsets is not None or (self.integers.excess and tile.rows == 1)
@@ -159,7 +159,7 @@ class DequantizedSums:
     def _sum_in_place(
         self, count: int, left: Value, begin: Value, block: Value
     ) -> Values:
-        """The same of one row and few bits, multiplied where they are in words.
+        """Sum one row and few bits, multiplied in the words that hold them.
 
         A bit mask and a conversion make 2**p times the integer at bit p of half a word,
         for which there are sums of its own: shifts, of which processors compute two a
@@ -255,7 +255,7 @@ class DequantizedSums:
         return found
 
     def _sum_row(self, row: int, left: Value, number: Value) -> Value:
-        """The sum of a block of a row, in all lanes.
+        """Return the sum of a block of a row, in all lanes.
 
         Args:
             row: of the tile.
@@ -270,7 +270,7 @@ class DequantizedSums:
         return vectors.pick(every, [0] * lanes)
 
     def _part_of_sum(self, begin: Value) -> Value:
-        """A vector whose lanes make the sum of the terms of a block."""
+        """Return a vector whose lanes add up to the sum of a block's terms."""
         lanes = gcd(self.tile.group, self.tile.lanes)
         count = self.tile.group // lanes
 

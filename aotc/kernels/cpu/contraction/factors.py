@@ -1,4 +1,4 @@
-"""How the elements of both operands are multiplied, and added to the sums.
+"""Multiplication of both operands' elements, and addition to the sums.
 
 Floats are multiplied as f32, one term at a time. Where an instruction of the processor
 adds the products of several terms to each sum (`machine.Mma`), these are beside each
@@ -22,7 +22,7 @@ from aotc.mlir import Type, Value, arith, ir
 
 @dataclass(frozen=True)
 class Factors:
-    """Reads operands and multiplies them, at the insertion point.
+    """A loader and multiplier of operands, at the insertion point.
 
     Args:
         sources: dtypes of the left operand and of the right one.
@@ -36,18 +36,18 @@ class Factors:
 
     @classmethod
     def of(cls, geometry: Geometry, tile: Tile, machine: Machine | None) -> Factors:
-        """Those of a kernel, of floats if it is not known what runs it."""
+        """Choose the factors of a kernel, as floats if the machine is not known."""
         mma = FMA if machine is None else multiplier(geometry, machine, tile.terms)
         return cls((geometry.dtype, geometry.right_dtype), tile.lanes, mma)
 
     @property
     def terms(self) -> int:
-        """How many neighbouring terms of a sum one instruction multiplies."""
+        """The number of neighbouring terms of a sum that one instruction multiplies."""
         return self.mma.terms
 
     @property
     def lanes_of_factor(self) -> int:
-        """How many elements that are multiplied a vector holds."""
+        """The number of factors in a vector."""
         return 32 * self.lanes // bits(self.mma.factor)
 
     @property
@@ -63,11 +63,11 @@ class Factors:
 
     @property
     def _is_f32(self) -> bool:
-        """Whether vectors are loaded as f32, whatever memory holds."""
+        """Return whether vectors are loaded as f32, whatever memory holds."""
         return self.mma.factor == "f32"
 
     def rows(self, memory: Value, at: Value, count: int) -> Value:
-        """Return elements of the left operand beside each other, to be multiplied."""
+        """Load neighbouring elements of the left operand as factors."""
         if self._is_f32:
             return vectors.load(memory, at, count)
         x = self._extend(vectors.load_as_is(memory, at, count), count, self.sources[0])
@@ -92,11 +92,11 @@ class Factors:
 
     @property
     def run_lanes(self) -> int:
-        """How many elements of either operand an instruction multiplies."""
+        """The number of elements of either operand that an instruction multiplies."""
         return self.terms * self.lanes // self.mma.rows
 
     def repeat(self, memory: Value, places: Sequence[Value]) -> Value:
-        """What some rows have for some terms, each as often as there are columns.
+        """Load some rows' terms, each repeated as often as there are columns.
 
         Args:
             memory: that holds them; those of several terms are widened.
@@ -120,7 +120,7 @@ class Factors:
         return arith.addi(self._products(x, y, total.type), total)
 
     def _products(self, x: Value, y: Value, kind: Type) -> Value:
-        """Products of integers, those of neighbours added, as a type of sums."""
+        """Return products of integers, those of neighbours added, as a type of sums."""
         name, pairs = self.mma.intrinsic, self.mma.pairs
         if not name:
             return arith.muli(arith.extsi(kind, x), arith.extsi(kind, y))
@@ -134,7 +134,7 @@ class Factors:
         return vectors.call_intrinsic(pairs, found, kind)
 
     def _extend(self, x: Value, count: int, source: str) -> Value:
-        """Integers in the type that they are multiplied in."""
+        """Extend integers to the type that they are multiplied in."""
         kind = vectors.vector_type(count, self.element)
         if x.type == kind:
             return x

@@ -38,16 +38,16 @@ class Integers:
 
     @property
     def excess(self) -> int:
-        """What integers are too large by where they are read as unsigned ones."""
+        """The excess of integers that are read as unsigned ones."""
         return 2 ** (self.tile.bits - 1) if self.is_signed else 0
 
     @property
     def looks_up(self) -> bool:
-        """Whether one instruction makes floats of their bits."""
+        """Return whether one instruction looks up floats by their bits."""
         return self.tile.bits == 4 and self.tile.lanes in _LOOKUPS
 
     def byte(self, place: Value) -> Value:
-        """Return where an integer lies by its number, which begins a run of them."""
+        """Return the offset in bytes of an integer that begins a run, by its number."""
         if not self.tile.has_planes:
             return place
         words, terms = words_of_run(self.tile.bits), run_length(self.tile.bits)
@@ -58,7 +58,8 @@ class Integers:
         return terms * self.tile.columns * self.tile.bits // 8
 
     def floats(self, at: Value) -> Read:
-        """Return what gives the integers of a term and a vector of columns, as f32.
+        """Return a function that loads the integers of a term and vector of columns, as
+        f32.
 
         Args:
             at: the first byte of the terms.
@@ -97,7 +98,7 @@ class Integers:
                 vectors.prefetch(self.memory, later, cache)
 
     def words(self, at: Value) -> Read:
-        """Return what gives a word of each column, by its number."""
+        """Return a function that loads a word of each column, by its number."""
         lanes, columns = self.tile.lanes, self.tile.columns
         known: dict[tuple[int, int], Value] = {}
 
@@ -111,7 +112,7 @@ class Integers:
         return word
 
     def fours(self, at: Value, *, is_signed: bool = False) -> Read:
-        """Return what gives four terms of each column as the bytes of words.
+        """Return a function that loads four terms of each column as the bytes of words.
 
         Args:
             at: the first byte of the terms, which begin a run.
@@ -134,7 +135,7 @@ class Integers:
             return known[number, vector]
 
         def part(number: int, vector: int, plane: Plane) -> Value:
-            """Bits of four terms, at their places in the bytes."""
+            """Return bits of four terms, at their places in the bytes."""
             run, place = divmod(number * WORD, run_length(bits))
             inside, field = divmod(place // WORD, plane.fields)
             at_word = run * words_of_run(bits) + plane.word + inside
@@ -151,7 +152,7 @@ class Integers:
         return four
 
     def _half_as_floats(self, words: Value, first: int) -> Value:
-        """Four bits of each word, from the one at `first` on, as f32."""
+        """Return four bits of each word, from the one at `first` on, as f32."""
         if not self.looks_up:
             return self._as_floats(self._part(words, first, 4))
         numbers = [n - 16 if self.is_signed and n > 7 else n for n in range(16)]
@@ -160,7 +161,7 @@ class Integers:
         return vectors.call_intrinsic(_LOOKUPS[self.tile.lanes], given, kind)
 
     def _part(self, words: Value, first: int, bits: int) -> Value:
-        """Some bits of each word, from the one at `first` on, as i32."""
+        """Extract some bits of each word, from the one at `first` on, as i32."""
         last = _ALL_BITS - bits
         if self.is_signed:
             top = _shift_down(words, first - last)
@@ -180,7 +181,7 @@ class Integers:
 
 
 def _shift_down(words: Value, places: int) -> Value:
-    """Words shifted towards their lowest bits, or by fewer than 0 places up."""
+    """Shift words towards their lowest bits, or up for negative counts."""
     if places == 0:
         return words
     write = arith.shrui if places > 0 else arith.shli

@@ -43,7 +43,8 @@ _DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd."  # of a block of a row, and ones
 
 @dataclass(frozen=True)
 class RoundedSums:
-    """Writes them at the insertion point.
+    """A writer of sums of a dequantised product by rounded rows, at the insertion
+    point.
 
     Args:
         geometry: what is summed up.
@@ -74,7 +75,7 @@ class RoundedSums:
     def of(
         cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
     ) -> RoundedSums:
-        """Return those of a product in a region."""
+        """Make the writer for a product in a region."""
         memories = given.operands_of(function)
         table, rows = table_of(anchor), made_by(anchor.operands[0], Dequantize)
         assert table is not None
@@ -134,7 +135,7 @@ class RoundedSums:
         return loops.loop(0, self.geometry.depth // length, 1, zeros, add_block)
 
     def _fetch(self, right: Value, block: tuple[Value, Value, int]) -> None:
-        """Fetch what the only tile of a panel reads some blocks later.
+        """Fetch the values that the only tile of a panel reads some blocks later.
 
         Args:
             right: where the block begins in the weight, in integers.
@@ -149,7 +150,7 @@ class RoundedSums:
     def _add_scaled(
         self, sums: Values, by_row: Values, scales: Values, totals: Values
     ) -> Values:
-        """Totals and the sums of a block, scaled.
+        """Add the sums of a block, scaled, to the totals.
 
         Args:
             sums: of integers, row by row.
@@ -170,7 +171,7 @@ class RoundedSums:
     def _less_offsets(
         self, number: Value, by_row: Values, offsets: Values, totals: Values
     ) -> Values:
-        """Totals less what the offsets of a block's columns make."""
+        """Subtract the contribution of a block's offsets from totals."""
         found = list(totals)
         share = vectors.splat(1 / self._factor, self.tile.lanes)
         for row, by in enumerate(by_row):
@@ -226,16 +227,16 @@ class RoundedSums:
 
     @property
     def _factor(self) -> int:
-        """As many times what a row adds up to in a block is held, less than 0."""
+        """The negative factor by which a row's block sum is multiplied."""
         return self.integers.excess or 1
 
     def _begin(self, row: int, number: Value) -> Value:
-        """What a row adds up to in a block, times the factor, less than 0."""
+        """Load a row's block sum, times the negative factor."""
         assert self.block_sums is not None
         return self.block_sums.load(row, number, self.tile.lanes)
 
     def _write_sums(self, sums: BlockSums, rows: Rows) -> None:
-        """Write that of all blocks of the rows of a tile."""
+        """Write the block sums of the rows of a tile."""
         i32 = ir.IntegerType.get_signless(32)
         length, lanes = self._length, self._length // TERMS
         kind = vectors.vector_type(lanes, i32)
@@ -256,7 +257,7 @@ class RoundedSums:
 
     @property
     def _length(self) -> int:
-        """Terms that share a scale of the row and one of the weight."""
+        """The number of terms that share a scale of the row and one of the weight."""
         return scaled_together(self.tile.group)
 
     @property

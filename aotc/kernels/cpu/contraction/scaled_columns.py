@@ -104,7 +104,7 @@ class ScaledColumnSums:
         return vectors.repeat(self._number(part, term, column), self.tile.lanes)
 
     def _number(self, part: Value, term: Value, column: Value) -> Value:
-        """Return the same as an f32, which is dequantised in turn if it is an integer.
+        """Return a scale or offset as f32; dequantise one that is an integer.
 
         Args:
             part: a scale or an offset of the table, or what these are made of.

@@ -33,7 +33,7 @@ class Squares:
         return self.lanes // self.together
 
     def of_rows(self, sums: Values) -> Values:
-        """Return squares of vectors that are row by row."""
+        """Regroup row-by-row vectors into squares."""
         if self.together == 1:
             return sums
         found = []
@@ -51,7 +51,7 @@ class Squares:
         return found
 
     def to_rows(self, squares: Values) -> Values:
-        """Return the inverse of `of_rows`."""
+        """Regroup squares into row-by-row vectors: the inverse of `of_rows`."""
         if self.together == 1:
             return squares
         width = self.together * self.count

@@ -28,7 +28,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class Begin:
-    """Where a product of a batch begins in memory.
+    """The offsets in memory where a product of a batch begins.
 
     Args:
         left: in the left operand; of a convolution, the first channel of the group.
@@ -44,7 +44,7 @@ class Begin:
     def of(
         cls, product: Value, geometry: Geometry, joined: Joined, given: Arguments
     ) -> Begin:
-        """Return that of a product by its number.
+        """Compute the offsets of a product by its number.
 
         Args:
             product: the number.
@@ -92,7 +92,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Sums:
-    """Writes them at the insertion point.
+    """A writer of sums of products at the insertion point.
 
     Args:
         geometry: what is summed up.
@@ -125,7 +125,7 @@ class Sums:
 
     @property
     def fetched_by_step(self) -> int:
-        """How many elements a step of a tile fetches, of its share."""
+        """The number of elements that a step of a tile fetches, of its share."""
         return max(1, self.tile.columns // self.tile.block)
 
     def over_window(self, panel: Panel, rows: Rows) -> Values:
@@ -229,7 +229,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """The same of rows that are widened, in parts of their terms."""
+        """Sum the products of rows that are widened, in parts of their terms."""
         assert self.widening is not None
         widen = self.widening.widen
 

@@ -22,7 +22,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class Left:
-    """Where rows of the left operand lie.
+    """The places of rows of the left operand.
 
     Args:
         memory: that holds them.
@@ -55,7 +55,7 @@ class Widening:
     def of(
         cls, geometry: Geometry, tile: Tile, machine: Machine | None
     ) -> Widening | None:
-        """That of a kernel, with memory on its stack.
+        """Make the widening of a kernel, with memory on its stack.
 
         None where rows are read as they are, which are those of f32, such as lie
         neither by rows nor by terms, and bytes that are multiplied as they are.
@@ -67,7 +67,7 @@ class Widening:
         return cls(memory, tile.rows, factors)
 
     def widen(self, left: Left, rows: int, length: Value) -> Left:
-        """Some rows: by rows or by terms, as they lie.
+        """Widen some rows: by rows or by terms, as they are in memory.
 
         Args:
             left: the rows; one of their distances is 1, that of terms where more than
@@ -91,7 +91,7 @@ class Widening:
     def _copy_run(
         self, memory: Value, source: Value, target: Value, length: Value
     ) -> None:
-        """Elements beside each other: by vectors, and the last ones by themselves.
+        """Copy elements beside each other: by vectors, and the last ones by themselves.
 
         Zeros follow where the last terms are fewer than are multiplied at a time.
         """

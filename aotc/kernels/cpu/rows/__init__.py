@@ -1,4 +1,4 @@
-"""What is computed along the last axes: norms, softmax, log softmax and reductions.
+"""Kernels along the last axes: norms, softmax, log softmax and reductions.
 
 One workgroup has some rows. A row is gone through by vectors, once for each number that
 is made of all of it (`walk`), and once for the results (`formulas`), which are made
@@ -81,7 +81,7 @@ class _Kernel:
             self._write_row(walk, first)
 
     def _write_row(self, walk: Walk, number: Value) -> None:
-        """A row of results for each row."""
+        """Write a row of results for one row of the operand."""
         x, begin = self.anchor.operands[0], scale(number, walk.length)
 
         def place(at: Value, count: int) -> Place:
@@ -106,7 +106,7 @@ class _Kernel:
         )
 
     def _kept(self, begin: Value) -> Kept | None:
-        """Where a row can be kept for later passes; None if it is too long for that.
+        """Return memory to keep a row for later passes; None if it is too long.
 
         Args:
             begin: where the row begins in results.
@@ -120,12 +120,12 @@ class _Kernel:
 
     @property
     def _keeps(self) -> bool:
-        """Whether later passes read what an earlier one has computed."""
+        """Return whether later passes read values that an earlier one has computed."""
         is_computed = not self.epilogue.is_read(self.anchor.operands[0])
         return is_computed or isinstance(self.anchor, Softmax | ByteSoftmax)
 
     def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
-        """A number for each of some rows."""
+        """Write a number for each of some rows."""
         how = Combination.of(type(anchor))
         begins = [scale(add(first, row), walk.length) for row in range(walk.rows)]
 

@@ -1,4 +1,4 @@
-"""What is computed of a row: norms and softmax, as formulas on vectors."""
+"""Formulas of a row: norms and softmax on vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
+    """The state of one row.
 
     Args:
         walk: goes through it.
@@ -51,19 +51,19 @@ class Row:
     read: Read
 
     def keep(self, x: Value, at: Value, count: int) -> None:
-        """Write what is read again later."""
+        """Store a vector that is read again later."""
         assert self.kept is not None
         begin, lanes = self.kept.begin, self.walk.lanes
         vectors.store(x, self.kept.memory, add(begin, at), lanes, count)
 
     def read_kept(self, at: Value, count: int) -> Value:
-        """What has been kept."""
+        """Load a kept vector."""
         assert self.kept is not None
         begin, lanes = self.kept.begin, self.walk.lanes
         return vectors.load(self.kept.memory, add(begin, at), lanes, count)
 
     def reduce(self, how: Combination, element: Read) -> Value:
-        """One number of the whole row, in all lanes."""
+        """Reduce the whole row to one number, in all lanes."""
         parts = self.walk.reduce(how, lambda at, count: [element(at, count)])
         return vectors.reduce_lanes(parts, how.combine)
 
@@ -78,7 +78,7 @@ _SUM, _MAXIMUM = Combination.of(ReduceSum), Combination.of(ReduceMax)
 
 
 def formula(op: GraphOp, row: Row) -> Read:
-    """What an op makes of each vector of a row; what it needs of all of it before."""
+    """Compute an op's statistics of a row, and return its formula for each vector."""
     if isinstance(op, Normalize):
         return _normalize(op, row)
     if isinstance(op, ByteSoftmax):
@@ -87,7 +87,7 @@ def formula(op: GraphOp, row: Row) -> Read:
 
 
 def _softmax(row: Row) -> Read:
-    """Powers of e, kept if they can be, times the inverse of their sum.
+    """Compute powers of e, kept if they can be, times the inverse of their sum.
 
     A row with NaN or infinity, or of nothing but -infinity, is NaN, as x - max x is.
     """
@@ -109,7 +109,7 @@ def _softmax(row: Row) -> Read:
 
 
 def _byte_softmax(op: ByteSoftmax, row: Row) -> Read:
-    """Powers of e that are looked up, kept if they can be, over their sum.
+    """Compute powers of e that are looked up, kept if they can be, over their sum.
 
     A sum of whole numbers of 24 bits is exact in two parts: of their upper halves, and
     of what these leave. It is rounded where the two are added.

@@ -17,7 +17,7 @@ _PART = 64  # steps whose numbers are added in series
 
 @dataclass(frozen=True)
 class Combination:
-    """How elements are made one.
+    """The combination of elements into one.
 
     Args:
         start: what is made of none.
@@ -31,7 +31,7 @@ class Combination:
 
     @classmethod
     def of(cls, reduction: type[Reduction]) -> Combination:
-        """That of a reduction of f32."""
+        """Return the combination of a reduction of f32."""
         start, combine = reduction.start("f32"), reduction.combine["f"]
         return cls(start, combine, issubclass(reduction, ReduceSum))
 
@@ -66,7 +66,7 @@ class Walk:
     width: int
 
     def reduce(self, how: Combination, elements: Elements) -> Values:
-        """A vector for each row, whose lanes make together what the row makes."""
+        """Return a vector for each row, whose lanes combine to the row's result."""
         nothing = vectors.splat(how.start, self.lanes)
         totals = [nothing] * (self.rows * self.vectors)
         if self._steps:
@@ -85,7 +85,7 @@ class Walk:
         return totals
 
     def visit(self, visit: Callable[[Value, int], None]) -> None:
-        """Do something for each vector of the rows, from the first one on."""
+        """Visit each vector of the rows, from the first one on."""
 
         def visit_step(number: Value) -> None:
             for place in self._places(number):
@@ -97,16 +97,16 @@ class Walk:
 
     @property
     def _steps(self) -> int:
-        """How many there are of which all vectors are whole."""
+        """The number of steps over a row that use whole vectors."""
         return self.length // (self.vectors * self.width)
 
     def _places(self, step: Value) -> list[Value]:
-        """Where the vectors of a step begin."""
+        """Return the starts of the vectors of a step."""
         first = scale(step, self.vectors * self.width)
         return [add(first, number * self.width) for number in range(self.vectors)]
 
     def _rest(self) -> list[tuple[int, int]]:
-        """Where the vectors after the last step begin, and how long they are."""
+        """Return the starts and lengths of the vectors after the last step."""
         return parts(
             self.length, self.width, first=self._steps * self.vectors * self.width
         )
@@ -114,7 +114,7 @@ class Walk:
     def _reduce_steps(
         self, how: Combination, elements: Elements, first: Value, count: int
     ) -> Values:
-        """What some steps make: a vector for each row and vector of a step."""
+        """Reduce some steps to a vector for each row and vector of a step."""
         nothing = vectors.splat(how.start, self.lanes)
         start = [nothing] * (self.rows * self.vectors)
 

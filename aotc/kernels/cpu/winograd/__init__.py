@@ -1,4 +1,4 @@
-"""Winograd convolutions of 3×3 windows, with what follows them.
+"""Winograd convolutions of 3×3 windows, with their epilogues.
 
 One workgroup computes a block of image tiles and a group of panels of features: it
 transforms the inputs of its tiles, multiplies them with the transformed weights, one
@@ -133,7 +133,7 @@ class Winograd:
         loops.branch(self._is_inside(top, left), write_inside, write_edge)
 
     def _is_inside(self, top: Value, left: Value) -> Value | bool:
-        """Whether a tile sees no padding."""
+        """Return whether a tile sees no padding."""
         lines, positions = (n - self.tile.size + 1 for n in self.geometry.size)
         if min(lines, positions) <= 0:
             return False
@@ -144,7 +144,7 @@ class Winograd:
         )
 
     def _copy_padded(self, begin: Value, top: Value, left: Value, copy: Value) -> None:
-        """Copy what a tile sees, with zeros for padding, and behind the last channel.
+        """Copy a tile's input, with zeros for padding, and behind the last channel.
 
         Args:
             begin: of the tile in the image; before it perhaps.
@@ -200,7 +200,7 @@ class Winograd:
         steps: tuple[int, int],
         is_copy: bool,
     ) -> None:
-        """Transform what a tile sees, B' d B, for all channels.
+        """Transform a tile's input, B' d B, for all channels.
 
         Args:
             tile: the tile.
@@ -333,7 +333,9 @@ class Winograd:
     # ---- results --------------------------------------------------------------------
 
     def _write_results(self, panel: Value, first: Value) -> None:
-        """Transform the sums of a panel back, and write what is computed from them."""
+        """Transform the sums of a panel back, apply the epilogue, and store the
+        results.
+        """
         lanes, features = self.tile.lanes, self.geometry.features
         whole, rest = divmod(features, lanes)
         padded = (whole + (rest > 0)) * lanes
@@ -373,7 +375,9 @@ class Winograd:
     def _write_either(
         self, number: Value, size: int, write: Callable[[int], None]
     ) -> None:
-        """Write with how many outputs of a tile there are along an axis of a result."""
+        """Write a tile with all its outputs, or at a border with those in the
+        result.
+        """
         whole, rest = divmod(size, self.tile.outputs)
         branch_at_rest(
             (whole, rest),
@@ -423,7 +427,7 @@ class Winograd:
         self.epilogue.write(places, [self._unscaled(found[i][j]) for i, j in outputs])
 
     def _unscaled(self, total: Value) -> Value:
-        """A result, of one that the integers of the weights have made larger."""
+        """Undo the factor by which integer weights have enlarged a result."""
         if self.geometry.is_float:
             return total
         bits = filter_scale(self.tile.outputs).bit_length() - 1

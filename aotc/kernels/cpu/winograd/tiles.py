@@ -14,7 +14,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class ImageTile:
-    """Where a tile lies.
+    """The position of an image tile.
 
     Args:
         number: of it, in its block.
@@ -35,7 +35,7 @@ def for_tiles(
     tile: WinogradTile,
     write: Callable[[ImageTile], None],
 ) -> None:
-    """Do something with each tile of a block, at the insertion point.
+    """Visit each tile of a block, at the insertion point.
 
     Args:
         first: the number of its first tile.

@@ -50,7 +50,7 @@ def _multiply_pairs_of_rows(matrix: Matrix, given: Sequence[Value]) -> list[Valu
 def _multiply_pairs_of_columns(
     columns: Sequence[Row], given: Sequence[Value]
 ) -> list[Value]:
-    """Sums of two vectors where the columns agree, differences where they do not."""
+    """Multiply by pairs of columns: sums of two vectors where the columns agree."""
     terms: list[tuple[Row, Value]] = []
     rest = list(zip(columns, given, strict=True))
     while rest:
@@ -72,7 +72,9 @@ def _differ_in_signs(row: Row, other: Row) -> bool:
 
 
 def _split_by_signs(row: Row, other: Row) -> tuple[Row, Row]:
-    """The part of a row that is the same in another, and what has the other sign."""
+    """Split a row into the part that is equal in another, and the part of opposite
+    sign.
+    """
     pairs = list(zip(row, other, strict=True))
     same = tuple(x if x == y else Fraction(0) for x, y in pairs)
     return same, tuple(x if x != y else Fraction(0) for x, y in pairs)

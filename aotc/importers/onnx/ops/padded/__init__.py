@@ -40,7 +40,7 @@ def gemm(
 
 
 def einsum(*xs: Value, equation: str) -> Value:
-    """Einstein's sum convention."""
+    """Contract by Einstein's sum convention."""
 
     def function(*arrays: Array) -> Array:
         return np.einsum(equation.replace(" ", ""), *arrays)

@@ -56,7 +56,7 @@ def _gather(x: Value, dim: int, indices: Value, sparse_grad: bool = False) -> Va
 
 
 def _scatter(*options: Any) -> Rule:
-    """Writing with one index per element; `options` say how values combine."""
+    """Return a rule to write with one index per element; `options` combine values."""
 
     def rule(
         x: Value, dim: int, indices: Value, src: Any, *rest: Any, **named: Any
@@ -91,14 +91,14 @@ def nonzero(x: Value) -> Value:
 
 
 def positions(x: Value) -> list[Value]:
-    """The same, as a vector for each axis."""
+    """Return the positions of true elements, as a vector for each axis."""
     return sources.true_positions(x)
 
 
 def repeat_interleave(
     x: Value, repeats: Value, dim: int | None = None, output_size: Any = None
 ) -> Value:
-    """Each element of an axis as often as an array says."""
+    """Repeat each element of an axis as often as an array says."""
     if dim is None:
         x, dim = axes.reshape(x, (-1,)), 0
     times = axes.reshape(repeats, (-1,))
@@ -114,7 +114,7 @@ def repeat_interleave(
 
 
 def _repeated_positions(repeats: Value, *, output_size: Any = None) -> Value:
-    """Each position as often as an array says."""
+    """Repeat each position as often as an array says."""
     if output_size is not None and not isinstance(repeats, Padded):
         return shapes.repeated_positions(repeats, output_size=output_size)
     return sources.repeated_positions(repeats)
@@ -137,7 +137,7 @@ def unique(
 
 
 def bincount(x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
-    """How often each number is in a vector, or the sum of its weights."""
+    """Count each number in a vector, or sum its weights."""
     found = sources.counts_of_each(x, weights, minlength)
     if weights is None:
         return in_dtype(found, "i64")

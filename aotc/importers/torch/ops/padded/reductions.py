@@ -55,7 +55,9 @@ def _extreme(function: Rule, neutral: Callable[[str], Any]) -> Rule:
 
 
 def _position(function: Rule, neutral: Callable[[str], Any]) -> Rule:
-    """Where the extreme element is; in a row if no axis is given."""
+    """Return a rule for the position of the extreme element, flat if no axis is
+    given.
+    """
 
     def rule(x: Padded, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:

@@ -125,7 +125,7 @@ SHAPES: dict[str, Rule] = {
 
 
 def _creation_rule(function: Rule) -> Rule:
-    """What makes an array of a size."""
+    """Return a rule that makes an array of a size."""
 
     def rule(size: Sequence[Size], *args: Any, **named: Any) -> Value:
         given = data_of(args)
@@ -135,7 +135,7 @@ def _creation_rule(function: Rule) -> Rule:
 
 
 def _made_like(function: Rule) -> Rule:
-    """What makes an array of a size in the dtype of another."""
+    """Return a rule that makes an array of a size in the dtype of another."""
 
     def rule(x: Value, size: Sequence[Size], *args: Any, **named: Any) -> Value:
         like, given = data_of(x), data_of(args)

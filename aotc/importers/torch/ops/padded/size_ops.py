@@ -1,4 +1,4 @@
-"""Arithmetic on sizes that values decide, and what is asserted of them."""
+"""Arithmetic on sizes that values decide, and assertions on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Rule = Callable[..., Any]
 
 
 def _comparison(known: Callable[[Size, Size], bool], computed: Rule) -> Rule:
-    """A comparison: decided by what sizes are at most, else when the model runs."""
+    """Return a comparison: decided by bounds of sizes, else when the model runs."""
 
     def rule(a: Any, b: Any) -> Any:
         if not (isinstance(a, Array) or isinstance(b, Array)) and known(a, b):
@@ -47,7 +47,7 @@ def _is_less(a: Size, b: Size) -> bool:
 
 
 def _equality(a: Any, b: Any) -> Any:
-    """Whether two numbers are equal; of sizes an assertion can hold calls to it."""
+    """Return whether two numbers are equal; for sizes an assertion can guard it."""
     if isinstance(a, Array) or isinstance(b, Array):
         return np.equal(_number(a), _number(b))
     return is_equal(a, b) or Equality(a, b)
