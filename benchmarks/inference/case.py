@@ -23,8 +23,6 @@ from .systems import (
 )
 from .worker import Worker
 
-TOLERANCE = 1e-4  # of the largest value of each output
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -134,7 +132,7 @@ class Case:
         times = alternate(workers, settings.rounds, settings.seconds, settings.clock)
         for row in rows:
             if row.system in workers:
-                row.peak_bytes = workers[row.system].memory()
+                row.peak_bytes, row.warm_peak_bytes = workers[row.system].memory()
         compare_with_peers(rows, times)
         print(time_table(rows), file=sys.stderr)
         return rows
@@ -160,7 +158,7 @@ class Case:
         row.install_bytes = system.install_bytes()
         for name, value in artifact.facts.items():
             setattr(row, name, value)
-        if row.error <= TOLERANCE:
+        if row.error <= system.tolerance:
             return worker
         worker.stop()
         row.failure = f"error {row.error:.1e}"
