@@ -13,13 +13,12 @@ from typing import Any
 import iree.runtime as iree
 import numpy as np
 
+from aotc.artifacts import loader_module
 from aotc.artifacts.manifest import DeviceAxis, Leaf
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
 from aotc.parallel import Device
 from aotc.runtime.buffers import mapped_array, sender
-
-_MODULE, _FUNCTION = "aotc_host", "exchange"
 
 
 class Exchange:
@@ -37,8 +36,8 @@ class Exchange:
 
     def module(self, instance: Any) -> Any:
         """Return the module for IREE's VM that defines the function."""
-        interface = iree.PyModuleInterface(_MODULE, lambda _: self)
-        interface.export(_FUNCTION, "0rr_r", Exchange.__call__)
+        interface = iree.PyModuleInterface(loader_module.NAME, lambda _: self)
+        interface.export(loader_module.EXCHANGE, "0rr_r", Exchange.__call__)
         return interface.create()
 
     def __call__(self, asked: Any, sent: Any) -> Any:

@@ -23,6 +23,8 @@ from .systems import (
 )
 from .worker import Worker
 
+NOT_BUILT = "not built"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -112,7 +114,7 @@ class Case:
         except Unsupported as reason:
             return str(reason)
         except subprocess.CalledProcessError:
-            return "not built"
+            return NOT_BUILT
 
     def _measure(
         self,

@@ -11,7 +11,7 @@ from dataclasses import fields
 from itertools import product
 from pathlib import Path
 
-from inference.case import Settings
+from inference.case import NOT_BUILT, Settings
 from inference.command import processor
 from inference.environments import PACKAGES, python_of
 from inference.results import Row, replace_between, write_json
@@ -22,6 +22,7 @@ from .models import MODELS
 from .results import all_tables
 from .systems import BF16, PEERS, TOLERANCE, AotcStep, Peer
 
+NOT_EXPORTED = "not exported"
 BEGIN, END = "<!-- steps -->", "<!-- end of steps -->"
 
 
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
         if case.export(torch, systems):
             found = case.measure(systems, settings)
         else:
-            found = case.failures(systems, settings, "not exported")
+            found = case.failures(systems, settings, NOT_EXPORTED)
         done = {(row.model, row.threads, row.system) for row in found}
         rows = [r for r in rows if (r.model, r.threads, r.system) not in done] + found
         rows.sort(key=lambda row: (list(MODELS).index(row.model), row.threads))
@@ -149,8 +150,13 @@ def read_rows(file: Path) -> list[Row]:
 def is_measured(
     rows: list[Row], model: str, threads: int, systems: list[System]
 ) -> bool:
-    """Whether all systems have taken steps, in the same rounds."""
-    there = {row.system for row in rows if (row.model, row.threads) == (model, threads)}
+    """Whether all systems have taken steps, or failed at them; builds are repeated."""
+    there = {
+        row.system
+        for row in rows
+        if (row.model, row.threads) == (model, threads)
+        and row.failure not in (NOT_EXPORTED, NOT_BUILT)
+    }
     return {system.name for system in systems} <= there
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar, NamedTuple
 
 from inference.systems import Aotc, Artifact, System
 
-TOLERANCE, MIXED_TOLERANCE = 1e-4, 2e-2  # of losses, relative
+# Of losses, relative. Optax rounds what Adam divides by: its losses are off by 2e-4.
+TOLERANCE, MIXED_TOLERANCE = 1e-3, 2e-2
 BF16 = "mixed:bf16"
 
 

@@ -6,6 +6,7 @@ Their arguments are %0, %1, …, and the last line returns the results.
 from collections.abc import Sequence
 from itertools import count
 
+from aotc.artifacts import loader_module
 from aotc.dialects.iree_text import sizes
 from aotc.mlir import ir
 
@@ -21,8 +22,7 @@ def trace(key: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
     return [*lines, f"flow.tensor.trace {key} = [%0 : {kind}{dims}]", "return"]
 
 
-# What the loader defines: it takes JSON and a tensor, and returns another tensor.
-EXCHANGE = "@aotc_host.exchange"
+EXCHANGE = f"@{loader_module.NAME}.{loader_module.EXCHANGE}"
 EXCHANGE_TYPE = "(!util.buffer, !hal.buffer_view) -> !hal.buffer_view"
 
 

@@ -1,0 +1,5 @@
+"""The module of IREE's VM that the loader defines, and that compiled code calls."""
+
+NAME = "aotc_host"
+VERSION = 0
+EXCHANGE = "exchange"  # takes JSON and a tensor, and returns another tensor
