@@ -75,16 +75,33 @@ class OverDevices(GraphOp):
     @classmethod
     def exchange(cls, low: Lowering, op: Self, x: Value) -> Value:
         """Emit the call of the loader that exchanges `x` with the other devices."""
-        of, y = Tensor.of(op.operands[0] if op.operands else op.y), Tensor.of(op.y)
-        name = cls._op_name  # which the loader knows the collective by
-        asked = {"op": name, "dtype": of.dtype, **cls.attributes_of(op)}
-        found = ir.RankedTensorType(low.lowered_type(y))
-        text = ir.StringAttr.get(json.dumps(asked))
-        body = bodies.exchange(text, x.type, found)
-        (made,) = iree_text.call(
-            "exchange", [x, *low.dynamic_sizes(y.shape)], [found], body
-        )
+        found, sizes = cls._received(low, op)
+        body = bodies.exchange(cls._asked(op), x.type, found)
+        (made,) = iree_text.call("exchange", [x, *sizes], [found], body)
         return made
+
+    @classmethod
+    def overlapped_exchange(cls, low: Lowering, op: Self, x: Value) -> Value:
+        """Emit the two calls of the loader that begin and end an exchange of `x`."""
+        found, sizes = cls._received(low, op)
+        begin = bodies.start_exchange(cls._asked(op), x.type)
+        number = iree_text.call("start", [x], [ir.IntegerType.get_signless(64)], begin)
+        end = bodies.finish_exchange(found)
+        (made,) = iree_text.call("finish", [*number, *sizes], [found], end)
+        return made
+
+    @classmethod
+    def _asked(cls, op: Self) -> ir.StringAttr:
+        """Return what the loader is told: the collective and its attributes."""
+        of = Tensor.of(op.operands[0] if op.operands else op.y)
+        asked = {"op": cls._op_name, "dtype": of.dtype, **cls.attributes_of(op)}
+        return ir.StringAttr.get(json.dumps(asked))
+
+    @staticmethod
+    def _received(low: Lowering, op: "OverDevices") -> tuple[Any, list[Value]]:
+        """Return the type of what comes back, and its dynamic sizes."""
+        y = Tensor.of(op.y)
+        return ir.RankedTensorType(low.lowered_type(y)), [*low.dynamic_sizes(y.shape)]
 
 
 class Collective(OverDevices):
@@ -105,8 +122,8 @@ class Collective(OverDevices):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """A call of the loader; the operand where the device is alone."""
-        return x if op.axis_size == 1 else cls.exchange(low, op, x)
+        """Calls of the loader; the operand where the device is alone."""
+        return x if op.axis_size == 1 else cls.overlapped_exchange(low, op, x)
 
 
 def _require_devices(axis_size: int) -> None:
@@ -349,9 +366,9 @@ class Permute(Collective, name="permute"):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """A call of the loader; alone, the operand if the device sends to itself."""
+        """Calls of the loader; alone, the operand if the device sends to itself."""
         if op.axis_size > 1:
-            return cls.exchange(low, op, x)
+            return cls.overlapped_exchange(low, op, x)
         return x if op.sources else low.full(Tensor.of(op.x), 0)
 
     samples = [
