@@ -14,6 +14,8 @@ put off by `delay-exchanges`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.collective import Collective
 from aotc.mlir import Function, Operation, Value
@@ -57,7 +59,7 @@ def _only_moves(op: Operation) -> bool:
     return issubclass(kind, GraphOp) and (kind.rearranges or kind.selects)
 
 
-def _moved_ops(ops: list[Operation]) -> set[Operation]:
+def _moved_ops(ops: Sequence[Operation]) -> set[Operation]:
     """The collectives of several devices, and what only moves elements for them."""
     found: set[Operation] = set()
     for op in reversed(ops):

@@ -46,7 +46,7 @@ class DelayExchanges(Pass):
 
 def _delay(op: Operation) -> bool:
     """Move a call to before the first op of its block that reads its results."""
-    block = op.block
+    block = op.operation.block
     places = {each.operation: number for number, each in enumerate(block.operations)}
     readers = [
         places[_ancestor_in(block, use.owner.operation)]
@@ -62,6 +62,6 @@ def _delay(op: Operation) -> bool:
 
 def _ancestor_in(block: ir.Block, op: Operation) -> Operation:
     """The op of a block that is `op` or holds it."""
-    while op.block != block:
+    while op.operation.block != block:
         op = op.parent.operation
     return op
