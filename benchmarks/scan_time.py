@@ -5,8 +5,9 @@
 
 The scan carries h [32, 128] and collects it: `h = tanh(h @ w + x[t])`. Backward is the
 gradient of the mean square of all h by w, with the forward part. Training steps of
-recurrent networks are in step_time.py. f32; every round runs both once, in turn, after a rest. Ratios are the
-time of aotc over that of jax.jit, of medians and of minima (below 1: aotc is faster).
+recurrent networks are in step_time.py. f32; every round runs both once, in turn, after
+a rest. Ratios are the time of aotc over that of jax.jit, of medians and of minima
+(below 1: aotc is faster).
 """
 
 import argparse

@@ -47,7 +47,9 @@ class DelayExchanges(Pass):
 def _delay(op: Operation) -> bool:
     """Move a call to before the first op of its block that reads its results."""
     block = op.operation.block
-    places = {each.operation: number for number, each in enumerate(block.operations)}
+    places: dict[Operation, int] = {
+        each.operation: number for number, each in enumerate(block.operations)
+    }
     readers = [
         places[_ancestor_in(block, use.owner.operation)]
         for value in op.results

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from inference.systems import Aotc, Artifact, System
 
-# Of losses, relative. Optax rounds what Adam divides by (2e-4 after 6 steps of mlp), and
+# Of losses, relative. Optax rounds what Adam divides by (2e-4 after 6 steps of mlp);
 # round-off decides whether ReLUs that are nearly zero are on (1e-3, of resnet).
 TOLERANCE, MIXED_TOLERANCE = 5e-3, 2e-2
 BF16 = "mixed:bf16"
