@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{model}: measured before", file=sys.stderr)
             continue
         start, settings = time.monotonic(), settings_of(options, threads)
-        case = TrainingCase(model, 1, options.work, Path(sys.executable))
+        batch = MODELS[model].batch_size
+        case = TrainingCase(model, batch, options.work, Path(sys.executable))
         if case.export(torch, systems):
             found = case.measure(systems, settings)
         else:

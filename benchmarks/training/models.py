@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,7 +30,13 @@ class Model:
     batch: Callable[[np.random.Generator], Batch]
     entry: str = "train_step"
     state: str = "state"
-    weights: bool = field(default=False)
+    weights: bool = False
+
+    @property
+    def batch_size(self) -> int:
+        """The first size of its first input."""
+        first, *_ = self.batch(np.random.default_rng(0)).values()
+        return len(first)
 
 
 def example(
