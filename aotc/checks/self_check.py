@@ -144,8 +144,8 @@ def check_entries(
                 for item in items_of(program, graph, entry)
             ]
             if jobs and kind is DevicesSubject:
-                here = [variant for variant, _ in running]
-                running, _ = _start(stack, packed.bundle, here, full, DevicesBundle)
+                alone = [variant for variant, _ in running]
+                running, _ = _start(stack, packed.bundle, alone, full, DevicesBundle)
             rows += _check(jobs, running, packed, work, begin)
         return rows
 

@@ -34,6 +34,7 @@ def gru(params, values, targets):
     return F.mse_loss(dense(xs, **params["head"])[..., 0], targets.T)
 
 
+@torch.compiler.disable  # it unrolls a GRU for a quarter of an hour; its LSTM fails
 def recurrent(function, xs, start, weights):
     """All hidden states [length, batch, units] of layers with two biases each."""
     layers = len(weights) // 4
