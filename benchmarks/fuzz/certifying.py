@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.checks.certificate import Certificate, certify
-from aotc.errors import AotcError
 from aotc.tracing.assembly import trace
 
 from .executing import entry_of
-from .failures import Failure
+from .failures import Failure, failure_of
 from .programs import Program
 
 
@@ -39,7 +38,7 @@ def certified(programs: Sequence[Program]) -> list[Certified]:
         found = certify(trace(entries, {}))
     except Exception as error:
         if len(programs) == 1:
-            return [Certified(_failure(error))]
+            return [Certified(failure_of("certificate", error))]
         return [each for program in programs for each in certified([program])]
     return [
         _counted([each for each in found if each.entry == f"program_{number}"])
@@ -50,8 +49,3 @@ def certified(programs: Sequence[Program]) -> list[Certified]:
 def _counted(certificates: list[Certificate]) -> Certified:
     reached = sum(each.reached for each in certificates)
     return Certified(None, reached, len(certificates) - reached)
-
-
-def _failure(error: Exception) -> Failure:
-    code = error.code if isinstance(error, AotcError) else type(error).__name__
-    return Failure("certificate", f"{code}: {error}")
