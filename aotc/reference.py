@@ -133,7 +133,12 @@ class PreparedPart:
 
 
 def evaluate_devices(
-    module: Any, name: str, inputs: Sequence[Sequence[Any]], axis_name: str
+    module: Any,
+    name: str,
+    inputs: Sequence[Sequence[Any]],
+    axis_name: str,
+    *,
+    with_op: EvaluateOp | None = None,
 ) -> list[list[Any]]:
     """The results of function `name` on each of several devices.
 
@@ -143,13 +148,17 @@ def evaluate_devices(
         inputs: for each device, one array per argument.
         axis_name: the axis along which the devices are; the module's collectives over
             more than one device must be along it.
+        with_op: as for `evaluate`; for one device after the other, to its next
+            collective.
 
     Raises:
         InputError: an input does not fit, or the devices do not meet in the same
             collectives.
     """
     devices = SimulatedDevices(axis_name, len(inputs))
-    return devices.run(lambda number: evaluate(module, name, inputs[number]))
+    return devices.run(
+        lambda number: evaluate(module, name, inputs[number], with_op=with_op)
+    )
 
 
 @dataclass

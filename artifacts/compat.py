@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from aotc.artifacts import loader_module
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
@@ -107,7 +108,7 @@ def _check_bytecode(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismat
 
 
 # What the loader of aotc brings to any runtime: version by name of the module.
-_LOADER_MODULES = {"aotc_host": 0}
+_LOADER_MODULES = {loader_module.NAME: loader_module.VERSION}
 
 
 def _check_modules(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismatch]:

@@ -1,24 +1,26 @@
-"""Loops: a scan of 1,000 steps, forward and backward, and an LSTM, against jax.jit.
+"""Loops: a scan of 1,000 steps, forward and backward, against jax.jit.
 
-    pip install -e '.[compiler]' jax optax torch
+    pip install -e '.[compiler]' jax
     python benchmarks/scan_time.py
 
 The scan carries h [32, 128] and collects it: `h = tanh(h @ w + x[t])`. Backward is the
-gradient of the mean square of all h by w, with the forward part. The LSTM is that of
-step_time.py. f32; every round runs both once, in turn, after a rest. Ratios are the
-time of aotc over that of jax.jit, of medians and of minima (below 1: aotc is faster).
+gradient of the mean square of all h by w, with the forward part. Training steps of
+recurrent networks are in step_time.py. f32; every round runs both once, in turn, after
+a rest. Ratios are the time of aotc over that of jax.jit, of medians and of minima
+(below 1: aotc is faster).
 """
 
 import argparse
 import os
 import statistics
 import tempfile
+import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import step_time
+from train_step import SETTLE
 
 import aotc
 from aotc.pipeline import build
@@ -90,8 +92,21 @@ def measure_scan(rounds, threads):
             }
             ours, peer = (np.asarray(step(**inputs)) for step in steps.values())
             np.testing.assert_allclose(ours, peer, rtol=1e-3, atol=1e-5)
-            found[name] = step_time.alternate(steps, inputs, rounds)
+            found[name] = alternate(steps, inputs, rounds)
     return found
+
+
+def alternate(steps, inputs, rounds, warmup=3):
+    """Step times in seconds by framework."""
+    times = {name: [] for name in steps}
+    for number in range(rounds + warmup):
+        for name, step in steps.items():
+            time.sleep(SETTLE)
+            start = time.perf_counter()
+            step(**inputs)
+            if number >= warmup:
+                times[name].append(time.perf_counter() - start)
+    return times
 
 
 def figures(times):
@@ -99,12 +114,6 @@ def figures(times):
     return {
         name: (statistics.median(t) * 1e3, min(t) * 1e3) for name, t in times.items()
     }
-
-
-def lstm_figures(rounds, threads):
-    """The same of the LSTM's training step."""
-    rows = step_time.measure("lstm", rounds, threads, ["torch eager", "torch.compile"])
-    return {name: (row["median_ms"], row["min_ms"]) for name, row in rows.items()}
 
 
 def main():
@@ -117,7 +126,6 @@ def main():
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     scans = measure_scan(options.rounds, options.threads)
     rows = {f"scan {name}": figures(times) for name, times in scans.items()}
-    rows["lstm step"] = lstm_figures(options.rounds, options.threads)
     for name, row in rows.items():
         ours, theirs = row["aotc"], row["jax.jit"]
         print(

@@ -208,7 +208,7 @@ def _manifest(bundle: str, keys: tuple[str, ...], allow_unsigned: bool) -> Manif
 
 def _choose(manifest: Manifest, entry: str | None) -> EntryPoint:
     """The entry that was asked for, or the only one."""
-    from aotc.training.entries import choose
+    from aotc.training.entries import choose, require_one_device
 
     try:
         point = choose(manifest, entry, None)
@@ -216,13 +216,11 @@ def _choose(manifest: Manifest, entry: str | None) -> EntryPoint:
         entries = " | ".join(manifest.entry_points)
         error.hint = f"the entry comes after the bundle: aotc bench BUNDLE {entries}"
         raise
-    if point.devices is not None:
-        raise InputError(
-            "usage",
-            f"expected an entry that one device computes, to measure its calls; "
-            f"{point.name!r} takes {point.devices.count} along {point.devices.axis!r}",
-            hint="of a step, aotc run --loop … --metrics m.jsonl writes the seconds",
-        )
+    require_one_device(
+        point,
+        ", to measure its calls",
+        "of a step, aotc run --loop … --metrics m.jsonl writes the seconds",
+    )
     return point
 
 

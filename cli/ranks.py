@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
     from aotc.runtime import DeviceModels
 
 _PROGRAM = "import sys; from aotc.cli.main import main; sys.exit(main())"
-_STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
+# Ends of which all ranks say the same: input that is refused, and signals.
+_SAID_BY_FIRST = (InputError.exit_code, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 _LOST = "[rank-lost]"  # in what a rank says that only waited for another
 
 
-def start(count: int | None, arguments: Sequence[str]) -> None:
+def start(
+    count: int | None, arguments: Sequence[str], checkpoints: Path | None
+) -> None:
     """Run `aotc run` in so many processes, and end as they do.
 
     In one of these, or if no number was asked for, it does nothing.
@@ -35,6 +39,7 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
     Args:
         count: of the processes.
         arguments: of the verb.
+        checkpoints: the folder that they write a checkpoint to, if they do.
 
     Raises:
         click.exceptions.Exit: with their exit code.
@@ -64,7 +69,7 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
     first, *others = ended
     said: dict[str, list[str]] = {}
     for rank, each in enumerate(others, 1):
-        if each.code != first.code or each.code not in _STOPPED:
+        if each.code != first.code or each.code not in _SAID_BY_FIRST:
             said.setdefault(_said_of(each), []).append(str(rank))
     for text, numbers in said.items():
         for line in text.splitlines():
@@ -75,9 +80,18 @@ def start(count: int | None, arguments: Sequence[str]) -> None:
             "rank-lost",
             f"expected rank 0 of {count} to give the answer; "
             f"{exit_cause(first.code)} has ended it",
-            hint="start all ranks again; --resume goes on from a checkpoint",
+            hint=_how_to_go_on(checkpoints),
         )
     raise click.exceptions.Exit(_exit_code(ended))
+
+
+def _how_to_go_on(checkpoints: Path | None) -> str:
+    """Return the hint after a loss: resume if there is a checkpoint to resume from."""
+    from aotc.training.checkpoints import checkpoint_file
+
+    if checkpoints is not None and checkpoint_file(checkpoints).exists():
+        return f"--resume {checkpoints} goes on from the last checkpoint"
+    return "start all ranks again: no checkpoint has been written"
 
 
 def _answers() -> IO[str] | None:
@@ -167,23 +181,12 @@ def require_fit(
     Raises:
         InputError: `bad-ranks` or `usage`.
     """
-    size = models.devices.group.size
-    if point.devices is None:
-        if size > 1:
-            raise InputError(
-                "bad-ranks",
-                f"expected one rank, as the entry {point.name!r} takes one device; got "
-                f"{size}",
-                hint="leave out --ranks",
-            )
-        return
+    from aotc.training.entries import require_one_device, require_one_rank
+
+    require_one_rank(point, models.devices.group.size, "leave out --ranks")
     for option, said in others.items():
         if said:
-            raise InputError(
-                "usage",
-                f"{option} is for entries that one device computes; {point.name!r} "
-                f"takes {point.devices.count}",
-            )
+            require_one_device(point, f", for {option}", f"leave out {option}")
 
 
 def require_equal_states(models: DeviceModels) -> None:

@@ -147,7 +147,8 @@ def run(
         return
     _require_together(loop, load_state, find_nan, target, choices["fallback"])
     _require_plain_stream(stream, loop, file, find_nan, form)
-    ranks.start(count, click.get_current_context().meta[ARGUMENTS])
+    kept = (loop.checkpoint or loop.resume) if loop else None
+    ranks.start(count, click.get_current_context().meta[ARGUMENTS], kept)
     loop = _with_metrics(loop, metrics)
     with metrics.written_at_the_end():
         models = _load(bundle, keys, target, choices)

@@ -5,6 +5,7 @@ one another, and the last to arrive computes the results for all. (Control flow 
 care this way: each device takes its own branches.)
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,7 +56,10 @@ def rendezvous(
 
 
 class SimulatedDevices:
-    """The devices along one axis.
+    """The devices along one axis, of which one after the other computes.
+
+    Each goes on to the next collective, in their order, so that what evaluates ops for
+    all of them, such as random noise, meets the same ops in the same order.
 
     Args:
         axis_name: of the axis.
@@ -66,9 +70,11 @@ class SimulatedDevices:
         self.axis_name = axis_name
         self.size = size
         self._rendezvous = Rendezvous(size)
+        self._turn = 0
+        self._turn_passed = threading.Condition()
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
-        """Call `work(number)` on every device, at the same time.
+        """Call `work(number)` on every device, in turns.
 
         Raises:
             InputError: the devices do not meet in the same collectives.
@@ -76,14 +82,31 @@ class SimulatedDevices:
 
         def work_in_place(number: int) -> Found:
             _place.set((self, number))
-            return work(number)
+            self._await_turn(number)
+            try:
+                return work(number)
+            finally:
+                self._pass_turn(number)
 
         return self._rendezvous.run(work_in_place)
 
     def rendezvous(self, number: int, what: Any, x: np.ndarray) -> np.ndarray:
         """Return the part of device `number` of the collective `what`."""
+        self._pass_turn(number)
         part: np.ndarray = self._rendezvous.meet(number, (what, x), _across)
+        self._await_turn(number)
         return part
+
+    def _await_turn(self, number: int) -> None:
+        with self._turn_passed:
+            self._turn_passed.wait_for(lambda: self._turn == number)
+
+    def _pass_turn(self, number: int) -> None:
+        """Let the next device compute; one that has failed out of turn has none."""
+        with self._turn_passed:
+            if self._turn == number:
+                self._turn = (number + 1) % self.size
+                self._turn_passed.notify_all()
 
 
 def _across(calls: Sequence[tuple[Any, np.ndarray]]) -> Sequence[np.ndarray]:

@@ -166,6 +166,7 @@ class GraphOp(_Declared):
     is_approximated = False  # whether compiled code only comes near to its formula
     rearranges = False  # whether its result has no elements but those of its operand
     keeps_order = False  # whether these are all of them, in the same order
+    is_exact = False  # whether compiled code rounds just as `ref`, in the same order
     selects = False  # whether its results have no numbers but operands' and constants
     adds_products = False  # whether it is sums of products of its operands' elements
     commutes = False  # whether its operands may change places

@@ -114,7 +114,7 @@ def frame_text(program: Program) -> str:
         lines += frame.writer(writer_name(state.name), leaves)
     functions = functions_of(program.module).values()
     if any(map(iree_text.calls_loader, functions)):
-        lines.append(frame.exchange_declaration())
+        lines += frame.loader_declarations()
     for function in functions:
         if iree_text.body_of(function) is not None:
             lines += iree_text.definition(function)

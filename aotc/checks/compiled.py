@@ -16,7 +16,7 @@ from aotc.artifacts.manifest import Code as ManifestCode
 from aotc.artifacts.manifest import Leaf
 from aotc.errors import CompileError
 from aotc.pytree import flatten
-from aotc.runtime import Model, engine, load
+from aotc.runtime import DeviceModels, Model, engine, load, load_devices
 from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function
 from aotc.runtime.loader import start
@@ -62,6 +62,38 @@ class Bundle:
         return partial(_call_model, model)
 
 
+@dataclass(frozen=True)
+class DevicesBundle(Bundle):
+    """A variant of a bundle on all its devices, in one process.
+
+    A call takes the inputs of one device after the other, and gives outputs and states
+    so; the states to write are those of each device.
+    """
+
+    def load(self) -> Call:
+        """See `Loadable`."""
+        models = load_devices(
+            self.path, allow_unsigned=True, target=self.target, weights="mapped"
+        )
+        return partial(_call_devices, models)
+
+
+def _call_devices(
+    models: DeviceModels,
+    entry: str,
+    arrays: Arrays,
+    before: Mapping[str, Arrays],
+    after: Sequence[str],
+) -> tuple[Arrays, Arrays]:
+    for model in models:
+        _write_states(model, before)
+    size = len(arrays) // len(models)
+    parts = [arrays[n * size : (n + 1) * size] for n in range(len(models))]
+    outputs = models.call(entry, parts)
+    states = [x for model in models for x in _read_states(model, after)]
+    return [x for own in outputs for x in own], states
+
+
 def _call_model(
     model: Model,
     entry: str,
@@ -69,12 +101,19 @@ def _call_model(
     before: Mapping[str, Arrays],
     after: Sequence[str],
 ) -> tuple[Arrays, Arrays]:
-    for name, leaves in before.items():
+    _write_states(model, before)
+    outputs = model.entry(entry).call_flat(arrays)
+    return list(outputs), _read_states(model, after)
+
+
+def _write_states(model: Model, states: Mapping[str, Arrays]) -> None:
+    for name, leaves in states.items():
         _, tree = flatten(model.read_state(name))
         model.write_state(tree.unflatten(leaves), name)
-    outputs = model.entry(entry).call_flat(arrays)
-    states = [leaf for name in after for leaf in flatten(model.read_state(name))[0]]
-    return list(outputs), states
+
+
+def _read_states(model: Model, names: Sequence[str]) -> Arrays:
+    return [leaf for name in names for leaf in flatten(model.read_state(name))[0]]
 
 
 @dataclass(frozen=True)

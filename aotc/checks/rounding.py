@@ -132,7 +132,7 @@ class Noise:
     def _rounded(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
     ) -> list[Any]:
-        if isinstance(op, Constant) or type(op).selects:
+        if isinstance(op, Constant) or type(op).selects or type(op).is_exact:
             return self._evaluate(op, operands, symbols)
         if _may_be_winograd(op):
             return [self._disturb(self._convolve(op, *operands))]

@@ -22,7 +22,8 @@ from aotc.backend import Compiled
 from aotc.checks.block_check import BlockFindings, check_blocks
 from aotc.checks.blocks import blocks_of
 from aotc.checks.comparable import entries_over_devices
-from aotc.checks.compiled import Bundle
+from aotc.checks.compiled import Bundle, DevicesBundle
+from aotc.checks.devices_subject import DevicesSubject
 from aotc.checks.evaluated_entries import evaluate_kernels
 from aotc.checks.failures import HINT, load_error, place_of, wrong_block, wrong_results
 from aotc.checks.judging import Verdict
@@ -67,7 +68,6 @@ _NOT_HERE = {
 }
 
 _NO_MEMORY = "this machine has not the memory for a call"
-_SEVERAL_DEVICES = "several devices compute it together, and a self-check has one"
 _NOT_IN_IR = "the IR of this stage has no code of it for any sizes to compare with"
 
 
@@ -115,12 +115,7 @@ def check_entries(
             for entry in points
         ]
         several = entries_over_devices(program)
-        rows += [
-            SelfCheck(entry.name, str(target)).skip({}, _SEVERAL_DEVICES)
-            for entry in points
-            if entry.name in several
-            for target in [each.target for each, _ in running]
-        ]
+        together = [entry for entry in points if entry.name in several]
         points = [entry for entry in points if entry.name not in several]
         known = {each.name for each in entries_of(graph)}
         if regions is not None:
@@ -137,17 +132,22 @@ def check_entries(
         rows += [
             SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
             for variant, _ in running
-            for entry in points
+            for entry in (*points, *together)
             if entry.name not in known
         ]
-        jobs = [
-            (Subject(program, graph, entry), item)
-            for entry in points
-            if entry.name in known
-            for item in items_of(program, graph, entry)
-        ]
         work = Work(inf, inf) if full else Work.usual()
-        return rows + _check(jobs, running, packed, work, begin)
+        for kind, entries_of_kind in ((Subject, points), (DevicesSubject, together)):
+            jobs = [
+                (kind(program, graph, entry), item)
+                for entry in entries_of_kind
+                if entry.name in known
+                for item in items_of(program, graph, entry)
+            ]
+            if jobs and kind is DevicesSubject:
+                alone = [variant for variant, _ in running]
+                running, _ = _start(stack, packed.bundle, alone, full, DevicesBundle)
+            rows += _check(jobs, running, packed, work, begin)
+        return rows
 
 
 def skipped_checks(
@@ -255,7 +255,11 @@ def _check_by_blocks(
 
 
 def _start(
-    stack: ExitStack, bundle: Path, variants: Sequence[Compiled], full: bool
+    stack: ExitStack,
+    bundle: Path,
+    variants: Sequence[Compiled],
+    full: bool,
+    kind: type[Bundle] = Bundle,
 ) -> tuple[list[tuple[Compiled, CompiledProcess]], dict[Target, str]]:
     """The variants that run here, and the code of the error why others do not."""
     running: list[tuple[Compiled, CompiledProcess]] = []
@@ -263,7 +267,7 @@ def _start(
     for variant in variants:
         target = variant.target
         try:
-            code = Bundle(str(bundle), target.id)
+            code = kind(str(bundle), target.id)
             process = CompiledProcess(code, None if full else _SECONDS)
         except AotcError as error:
             if error.code not in _NOT_HERE:
@@ -321,7 +325,8 @@ def _by_blocks(
     variant, process, packed = code
     symbols = parts_of(subject.entry, item.sizes)
     blocks = blocks_of(subject.graph, subject.entry, symbols)
-    if len(blocks) < 2 or not subject.entry.has_general_code:
+    is_alone = not isinstance(subject, DevicesSubject)
+    if len(blocks) < 2 or not subject.entry.has_general_code or not is_alone:
         return row
     row = row.without_reasons(item.sizes)
     seconds = _ENDLESS_SECONDS if subject.may_be_endless else None

@@ -79,7 +79,8 @@ def istft(
     """
     frequencies = n_fft // 2 + 1 if onesided else n_fft
     if not isinstance(z, Complex) or z.ndim < 2 or z.shape[-2] != frequencies:
-        got = z.real.type if isinstance(z, Complex) else type(z).__name__
+        kind = type(z).__name__
+        got = f"{kind} of shape {z.shape}" if isinstance(z, Complex) else kind
         fail(
             "shape-mismatch",
             f"expected z as a Complex of {frequencies} frequencies and frames; got "

@@ -1,29 +1,35 @@
-"""The function that compiled code calls to exchange tensors with other devices.
+"""The functions that compiled code calls to exchange tensors with other devices.
 
-Collectives are calls of one imported function (`aotc.dialects.iree_text.bodies`): it
-gets JSON that says which collective it is, and a buffer view. What the function raises
+Collectives are calls of imported functions (`aotc.dialects.iree_text.bodies`): one gets
+JSON that says which collective it is, and a buffer view, of which it keeps a copy; the
+other waits for what comes back. Between the two a thread exchanges, one array after the
+other in the order of the program, while IREE goes on computing. What a function raises
 comes back from IREE as a text; the very error is kept here for the caller.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import iree.runtime as iree
 import numpy as np
 
+from aotc.artifacts import loader_module
 from aotc.artifacts.manifest import DeviceAxis, Leaf
 from aotc.dtypes import to_numpy
 from aotc.errors import InputError
 from aotc.parallel import Device
 from aotc.runtime.buffers import mapped_array, sender
+from aotc.runtime.host_arrays import Array
 
-_MODULE, _FUNCTION = "aotc_host", "exchange"
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 class Exchange:
-    """The function that the code of one device calls.
+    """The functions that the code of one device calls.
 
     Args:
         device: of IREE, which computes.
@@ -34,22 +40,65 @@ class Exchange:
     def __init__(self, device: Any, taken: DeviceAxis, part: Device | None) -> None:
         self._device, self._taken, self._part = device, taken, part
         self._error: Exception | None = None
+        self._failure: Exception | None = None  # of an exchange in this call
+        self._pool: Any = None
+        self._count = 0
+        self._running: dict[int, tuple[Leaf, Future[Array]]] = {}
 
     def module(self, instance: Any) -> Any:
-        """Return the module for IREE's VM that defines the function."""
-        interface = iree.PyModuleInterface(_MODULE, lambda _: self)
-        interface.export(_FUNCTION, "0rr_r", Exchange.__call__)
+        """Return the module for IREE's VM that defines the functions."""
+        interface = iree.PyModuleInterface(loader_module.NAME, lambda _: self)
+        interface.export(
+            loader_module.EXCHANGE, "0rr_r", _keeping_error(Exchange.exchange)
+        )
+        interface.export(loader_module.START, "0rr_I", _keeping_error(Exchange.start))
+        interface.export(loader_module.FINISH, "0I_r", _keeping_error(Exchange.finish))
         return interface.create()
 
-    def __call__(self, asked: Any, sent: Any) -> Any:
+    def exchange(self, asked: Any, sent: Any) -> Any:
         """Return the buffer view that this device gets for the one that it sends."""
+        part, leaf, said, array = self._read(asked, sent)
+        return self._view(leaf, part.exchange(said, array))
+
+    def start(self, asked: Any, sent: Any) -> int:
+        """Begin an exchange; return its number."""
+        part, leaf, said, array = self._read(asked, sent)
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # few loaders need it
+
+            self._pool = ThreadPoolExecutor(1, "aotc-exchange")
+        self._count += 1
+        # A copy: the program may write over a buffer that it has read to the end.
+        running = self._pool.submit(self._run, part, said, np.array(array))
+        self._running[self._count] = leaf, running
+        return self._count
+
+    def _run(self, part: Device, said: dict[str, Any], array: Array) -> Array:
+        """Exchange, in the thread for it, unless one before has failed in this call.
+
+        Other devices wait for what this one has begun: after a failure it must leave.
+        """
+        if self._failure is not None:
+            raise self._failure
         try:
-            return self._exchange(asked, sent)
+            return part.exchange(said, array)
         except Exception as error:
-            self._error = error
+            self._failure = error
             raise
 
-    def _exchange(self, asked: Any, sent: Any) -> Any:
+    def finish(self, number: int) -> Any:
+        """Return the buffer view that an exchange ends with, when it does."""
+        leaf, running = self._running.pop(number)
+        return self._view(leaf, running.result())
+
+    def _read(
+        self, asked: Any, sent: Any
+    ) -> tuple[Device, Leaf, dict[str, Any], Array]:
+        """Return who exchanges, the kind of what is sent, what is asked, and the array.
+
+        Raises:
+            InputError: `needs-devices`.
+        """
         if self._part is None:
             raise needs_devices(self._taken)
         said = json.loads(bytes(asked.deref(iree.VmBuffer)))
@@ -61,13 +110,42 @@ class Exchange:
             if 0 in view.shape
             else mapped_array(view, view.shape, dtype)
         )
-        received = self._part.exchange(said, array)
-        return sender(self._device, leaf)(received).ref
+        return self._part, leaf, said, array
+
+    def _view(self, leaf: Leaf, array: Array) -> Any:
+        return sender(self._device, leaf)(array).ref
+
+    def keep_error(self, error: Exception) -> None:
+        """Remember what a function has raised."""
+        self._error = error
 
     def take_error(self) -> Exception | None:
-        """Return the exception that the function has raised, once."""
+        """Return what a function has raised, once, after a call that has failed.
+
+        What the call has begun ends first, so that none of it meets the next call.
+        """
+        for _, running in self._running.values():
+            running.cancel()
+        for _, running in self._running.values():
+            if not running.cancelled():
+                running.exception()
+        self._running.clear()
+        self._failure = None
         error, self._error = self._error, None
         return error
+
+
+def _keeping_error(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of an `Exchange`, which keeps what it raises."""
+
+    def keep(exchange: Exchange, *arguments: Any) -> Any:
+        try:
+            return call(exchange, *arguments)
+        except Exception as error:
+            exchange.keep_error(error)
+            raise
+
+    return keep
 
 
 def needs_devices(taken: DeviceAxis) -> InputError:

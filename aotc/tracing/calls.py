@@ -354,7 +354,8 @@ def shown_value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return _shown_numpy(value)
     if isinstance(value, (list, tuple)):
-        parts = [*map(shown_value, value[:_LONGEST]), *["…"] * (len(value) > _LONGEST)]
+        items = [*value]  # of a pair of arrays, an index would be one of each
+        parts = [*map(shown_value, items[:_LONGEST]), *["…"] * (len(items) > _LONGEST)]
         ends = "[]" if isinstance(value, list) else "()"
         return f"{ends[0]}{', '.join(parts)}{ends[1]}"
     if callable(value):

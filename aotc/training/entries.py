@@ -46,6 +46,46 @@ def choose(
     raise InputError("unknown-entry", said, hint=hint)
 
 
+def require_one_device(point: EntryPoint, what_for: str, hint: str) -> None:
+    """Refuse an entry of several devices.
+
+    Args:
+        point: the entry.
+        what_for: one device is needed, after "that one device computes".
+        hint: what to do instead.
+
+    Raises:
+        InputError: `usage`.
+    """
+    if point.devices is not None:
+        raise InputError(
+            "usage",
+            f"expected an entry that one device computes{what_for}; {point.name!r} "
+            f"takes {point.devices.count} along {point.devices.axis!r}",
+            hint=hint,
+        )
+
+
+def require_one_rank(point: EntryPoint, ranks: int, hint: str) -> None:
+    """Refuse several ranks for an entry of one device.
+
+    Args:
+        point: the entry.
+        ranks: how many there are.
+        hint: what to do instead.
+
+    Raises:
+        InputError: `bad-ranks`.
+    """
+    if point.devices is None and ranks > 1:
+        raise InputError(
+            "bad-ranks",
+            f"expected one rank, as the entry {point.name!r} takes one device; got "
+            f"{ranks}",
+            hint=hint,
+        )
+
+
 def call(model: Model, point: EntryPoint, inputs: Mapping[str, Any]) -> list[Array]:
     """The outputs of an entry, in the order of the manifest.
 

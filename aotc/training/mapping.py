@@ -116,16 +116,6 @@ def map_with_history(
     return _joined_result(loop.point, kept, loop.sizes) if collect else None, history
 
 
-def _require_one_device(point: EntryPoint) -> None:
-    if point.devices is not None:
-        raise InputError(
-            "usage",
-            f"expected an entry that one device computes; {point.name!r} takes "
-            f"{point.devices.count}, and only steps that train divide rows among them",
-            hint="aotc.runtime.load_devices calls such an entry",
-        )
-
-
 @dataclass(frozen=True)
 class RowLoop:
     """An entry that updates no state, and the rows to call it with.
@@ -174,7 +164,11 @@ class RowLoop:
         """
         point = entries.choose(model.manifest, entry, "infer", f"{prefix}entry")
         _require_inference(point)
-        _require_one_device(point)
+        entries.require_one_device(
+            point,
+            ", as only steps that train divide rows among several",
+            "aotc.runtime.load_devices calls such an entry",
+        )
         given = inputs.constants_for(constants, point.inputs)
         leaves = [leaf for leaf in point.inputs if leaf.name not in given]
         batches = batches_in_order(data, leaves, batch_size)

@@ -36,14 +36,11 @@ class Replicas:
         self._models, self._point = models, point
         self._group = models.devices.group
         self.count = 1 if point.devices is None else point.devices.count
-        if point.devices is None and self._group.size > 1:
-            raise InputError(
-                "bad-ranks",
-                f"expected one rank, as the entry {point.name!r} takes one device; got "
-                f"{self._group.size}",
-                hint="aotc.collectives.all_reduce in the entry averages gradients over "
-                "devices",
-            )
+        entries.require_one_rank(
+            point,
+            self._group.size,
+            "aotc.collectives.all_reduce in the entry averages gradients over devices",
+        )
         if point.devices is not None and point.devices.axis != _AXIS:
             raise InputError(
                 "usage",

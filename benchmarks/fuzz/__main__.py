@@ -23,7 +23,13 @@ from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size
 from .building import Settings
 from .checking import check
 from .failures import Failure
-from .generation import VARIANTS, Choice, random_program, variants
+from .generation import (
+    VARIANTS,
+    Choice,
+    random_program,
+    training_steps,
+    variants,
+)
 from .jax_peer import jax_library
 from .programs import Program, to_json
 from .reducing import reduced
@@ -47,11 +53,11 @@ def main() -> int:
     settings = Settings(asked.target, asked.level)
     with Runner() as runner:
         for batch in _batches(asked, report, start):
-            for checked in check(batch, runner, jax, settings):
+            for checked in check(batch, runner, jax, settings, asked.certify):
                 report.add(checked)
             report.seconds = time.monotonic() - start
             _progress(report, asked.programs)
-        failures = _reduced_failures(report, runner, jax, settings, asked.reduce)
+        failures = _reduced_failures(report, runner, jax, settings, asked)
     print(file=sys.stderr)
     for program, failure in failures:
         print(failure_text(program, failure), flush=True)
@@ -81,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     add("-O", dest="level", type=int, choices=LEVELS, default=LEVELS[-1], help="level")
     add("--target", default="cpu", help="to compile for (cpu)")
     add("--kernels", action="store_true", help="kernels for small operators, too")
+    add("--certify", action="store_true", help="certify the gradients they take, too")
     add("--jax", action="store_true", help="compare with JAX as well")
     add("--reduce", type=float, default=120, help="seconds for each failure (120)")
     add("--keep", type=Path, help="a folder for the programs that failed, reduced")
@@ -115,7 +122,8 @@ def _programs(asked: argparse.Namespace, report: Report) -> Iterator[Program]:
             report.add_bug(bug)
         plain, *others = variants(program)
         if asked.transform:
-            chosen = [p for p in (plain, *others) if p.variant == asked.transform]
+            drawn = (plain, *others, *training_steps(program))
+            chosen = [p for p in drawn if p.variant == asked.transform]
         else:
             chosen = [plain, *others[seed % len(others) :][:1]] if others else [plain]
         yield from chosen
@@ -132,7 +140,11 @@ def _progress(report: Report, programs: int) -> None:
 
 
 def _reduced_failures(
-    report: Report, runner: Runner, jax: Any, settings: Settings, seconds: float
+    report: Report,
+    runner: Runner,
+    jax: Any,
+    settings: Settings,
+    asked: argparse.Namespace,
 ) -> list[tuple[Program, Failure]]:
     """All failures; the first of each cause as small as can be."""
 
@@ -140,7 +152,7 @@ def _reduced_failures(
         found = {id(p): n for n, p in enumerate(programs)}
         return {
             found[id(checked.program)]: checked.failure
-            for checked in check(programs, runner, jax, settings)
+            for checked in check(programs, runner, jax, settings, asked.certify)
             if checked.failure is not None and not checked.failure.is_refusal
         }
 
@@ -148,10 +160,14 @@ def _reduced_failures(
     results = []
     for program, failure in report.failures:
         counts[failure.cause] = counts.get(failure.cause, 0) + 1
-        if counts[failure.cause] > ALIKE and failure.kind != "differs" or not seconds:
+        if (
+            counts[failure.cause] > ALIKE
+            and failure.kind != "differs"
+            or not asked.reduce
+        ):
             results.append((program, failure))
             continue
-        results.append(reduced(program, failure, failing, seconds))
+        results.append(reduced(program, failure, failing, asked.reduce))
     return results
 
 

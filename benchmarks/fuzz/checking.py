@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc import reference
 
 from .building import Built, Settings, built
+from .certifying import certified
 from .failures import Failure
 from .jax_peer import compare_with_jax, examples
 from .judging import Judgement, judge, rounding_of
@@ -27,6 +28,8 @@ class Checked:
         elements: of its results, over all sizes.
         open: those that rounding may change at will.
         in_jax: whether JAX has computed the same.
+        certified: derivatives whose certificates hold.
+        unreached: derivatives that have none, as the inputs do not lead to them.
     """
 
     program: Program
@@ -34,6 +37,8 @@ class Checked:
     elements: int = 0
     open: int = 0
     in_jax: bool = False
+    certified: int = 0
+    unreached: int = 0
 
 
 def check(
@@ -41,6 +46,7 @@ def check(
     runner: Runner,
     jax: Any = None,
     settings: Settings = Settings(),  # noqa: B008 - it is frozen
+    certify: bool = False,
 ) -> Iterator[Checked]:
     """The verdict on each program, in no particular order.
 
@@ -49,12 +55,32 @@ def check(
         runner: that calls them.
         jax: the library of `executing.jax_library`, to compare with as well.
         settings: of the compiler.
+        certify: whether the gradients of those that are right are certified, too.
     """
-    for number, found in built(programs, runner, settings):
-        if isinstance(found, Failure):
-            yield Checked(programs[number], found)
-        else:
-            yield _judged(found, runner, jax)
+    verdicts = (
+        Checked(programs[number], found)
+        if isinstance(found, Failure)
+        else _judged(found, runner, jax)
+        for number, found in built(programs, runner, settings)
+    )
+    return _with_certificates(list(verdicts)) if certify else verdicts
+
+
+def _with_certificates(verdicts: list[Checked]) -> Iterator[Checked]:
+    """The verdicts, those of right programs with what their certificates say."""
+    right = [each for each in verdicts if each.failure is None]
+    found = iter(certified([each.program for each in right]))
+    for each in verdicts:
+        if each.failure is not None:
+            yield each
+            continue
+        said = next(found)
+        yield replace(
+            each,
+            failure=said.failure,
+            certified=said.measured,
+            unreached=said.unreached,
+        )
 
 
 def _judged(each: Built, runner: Runner, jax: Any) -> Checked:

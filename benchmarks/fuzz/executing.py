@@ -8,7 +8,7 @@ import numpy
 
 import aotc
 import aotc.numpy as anp
-from aotc import control, fft, linalg, nn, random, special
+from aotc import control, fft, linalg, nn, optim, random, special
 from aotc.tracing.entry import EntryFunction, Spec
 
 from . import rules
@@ -24,6 +24,7 @@ OURS: dict[str, Any] = {
     "fft": fft,
     "linalg": linalg,
     "nn": nn,
+    "optim": optim,
     "random": random,
     "special": special,
     "with_vjp": rules.with_vjp,

@@ -20,9 +20,10 @@ class Failure:
     Args:
         kind: what it does not do, or does wrongly: `traces`, `passes` (the pipeline),
             `compiles`, `loads`, `evaluates` (by the reference), `runs`, `differs` (from
-            the reference) or `jax` (differs from JAX). `refused` is a refusal of aotc
-            with a message of its own, such as of a derivative that there is not: no
-            failure, but counted by the code that its message starts with.
+            the reference), `jax` (differs from JAX) or `certificate` (of a gradient).
+            `refused` is a refusal of aotc with a message of its own, such as of a
+            derivative that there is not: no failure, but counted by the code that its
+            message starts with.
         message: in words; its first line tells failures apart.
     """
 

@@ -11,7 +11,7 @@ from aotc import dtypes
 
 from . import control_forms, forms, templates
 from .forms import Form
-from .programs import TRANSFORMS, Input, Program, names_in
+from .programs import TRAINING, TRANSFORMS, Input, Program, names_in
 from .scope import Bug, Refused, Scope
 
 FORMS: tuple[tuple[float, Form], ...] = (
@@ -63,16 +63,32 @@ def random_program(
 
 def variants(program: Program) -> list[Program]:
     """The program under each transformation that applies to it."""
-    if not any(x.dtype in FLOAT_INPUTS for x in program.inputs):
+    if not has_derivatives(program):
         return [program]
     plain = [program.transformed(name) for name in TRANSFORMS]
     again = [program.transformed(name, True) for name in _WITH_CHECKPOINT]
     return [*plain, *again]
 
 
+def training_steps(program: Program) -> list[Program]:
+    """Steps of an optimizer for the program's float inputs, where it has some."""
+    if not has_derivatives(program):
+        return []
+    return [program.transformed(TRAINING, checkpoint) for checkpoint in (False, True)]
+
+
+def has_derivatives(program: Program) -> bool:
+    """Whether it takes something to differentiate by."""
+    return any(x.dtype in FLOAT_INPUTS for x in program.inputs)
+
+
 _WITH_CHECKPOINT = ("grad", "grad of grad")
 # as `Program.variant` calls them
-VARIANTS = (*TRANSFORMS, *(f"{name} with checkpoint" for name in _WITH_CHECKPOINT))
+VARIANTS = (
+    *TRANSFORMS,
+    *(f"{name} with checkpoint" for name in _WITH_CHECKPOINT),
+    *(TRAINING, f"{TRAINING} with checkpoint"),
+)
 
 
 FLOAT_INPUTS = ("float32", "float64", "float16", "bfloat16")

@@ -16,6 +16,7 @@ _NAME = re.compile(r"\b[xvb]\d+\b")
 
 # What is made of the function f that the steps define; see `source.ENTRIES`.
 TRANSFORMS = ("forward", "jvp", "grad", "grad of grad", "vmap", "vmap of grad")
+TRAINING = "training step"  # drawn where it is asked for
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Program:
         results: source of what it returns.
         sizes: values for the symbols, one set for each call.
         least: the least size of each symbol that its contract allows.
-        transform: one of `TRANSFORMS`.
+        transform: one of `TRANSFORMS`, or `TRAINING`.
         checkpoint: whether the function is computed again for its derivatives.
     """
 

@@ -27,6 +27,8 @@ class Report:
     elements: int = 0
     open: int = 0
     in_jax: int = 0
+    certified: int = 0
+    unreached: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     transforms: Counter[str] = field(default_factory=Counter)
     dtypes: Counter[str] = field(default_factory=Counter)
@@ -43,6 +45,8 @@ class Report:
         self.elements += checked.elements
         self.open += checked.open
         self.in_jax += checked.in_jax
+        self.certified += checked.certified
+        self.unreached += checked.unreached
         if checked.failure is None:
             self._cover(program)
         elif checked.failure.is_refusal:
@@ -77,6 +81,8 @@ class Report:
             "elements": self.elements,
             "open": self.open,
             "in_jax": self.in_jax,
+            "certified": self.certified,
+            "unreached": self.unreached,
             "transforms": dict(self.transforms),
             "dtypes": dict(self.dtypes),
             "functions": {name: sorted(v) for name, v in self.functions.items()},
@@ -100,6 +106,7 @@ class Report:
             f"{self.elements} elements compared, {share:.1%} open to rounding",
             f"{len(self.functions)} functions, under "
             + ", ".join(f"{k} {v}" for k, v in self.transforms.most_common()),
+            f"{self.certified} derivatives certified, {self.unreached} not reached",
             "refused: " + ", ".join(f"{k} {v}" for k, v in self.refused.most_common()),
         ]
         lines += [f"BUG: {b.code}\n  {b.message}" for b in self.bugs.values()]

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from textwrap import indent
 
 from . import rules
-from .programs import Program, Step, all_steps
+from .programs import TRAINING, Program, Step, all_steps
 
 HEADER = """\
 import aotc
 import numpy
 import aotc.numpy as np
-from aotc import control, fft, linalg, nn, random, special
+from aotc import control, fft, linalg, nn, optim, random, special
 """
 RULES = {"with_vjp": rules.with_vjp, "with_jvp": rules.with_jvp}
 
@@ -39,6 +39,12 @@ return aotc.grad(slope, (NUMBERS,))(FLOATS)""",
     "vmap": _LOSS + f"return aotc.vmap(lambda *xs: smooth(f(*xs)))({_STACKED})",
     "vmap of grad": _LOSS
     + f"return aotc.vmap(aotc.grad(loss, (NUMBERS,)))({_STACKED})",
+    TRAINING: _LOSS
+    + """\
+params, optimizer = (FLOATS,), optim.adamw(0.01)
+value, grads = aotc.value_and_grad(loss, (NUMBERS,))(FLOATS)
+updates, moments = optimizer.update(grads, optimizer.init(params), params)
+return value, optim.apply_updates(params, updates), moments""",
 }
 # Functions that make a function of one.
 CURRIED = {*RULES, "aotc.checkpoint", "aotc.grad", "aotc.vmap"}

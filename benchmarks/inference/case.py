@@ -23,7 +23,7 @@ from .systems import (
 )
 from .worker import Worker
 
-TOLERANCE = 1e-4  # of the largest value of each output
+NOT_BUILT = "not built"
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Case:
         except Unsupported as reason:
             return str(reason)
         except subprocess.CalledProcessError:
-            return "not built"
+            return NOT_BUILT
 
     def _measure(
         self,
@@ -134,7 +134,7 @@ class Case:
         times = alternate(workers, settings.rounds, settings.seconds, settings.clock)
         for row in rows:
             if row.system in workers:
-                row.peak_bytes = workers[row.system].memory()
+                row.peak_bytes, row.warm_peak_bytes = workers[row.system].memory()
         compare_with_peers(rows, times)
         print(time_table(rows), file=sys.stderr)
         return rows
@@ -160,7 +160,7 @@ class Case:
         row.install_bytes = system.install_bytes()
         for name, value in artifact.facts.items():
             setattr(row, name, value)
-        if row.error <= TOLERANCE:
+        if row.error <= system.tolerance:
             return worker
         worker.stop()
         row.failure = f"error {row.error:.1e}"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from aotc.numerics import LEVELS as NUMERICS_LEVELS
 
-from .case import TOLERANCE, Case, Settings
+from .case import Case, Settings
 from .environments import PACKAGES, python_of
 from .results import all_tables, write_json, write_page
-from .systems import PEERS, Aotc, System, run_module
+from .systems import PEERS, TOLERANCE, Aotc, System, run_module
 
 MODELS = (
     *("resnet50", "mobilenet_v2", "efficientnet_b0", "unet"),
@@ -161,11 +161,9 @@ def chosen_systems(
 
 def facts(options: argparse.Namespace) -> dict[str, object]:
     """Of the machine and the run."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
     return {
         "schema": "aotc.models/1",
-        "processor": names[0] if names else platform.processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "tolerance": TOLERANCE,
         "rounds": options.rounds,
@@ -174,3 +172,10 @@ def facts(options: argparse.Namespace) -> dict[str, object]:
         "isa": options.isa,
         "packages": {name: PACKAGES[PEERS[name].environment] for name in options.peers},
     }
+
+
+def processor() -> str:
+    """The name of this machine's processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.processor()

@@ -12,7 +12,7 @@ PACKAGES = {
     "torch": ("torch==2.13.0", "onnx==1.23.2", "onnxscript==0.7.2", "numpy==2.4.6"),
     "onnxruntime": ("onnxruntime==1.31.*", "numpy==2.4.6"),
     "openvino": ("openvino==2026.4.*", "numpy==2.4.6"),
-    "jax": ("jax==0.10.2", "numpy==2.4.6"),
+    "jax": ("jax==0.10.2", "optax==0.2.8", "numpy==2.4.6"),
     "matplotlib": ("matplotlib==3.11.2", "numpy==2.4.6"),
 }
 

@@ -29,6 +29,7 @@ class Row:
         ratio_to_static: its time by that of the build for static sizes, medians of
             paired rounds; None where there is no such build.
         static_ratio_of_minima: the same of the smallest times.
+        warm_peak_bytes: the most resident memory after the first result.
         install_bytes: of what has to be installed beside the artifact; None where that
             is not known.
     """
@@ -50,6 +51,7 @@ class Row:
     static_ratio_of_minima: float | None = None
     cold_start_seconds: float = math.nan
     peak_bytes: int = 0
+    warm_peak_bytes: int = 0
     artifact_bytes: int = 0
     install_bytes: int | None = None
     build_seconds: float | None = None

@@ -1,12 +1,12 @@
 """One system with one model, told by its standard input when to run.
 
-    python -m inference.serve RUNNER ARTIFACT INPUTS.npz THREADS
+    python -m inference.serve inference.runners.NAME ARTIFACT INPUTS.npz THREADS
 
 Answers are lines of JSON. The first comes after the first result. Then each line of
 input is a command, its words separated by tabs. `compare EXPECTED.npz` tells the
 largest difference of all outputs, each by its largest value; `run N CLOCK` the seconds
 of N calls, after one that is not counted, by the clock `wall` or `processor`; `memory`
-the peak of resident bytes.
+the peaks of resident bytes: of the whole process, and of all after its first result.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from .clocks import seconds_of_calls
 Call = Callable[[], list[np.ndarray]]
 
 
-def main() -> None:
-    """Load, and serve until the input ends."""
+def serve(commands: dict[str, Callable[..., object]]) -> None:
+    """Load, and answer commands until the input ends."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print is no reply
     runner, artifact, inputs, threads = sys.argv[1:]
     with np.load(inputs) as file:
         arrays = dict(file)
-    load = importlib.import_module(f".runners.{runner}", __package__).load
+    load = importlib.import_module(runner).load
     call = load(Path(artifact), arrays, int(threads))
     call()
+    FIRST.append(forget_peak())
     print(json.dumps("ready"), file=replies)
     for line in sys.stdin:
         command, *arguments = line.rstrip("\n").split("\t")
-        print(json.dumps(COMMANDS[command](call, *arguments)), file=replies)
+        print(json.dumps(commands[command](call, *arguments)), file=replies)
 
 
 def compare(call: Call, file: str) -> float:
@@ -62,15 +63,29 @@ def run(call: Call, count: str, clock: str) -> list[float]:
     return seconds_of_calls(call, int(count), CLOCKS[clock])
 
 
-def memory(call: Call) -> int:
-    """The peak of resident bytes of this process."""
+def memory(call: Call) -> tuple[int, int]:
+    """Peaks of resident bytes: of the whole process, and after its first result."""
+    warm = peak()
+    return max(warm, *FIRST), warm
+
+
+def peak() -> int:
+    """The peak of resident bytes of this process, since it was last forgotten."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    peak = next(line for line in lines if line.startswith("VmHWM"))
-    return int(peak.split()[1]) * 1024
+    found = next(line for line in lines if line.startswith("VmHWM"))
+    return int(found.split()[1]) * 1024
 
 
+def forget_peak() -> int:
+    """Let the peak count from now on; returns the one before."""
+    before = peak()
+    Path("/proc/self/clear_refs").write_text("5")
+    return before
+
+
+FIRST: list[int] = []  # the peak of loading and of the first call
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 COMMANDS = {"compare": compare, "run": run, "memory": memory}
 
 if __name__ == "__main__":
-    main()
+    serve(COMMANDS)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+TOLERANCE = 1e-4  # of the largest value of each output
 BENCHMARKS = Path(__file__).parents[1]
 
 # What the pools of OpenMP and of XLA are as large as
@@ -53,6 +54,8 @@ class System:
         python: the interpreter that has the library.
         runner: its module in `runners`.
         distribution: the package that has to be installed to run models.
+        package: of `serve` and `runners`, in this folder's parent.
+        tolerance: the largest error of its results, by their largest value.
     """
 
     name: str
@@ -60,6 +63,8 @@ class System:
     runner: str
     distribution: str
     is_peer: ClassVar[bool] = True
+    package: ClassVar[str] = "inference"
+    tolerance: ClassVar[float] = TOLERANCE
 
     @property
     def label(self) -> str:
@@ -133,6 +138,9 @@ class Aotc(System):
         edge: the interpreter of an environment that has only what runs bundles.
         program: the file that is built, unless the case has a `model.py`.
         numerics: of the build; only `strict` is what compilers before it know.
+        precision: of the build; none leaves the dtypes of the source.
+
+    What a build of a case is to be told besides stands in its `build.json`.
     """
 
     level: str
@@ -140,6 +148,7 @@ class Aotc(System):
     edge: Path
     program: str = "program.pt2"
     numerics: str = "strict"
+    precision: str | None = None
     is_peer: ClassVar[bool] = False
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
@@ -166,6 +175,10 @@ class Aotc(System):
         command += ["--no-cache", "--no-sign", "--self-check", "off", "-q"]
         if self.numerics != "strict":
             command += ["--numerics", self.numerics]
+        if self.precision is not None:
+            command += ["--precision", self.precision]
+        told = case / "build.json"
+        command += json.loads(told.read_text()) if told.exists() else []
         start = time.perf_counter()
         subprocess.run(
             [*command, "--report", report],
@@ -174,12 +187,12 @@ class Aotc(System):
             cwd=folder,
         )
         seconds = time.perf_counter() - start
-        told = json.loads(report.read_text())
-        passes = [*told["passes"], *told["variant_passes"].get(self.level, [])]
+        found = json.loads(report.read_text())
+        passes = [*found["passes"], *found["variant_passes"].get(self.level, [])]
         return {
             "build_seconds": seconds,
             "pass_seconds": sum(each["seconds"] for each in passes),
-            "dispatches": told["variants"][0]["statistics"]["dispatches"],
+            "dispatches": found["variants"][0]["statistics"]["dispatches"],
         }
 
 

@@ -12,7 +12,7 @@ from .systems import Artifact, System, environment
 
 
 class Worker:
-    """A running process of `inference.serve`, which has computed one result.
+    """A running process of a system's `serve`, which has computed one result.
 
     Attributes:
         cold_start: seconds from its start to the first result.
@@ -28,7 +28,8 @@ class Worker:
         log: Path,
     ) -> None:
         self._log = log
-        command = [system.python, "-m", "inference.serve", system.runner]
+        runner = f"{system.package}.runners.{system.runner}"
+        command = [system.python, "-m", f"{system.package}.serve", runner]
         command += [artifact.path, case / "inputs.npz", str(threads)]
         start = time.perf_counter()
         with log.open("w") as errors:
@@ -51,9 +52,10 @@ class Worker:
         """Seconds of each of so many calls, by the clock `wall` or `processor`."""
         return self._ask("run", count, clock)
 
-    def memory(self) -> int:
-        """The peak of resident bytes."""
-        return self._ask("memory")
+    def memory(self) -> tuple[int, int]:
+        """Peaks of resident bytes: of the whole process, and after its first result."""
+        whole, warm = self._ask("memory")
+        return whole, warm
 
     def stop(self) -> None:
         """End the process."""

@@ -8,8 +8,8 @@ from .convolutional import cnn, resnet, unet
 from .dense import linear, mlp
 from .mixtures import moe
 from .recurrent import bilstm, gru, lstm
-from .simulations import ode
-from .transformers import bert, dit, gpt, vit
+from .simulations import ode, scan_ode
+from .transformers import bert, dit, gpt, lora, vit
 
 LOSSES = {
     "linear": linear,
@@ -26,6 +26,8 @@ LOSSES = {
     "vit": vit,
     "dit": dit,
     "ode": ode,
+    "scan_ode": scan_ode,
+    "lora": lora,
 }
 
 
@@ -43,6 +45,7 @@ def stepper(loss, optimizer, params):
 
     def step(**batch):
         *state[:], value = compiled(*state, batch)
+        jax.block_until_ready(state)
         return float(value)
 
     return step

@@ -24,15 +24,30 @@ def layer_norm(x, scale=1.0, bias=0.0):
     return centered * lax.rsqrt(variance + 1e-5) * scale + bias
 
 
-def attention(x, query, key, value, output, causal=False, seen=True):
+def attention(
+    x, query, key, value, output, causal=False, seen=True, adapters=None, scale=1.0
+):
     """Of many heads; `seen` broadcasts to batch, heads, length, positions."""
-    q, k, v = (jnp.einsum("btd,dhk->bthk", x, w) for w in (query, key, value))
+    adapters = adapters or {}
+    q, k, v = (
+        projected("btd,dhk->bthk", x, w, adapters.get(name), scale)
+        for name, w in (("query", query), ("key", key), ("value", value))
+    )
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
     if causal:
         seen = jnp.tril(jnp.ones(scores.shape[-2:], bool))
     scores = jnp.where(seen, scores, -jnp.inf)
     y = jnp.einsum("bhqk,bkhd->bqhd", nn.softmax(scores), v)
-    return jnp.einsum("bthk,hkd->btd", y, output)
+    return projected("bthk,hkd->btd", y, output, adapters.get("output"), scale)
+
+
+def projected(equation, x, kernel, adapter, scale):
+    """A product, and by a low-rank adapter beside its kernel where there is one."""
+    y = jnp.einsum(equation, x, kernel)
+    if adapter is None:
+        return y
+    down, up = adapter["down"], adapter["up"]
+    return y + scale * jnp.tensordot(jnp.tensordot(x, down, down.ndim - 1), up, 1)
 
 
 def feed_forward(p, x):

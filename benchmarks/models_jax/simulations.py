@@ -5,6 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .layers import dense
+
+STEP = 0.05
 GAMMA, TIMES = 1 - 0.5**0.5, np.logspace(-4, 3, 36)
 
 
@@ -49,3 +52,21 @@ def implicit(rates, y, step):
         return jnp.linalg.solve(jax.jacfwd(linear)(b), b)
 
     return lax.custom_root(residual, y, newton, solve)
+
+
+def scan_ode(params, starts, observed):
+    """training.sources.SCAN_ODE."""
+
+    def slope(y):
+        return dense(jnp.tanh(dense(y, **params["hidden"])), **params["out"])
+
+    def advance(y, _):
+        k1 = slope(y)
+        k2 = slope(y + STEP / 2 * k1)
+        k3 = slope(y + STEP / 2 * k2)
+        k4 = slope(y + STEP * k3)
+        y = y + STEP / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        return y, y
+
+    found = lax.scan(advance, starts, length=len(observed))[1]
+    return jnp.square(found - observed).mean()

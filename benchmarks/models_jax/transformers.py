@@ -5,6 +5,8 @@ from jax import nn
 
 from .layers import attention, cross_entropy, dense, feed_forward, layer_norm
 
+LORA_SCALE = 2.0
+
 
 def gpt(params, tokens, targets):
     """examples/gpt."""
@@ -12,6 +14,15 @@ def gpt(params, tokens, targets):
     for p in params["blocks"]:
         x = block(p, x, causal=True)
     return cross_entropy(layer_norm(x, **params["norm"]) @ params["tokens"].T, targets)
+
+
+def lora(params, tokens, targets, weights):
+    """examples/gpt with adapters, which are the parameters, beside attention."""
+    x = weights["tokens"][tokens] + weights["positions"]
+    for p, learned in zip(weights["blocks"], params["blocks"], strict=True):
+        x = block(p, x, causal=True, adapters=learned["attention"], scale=LORA_SCALE)
+    logits = layer_norm(x, **weights["norm"]) @ weights["tokens"].T
+    return cross_entropy(logits, targets)
 
 
 def bert(params, tokens, targets):
@@ -29,7 +40,7 @@ def bert(params, tokens, targets):
 
 def vit(params, images, labels):
     """examples/vit."""
-    x = dense(patches(images, 2), **params["embed"])
+    x = dense(patches(images, params["embed"]["kernel"]), **params["embed"])
     token = jnp.broadcast_to(params["token"], (len(x), 1, x.shape[-1]))
     x = jnp.concatenate([token, x], 1) + params["positions"]
     for p in params["blocks"]:
@@ -40,8 +51,9 @@ def vit(params, images, labels):
 
 def dit(params, images, labels, times, noise):
     """examples/dit, with the times and the noise that it drew."""
+    kernel = params["embed"]["kernel"]
     angles = times[:, None, None, None] * (jnp.pi / 2)
-    x = patches(jnp.cos(angles) * images + jnp.sin(angles) * noise, 2)
+    x = patches(jnp.cos(angles) * images + jnp.sin(angles) * noise, kernel)
     x = dense(x, **params["embed"]) + params["positions"]
     angles = times[:, None] * 4.0 ** jnp.arange(4)
     waves = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1)
@@ -51,7 +63,7 @@ def dit(params, images, labels, times, noise):
         x = modulated_block(p, x, jnp.split(dense(c, **p["modulation"]), 6, -1))
     shift, scale = jnp.split(dense(c, **params["modulation"]), 2, -1)
     x = dense(layer_norm(x) * (1 + scale) + shift, **params["head"])
-    return jnp.square(x - patches(noise, 2)).mean()
+    return jnp.square(x - patches(noise, kernel)).mean()
 
 
 def modulated_block(p, x, c):
@@ -61,9 +73,10 @@ def modulated_block(p, x, c):
     return x + c[5] * feed_forward(p, layer_norm(x) * (1 + c[4]) + c[3])
 
 
-def patches(images, size):
-    """The pixels of each, [batch, patches, pixels]."""
+def patches(images, kernel):
+    """The pixels of each, [batch, patches, pixels], as many as a kernel has rows."""
     batch, height, width, channels = images.shape
+    size = round((kernel.shape[0] / channels) ** 0.5)
     x = images.reshape(batch, height // size, size, width // size, size, channels)
     return x.swapaxes(2, 3).reshape(batch, -1, size * size * channels)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from aotc.artifacts import loader_module
 from aotc.dialects.function_table import insert, name_of, table_of
 from aotc.dialects.functions import current_function, current_module, unique_name
 from aotc.mlir import Function, Module, Type, Value, func, ir
@@ -151,6 +152,12 @@ def is_kernel(function: Function) -> bool:
 def calls_loader(function: Function) -> bool:
     """Return whether the text of a function calls one that the loader defines."""
     return "util.call @" in (body_of(function) or "")
+
+
+def waits(function: Function) -> bool:
+    """Return whether the text of a function waits for the end of an exchange."""
+    finish = f"@{loader_module.NAME}.{loader_module.FINISH}("
+    return finish in (body_of(function) or "")
 
 
 def definition(function: Function) -> list[str]:

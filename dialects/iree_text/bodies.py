@@ -6,6 +6,7 @@ Their arguments are %0, %1, …, and the last line returns the results.
 from collections.abc import Sequence
 from itertools import count
 
+from aotc.artifacts import loader_module
 from aotc.dialects.iree_text import sizes
 from aotc.mlir import ir
 
@@ -21,9 +22,15 @@ def trace(key: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
     return [*lines, f"flow.tensor.trace {key} = [%0 : {kind}{dims}]", "return"]
 
 
-# What the loader defines: it takes JSON and a tensor, and returns another tensor.
-EXCHANGE = "@aotc_host.exchange"
-EXCHANGE_TYPE = "(!util.buffer, !hal.buffer_view) -> !hal.buffer_view"
+EXCHANGE = f"@{loader_module.NAME}.{loader_module.EXCHANGE}"
+START = f"@{loader_module.NAME}.{loader_module.START}"
+FINISH = f"@{loader_module.NAME}.{loader_module.FINISH}"
+# The types of these functions.
+LOADER_FUNCTIONS = {
+    EXCHANGE: "(!util.buffer, !hal.buffer_view) -> !hal.buffer_view",
+    START: "(!util.buffer, !hal.buffer_view) -> i64",
+    FINISH: "(i64) -> !hal.buffer_view",
+}
 
 
 def exchange(
@@ -36,16 +43,52 @@ def exchange(
         kind: of the tensor, the first argument.
         found: of what comes back. Its dynamic sizes are the other arguments.
     """
+    return [
+        *_sent(asked, kind),
+        f"%received = {_loader_call(EXCHANGE, '%asked, %sent')}",
+        *_received(found),
+    ]
+
+
+def start_exchange(asked: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
+    """Return the body that has the loader begin to exchange a tensor; see `exchange`.
+
+    It returns the number that `finish_exchange` takes.
+    """
+    call = _loader_call(START, "%asked, %sent")
+    return [*_sent(asked, kind), f"%number = {call}", "return %number : i64"]
+
+
+def finish_exchange(found: ir.RankedTensorType) -> list[str]:
+    """Return the body that waits for the end of an exchange that was begun.
+
+    Args:
+        found: of what comes back. Its dynamic sizes are the arguments after the number.
+    """
+    return [f"%received = {_loader_call(FINISH, '%0')}", *_received(found)]
+
+
+def _loader_call(function: str, operands: str) -> str:
+    return f"util.call {function}({operands}) : {LOADER_FUNCTIONS[function]}"
+
+
+def _sent(asked: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
+    """Lines that make %asked, JSON, and %sent, the view of %0."""
     lines, dims = sizes("%0", kind)
-    axes = filter(found.is_dynamic_dim, range(found.rank))
-    names = ", ".join(f"%{n}" for n, _ in enumerate(axes, 1))
-    found_dims = f"{{{names}}}" if names else ""
     return [
         *lines,
         f"%asked = util.buffer.constant : !util.buffer = {asked}",
         f"%sent = hal.tensor.export %0 : {kind}{dims} -> !hal.buffer_view",
-        f"%received = util.call {EXCHANGE}(%asked, %sent) : {EXCHANGE_TYPE}",
-        f"%y = hal.tensor.import %received : !hal.buffer_view -> {found}{found_dims}",
+    ]
+
+
+def _received(found: ir.RankedTensorType) -> list[str]:
+    """Lines that return %received as a tensor, whose sizes are %1, %2, …"""
+    axes = filter(found.is_dynamic_dim, range(found.rank))
+    names = ", ".join(f"%{n}" for n, _ in enumerate(axes, 1))
+    dims = f"{{{names}}}" if names else ""
+    return [
+        f"%y = hal.tensor.import %received : !hal.buffer_view -> {found}{dims}",
         f"return %y : {found}",
     ]
 

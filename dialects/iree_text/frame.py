@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.dialects.entries import Entry
-from aotc.dialects.iree_text.bodies import EXCHANGE, EXCHANGE_TYPE
+from aotc.dialects.iree_text.bodies import LOADER_FUNCTIONS
 from aotc.dialects.parameters import SCOPE
 from aotc.dialects.types import Tensor, lowered_type
 
@@ -34,9 +34,11 @@ def parameter(name: str, kind: Tensor, *, is_mutable: bool) -> str:
     return f"util.global {access} @{quoted(name)} = {initial} : {_type(kind)}"
 
 
-def exchange_declaration() -> str:
-    """Return the line that declares the loader's function for collectives."""
-    return f"util.func private {EXCHANGE}{EXCHANGE_TYPE}"
+def loader_declarations() -> list[str]:
+    """Return the lines that declare what the loader defines for collectives."""
+    return [
+        f"util.func private {name}{kind}" for name, kind in LOADER_FUNCTIONS.items()
+    ]
 
 
 def declaration(entry: Entry, name: str) -> list[str]:

@@ -6,14 +6,14 @@ cotangent of x_e is that of the sum over all devices of their losses, so the adj
 a collective is the collective that sends back what was sent.
 
 On one device a collective is the identity. `across` is its meaning on several, in NumPy
-on an array with a leading axis of devices; `decompose_stacked` is the same as ordinary
-ops of the graph: what becomes of a collective when the very axis that it names is
-batched over. Compiled code for processors hands its operand to the loader, which
-exchanges it with the other devices (`aotc.parallel`); other targets have none.
+on an array with a leading axis of devices, which is also what the loader computes.
+`decompose_stacked` is the same as ordinary ops of the graph: what becomes of a
+collective when the very axis that it names is batched over. Compiled code for
+processors hands its operand to the loader, which exchanges it with the other devices
+(`aotc.parallel`); other targets have none.
 """
 
 import json
-from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
 
@@ -35,11 +35,11 @@ from aotc.dialects.graph import (
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, ir
+from aotc.parallel import definitions
 from aotc.target import Target
 
 ALONE = {"axis_name": "data", "axis_size": 1}
@@ -50,9 +50,18 @@ class OverDevices(GraphOp):
 
     axis_name: Str
     axis_size: Int
+    is_exact = True  # the loader computes it, as the reference does
     if TYPE_CHECKING:
         y: Value
-        across: Callable[..., np.ndarray]
+
+    @classmethod
+    def across(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
+        """The parts of all devices, in NumPy, of an array with a leading axis of them.
+
+        It is what the loader computes (`aotc.parallel.definitions`).
+        """
+        asked = {"op": cls._op_name, **attributes}
+        return np.stack(definitions.results(asked, list(x), range(len(x))))
 
     @classmethod
     def limit(cls, op: Self, target: Target) -> str | None:
@@ -69,16 +78,33 @@ class OverDevices(GraphOp):
     @classmethod
     def exchange(cls, low: Lowering, op: Self, x: Value) -> Value:
         """Emit the call of the loader that exchanges `x` with the other devices."""
-        of, y = Tensor.of(op.operands[0] if op.operands else op.y), Tensor.of(op.y)
-        name = cls._op_name  # which the loader knows the collective by
-        asked = {"op": name, "dtype": of.dtype, **cls.attributes_of(op)}
-        found = ir.RankedTensorType(low.lowered_type(y))
-        text = ir.StringAttr.get(json.dumps(asked))
-        body = bodies.exchange(text, x.type, found)
-        (made,) = iree_text.call(
-            "exchange", [x, *low.dynamic_sizes(y.shape)], [found], body
-        )
+        found, sizes = cls._received(low, op)
+        body = bodies.exchange(cls._asked(op), x.type, found)
+        (made,) = iree_text.call("exchange", [x, *sizes], [found], body)
         return made
+
+    @classmethod
+    def overlapped_exchange(cls, low: Lowering, op: Self, x: Value) -> Value:
+        """Emit the two calls of the loader that begin and end an exchange of `x`."""
+        found, sizes = cls._received(low, op)
+        begin = bodies.start_exchange(cls._asked(op), x.type)
+        number = iree_text.call("start", [x], [ir.IntegerType.get_signless(64)], begin)
+        end = bodies.finish_exchange(found)
+        (made,) = iree_text.call("finish", [*number, *sizes], [found], end)
+        return made
+
+    @classmethod
+    def _asked(cls, op: Self) -> ir.StringAttr:
+        """Return what the loader is told: the collective and its attributes."""
+        of = Tensor.of(op.operands[0] if op.operands else op.y)
+        asked = {"op": cls._op_name, "dtype": of.dtype, **cls.attributes_of(op)}
+        return ir.StringAttr.get(json.dumps(asked))
+
+    @staticmethod
+    def _received(low: Lowering, op: "OverDevices") -> tuple[Any, list[Value]]:
+        """Return the type of what comes back, and its dynamic sizes."""
+        y = Tensor.of(op.y)
+        return ir.RankedTensorType(low.lowered_type(y)), [*low.dynamic_sizes(y.shape)]
 
 
 class Collective(OverDevices):
@@ -101,8 +127,8 @@ class Collective(OverDevices):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """A call of the loader; the operand where the device is alone."""
-        return x if op.axis_size == 1 else cls.exchange(low, op, x)
+        """Calls of the loader; the operand where the device is alone."""
+        return x if op.axis_size == 1 else cls.overlapped_exchange(low, op, x)
 
 
 def _require_devices(axis_size: int) -> None:
@@ -146,13 +172,6 @@ class AllReduce(Collective, name="all_reduce"):
         return x
 
     @staticmethod
-    def across(x: np.ndarray, *, kind: str) -> np.ndarray:
-        """Compute np.sum, np.max or np.min over the devices."""
-        wide = dt.to_numpy(accumulator(dt.canonical(x.dtype)))
-        total = _REDUCTIONS[kind](x.astype(wide), 0)
-        return np.broadcast_to(total, x.shape)
-
-    @staticmethod
     def jvp(b: Builder, op: "AllReduce", dx: Value) -> Value:
         """The sum over devices of each one's weight times dx."""
         return _all_sum(b, op, _weigh(b, op, dx))
@@ -175,7 +194,7 @@ class AllReduce(Collective, name="all_reduce"):
     ]
 
 
-_REDUCTIONS: dict[str, Any] = {"sum": np.sum, "max": np.max, "min": np.min}
+_REDUCTIONS = ("sum", "max", "min")
 
 
 def _all_sum(b: Builder, op: AllReduce, x: Value) -> Value:
@@ -204,12 +223,6 @@ class AllGather(Collective, name="all_gather"):
         _require_devices(axis_size)
         _require_axis(x, axis)
         return _with_size(x, axis, x.shape[axis] * axis_size)
-
-    @staticmethod
-    def across(x: np.ndarray, *, axis: int) -> np.ndarray:
-        """Concatenate the devices' arrays by np.concatenate."""
-        whole = np.concatenate(list(x), axis)
-        return np.broadcast_to(whole, (len(x), *whole.shape))
 
     @staticmethod
     def vjp(b: Builder, op: "AllGather", dy: Value) -> list[Value]:
@@ -248,11 +261,6 @@ class ReduceScatter(Collective, name="reduce_scatter"):
         return _with_size(x, axis, x.shape[axis] // axis_size)
 
     @staticmethod
-    def across(x: np.ndarray, *, axis: int) -> np.ndarray:
-        """Split the sum: np.split of np.sum."""
-        return np.stack(np.split(AllReduce.across(x, kind="sum")[0], len(x), axis))
-
-    @staticmethod
     def vjp(b: Builder, op: "ReduceScatter", dy: Value) -> list[Value]:
         """Gather the cotangents, as every device had a part in every block."""
         return [b.all_gather(dy, **type(op).attributes_of(op))]
@@ -289,13 +297,6 @@ class AllToAll(Collective, name="all_to_all"):
         _require_axis(x, concat_axis)
         part = _with_size(x, split_axis, x.shape[split_axis] // axis_size)
         return _with_size(part, concat_axis, part.shape[concat_axis] * axis_size)
-
-    @staticmethod
-    def across(x: np.ndarray, *, split_axis: int, concat_axis: int) -> np.ndarray:
-        """Split by np.split, then concatenate the parts for each device."""
-        blocks = [np.split(each, len(x), split_axis) for each in x]
-        slice_of = zip(*blocks, strict=True)
-        return np.stack([np.concatenate(parts, concat_axis) for parts in slice_of])
 
     @staticmethod
     def vjp(b: Builder, op: "AllToAll", dy: Value) -> list[Value]:
@@ -348,15 +349,6 @@ class Permute(Collective, name="permute"):
         return x
 
     @staticmethod
-    def across(
-        x: np.ndarray, *, sources: tuple[int, ...], targets: tuple[int, ...]
-    ) -> np.ndarray:
-        """Place the elements sent in an array of zeros."""
-        y = np.zeros_like(x)
-        y[list(targets)] = x[list(sources)]
-        return y
-
-    @staticmethod
     def vjp(b: Builder, op: "Permute", dy: Value) -> list[Value]:
         """Send cotangents back to where the values came from."""
         return [op.rebuild(dy, sources=op.targets, targets=op.sources)]
@@ -379,9 +371,9 @@ class Permute(Collective, name="permute"):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """A call of the loader; alone, the operand if the device sends to itself."""
+        """Calls of the loader; alone, the operand if the device sends to itself."""
         if op.axis_size > 1:
-            return cls.exchange(low, op, x)
+            return cls.overlapped_exchange(low, op, x)
         return x if op.sources else low.full(Tensor.of(op.x), 0)
 
     samples = [
@@ -412,8 +404,8 @@ class AxisIndex(OverDevices, name="axis_index"):
         """0 on a device that is alone."""
         return devices.rendezvous(cls, np.zeros((), "i4"), attributes)
 
-    @staticmethod
-    def across(x: np.ndarray) -> np.ndarray:
+    @classmethod
+    def across(cls, x: np.ndarray, **_: Any) -> np.ndarray:
         """The numbers of the devices."""
         return np.arange(len(x), dtype="i4")
 

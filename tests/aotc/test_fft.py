@@ -165,6 +165,8 @@ def test_a_signal_has_the_length_that_is_asked_for():
         lambda: fft.stft(np.zeros(9), 0),
         lambda: fft.istft(np.zeros((3, 4)), 4),
         lambda: fft.istft(fft.stft(np.zeros(9), 4), 8),
+        lambda: fft.istft(Complex(np.zeros(3), np.zeros(3)), 4),
+        lambda: fft.istft(Complex(np.zeros(()), np.zeros(())), 4),
     ],
 )
 def test_bad_frames_are_refused(call):

@@ -9,6 +9,11 @@ import aotc
 from aotc import reference, training
 from aotc.checks.certificate import certify
 from aotc.checks.comparable import comparable_entries
+from aotc.checks.compiled import DevicesBundle
+from aotc.checks.devices_subject import DevicesSubject
+from aotc.checks.samples import items_of
+from aotc.checks.trials import judged, trial_of
+from aotc.checks.work import Work
 from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.importers import load
@@ -176,6 +181,44 @@ def test_rows_that_devices_cannot_divide_are_refused(bundle):
         with pytest.raises(InputError) as failure:
             training.fit(models, given, entry="step", **options)
         assert failure.value.code == "batch-size"
+
+
+class OtherDevices:
+    """Compiled devices whose outputs are those of others."""
+
+    def __init__(self, bundle, first):
+        target = load_devices(bundle).first.variant.id
+        self._call = DevicesBundle(str(bundle), target).load()
+        self._first = first
+
+    def call(self, entry, arrays, before, after, seconds=None):
+        outputs, states = self._call(entry, arrays, before, after)
+        shift = self._first * len(outputs) // 4
+        return outputs[shift:] + outputs[:shift], states
+
+
+def test_a_self_check_compares_what_each_device_computes(bundle, graph):
+    for name in ("step", "exchange"):
+        with context():
+            subject = DevicesSubject(graph, graph.module, graph.entry(name))
+            items = items_of(graph, graph.module, subject.entry)
+            trial = trial_of(subject, items[1], Work.usual())
+            verdicts = [
+                each.passed
+                for first in (0, 1)
+                for row in judged(
+                    trial,
+                    [
+                        *subject.compiled_results(
+                            trial.calls, OtherDevices(bundle, first)
+                        )
+                    ],
+                )
+                for each in row
+            ]
+        right, others = np.split(np.array(verdicts), 2)
+        assert right.all()
+        assert others.all() == (name == "step")  # whose outputs are equal on all
 
 
 def test_parity_leaves_out_what_several_devices_compute_and_says_so(graph):

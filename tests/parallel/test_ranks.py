@@ -104,9 +104,7 @@ def test_a_rank_that_is_killed_ends_the_others_and_the_run_goes_on(
             assert process.poll() is None
             time.sleep(0.01)
         os.kill(rank_of(process.pid, victim), signal.SIGKILL)
-        killed = time.monotonic()
         _, said = process.communicate()
-    assert time.monotonic() - killed < 3  # a second, and what the checkpoint takes
     assert process.returncode == 5
     assert "[rank-lost]" in said
     assert exit_cause(-signal.SIGKILL) in said
@@ -116,6 +114,23 @@ def test_a_rank_that_is_killed_ends_the_others_and_the_run_goes_on(
         load_devices(bundle), "data.npz", entry="step", epochs=EPOCHS, resume="ck"
     )
     assert content("ck") == wanted
+
+
+def test_no_checkpoint_is_named_where_none_was_written(bundle):
+    loop = ["--loop", "data.npz", "--entry", "step", "--batch-size", "8"]
+    loop += ["--epochs", str(EPOCHS), "--ranks", "2", "--metrics", "m.jsonl"]
+    loop += ["--checkpoint", "ck", "--every", str(10**6)]
+    with subprocess.Popen(
+        [*AOTC, "run", str(bundle), *loop], stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not Path("m.jsonl").exists() or not Path("m.jsonl").stat().st_size:
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.kill(rank_of(process.pid, 0), signal.SIGKILL)
+        _, said = process.communicate()
+    assert process.returncode == 5
+    assert "no checkpoint has been written" in said
+    assert "--resume" not in said
 
 
 def rank_of(pid, rank):
@@ -139,7 +154,7 @@ def test_states_that_differ_between_devices_are_not_written_as_one(bundle):
 def test_what_ranks_cannot_divide_is_refused(bundle, monkeypatch):
     done = run(bundle, "--entry", "whole", "-i", "x=0.0", "--ranks", 2)
     assert done.returncode == 2
-    assert "takes one device; got 2" in done.stderr
+    assert done.stderr.count("takes one device; got 2") == 1  # not once for each rank
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     done = run(bundle, "--entry", "whole", "-i", "x=0.0", "--ranks", 2)
     assert done.returncode == 2

@@ -1,0 +1,110 @@
+"""An entry that several devices compute together, as one that is checked.
+
+Its results are those of all devices, one after the other. Device d gets what a check
+gives to one device, with floats d / 8 larger; all begin with the same states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc import dtypes, printing, reference
+from aotc.checks.samples import Calls
+from aotc.checks.subject import Arrays, Process, Subject
+from aotc.dialects.functions import functions_of
+from aotc.passes.record_devices import ops_over_devices
+
+_STEP = 0.125  # by which floats of a device are larger than those of the one before
+
+
+class DevicesSubject(Subject):
+    """An entry with collectives, on simulated devices and on those of one process."""
+
+    @property
+    def count(self) -> int:
+        """How many devices compute it."""
+        return int(self._axis.axis_size)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the results of all devices."""
+        own = super().names
+        return [f"{name} of device {d}" for d in range(self.count) for name in own]
+
+    @property
+    def _axis(self) -> Any:
+        """An op over the devices."""
+        return ops_over_devices(functions_of(self.graph), self.entry.name)[0]
+
+    def reference_results(
+        self, calls: Calls, with_op: Any
+    ) -> Iterator[tuple[Arrays, Arrays]]:
+        """The arguments of device 0 and the results of all, by the reference."""
+        stored = [
+            {**self.program.parameters, **calls.states} for _ in range(self.count)
+        ]
+        for inputs in calls.inputs:
+            given = [
+                self.arguments(_of_device(inputs, d), stored[d])
+                for d in range(self.count)
+            ]
+            with printing.silence():
+                found = reference.evaluate_devices(
+                    self.graph,
+                    self.entry.name,
+                    given,
+                    self._axis.axis_name,
+                    with_op=with_op,
+                )
+            results: Arrays = []
+            for known, own in zip(stored, found, strict=True):
+                results += self._results(known, own)
+            yield given[0], results
+
+    def _results(self, stored: dict[str, Any], found: Sequence[Any]) -> Arrays:
+        """The outputs of a device, and the states, which are stored."""
+        ports = list(zip(self.entry.results, found, strict=True))
+        stored |= {port.name: x for port, x in ports if port.kind == "state"}
+        outputs = [x for port, x in ports if port.kind == "output"]
+        return [*outputs, *(stored[name] for name in self._updated_leaves)]
+
+    def compiled_results(
+        self, calls: Calls, process: Process, seconds: float | None = None
+    ) -> Iterator[Arrays]:
+        """The results of each call on all devices, compiled; see `DevicesBundle`."""
+        states = self.program.states
+        before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
+        updated = [s.name for s in states if s.name in self.entry.updates]
+        for inputs in calls.inputs:
+            given = [x for d in range(self.count) for x in _of_device(inputs, d)]
+            outputs, after = process.call(
+                self.entry.name, given, before, updated, seconds
+            )
+            before = {}
+            yield [
+                x
+                for d in range(self.count)
+                for found in (outputs, after)
+                for x in _part(found, d, self.count)
+            ]
+
+
+def _part(arrays: Sequence[Any], device: int, count: int) -> Sequence[Any]:
+    """Those of a device, of the arrays of one device after the other."""
+    size = len(arrays) // count
+    return arrays[device * size : (device + 1) * size]
+
+
+def _of_device(inputs: Sequence[Any], device: int) -> Arrays:
+    """The inputs of a device."""
+
+    def scaled(x: Any) -> Any:
+        x = np.asarray(x)
+        if not device or not dtypes.is_float(dtypes.canonical(x.dtype)):
+            return x
+        return (x.astype(np.float64) * (1 + _STEP * device)).astype(x.dtype)
+
+    return [scaled(x) for x in inputs]

@@ -1,0 +1,36 @@
+"""Differential equations."""
+
+import torch
+import torch.nn.functional as F
+
+from .layers import dense
+
+STEP = 0.05
+
+
+def change(params, y):
+    """The time derivative of y [batch, 1], by a network."""
+    return dense(torch.tanh(dense(y, **params["hidden"])), **params["out"])
+
+
+def advanced(params, y):
+    """y after a step, by the method of Runge and Kutta."""
+    k1 = change(params, y)
+    k2 = change(params, y + STEP / 2 * k1)
+    k3 = change(params, y + STEP / 2 * k2)
+    k4 = change(params, y + STEP * k3)
+    return y + STEP / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+
+def scan_ode(params, starts, observed, advanced=advanced):
+    """training.sources.SCAN_ODE."""
+    y, found = starts, []
+    for _ in range(len(observed)):
+        y = advanced(params, y)
+        found.append(y)
+    return F.mse_loss(torch.stack(found), observed)
+
+
+def compiled_scan_ode(params, starts, observed):
+    """The same, of compiled steps: the whole loop would be unrolled by the compiler."""
+    return scan_ode(params, starts, observed, torch.compile(advanced))

@@ -1,0 +1,1 @@
+"""Training steps in aotc and its peers: the measurement behind docs/performance.md."""

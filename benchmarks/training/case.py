@@ -1,0 +1,34 @@
+"""One training step: exported once for all systems, checked, and timed."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference.case import Case
+from inference.systems import System, run_module
+
+
+@dataclass(frozen=True)
+class TrainingCase(Case):
+    """A training step, and the folder it is worked on in."""
+
+    python: Path
+
+    @property
+    def exported(self) -> Path:
+        """Where the forms for all systems lie."""
+        return self.work / "steps" / self.model
+
+    def export(self, torch: Path, systems: list[System]) -> bool:
+        """Write the source, its parameters and a batch, and the losses to expect.
+
+        False if that fails; it has said why on standard error.
+        """
+        try:
+            run_module(self.python, "training.export", self.model, str(self.exported))
+            run_module(torch, "training.expected", str(self.exported))
+        except subprocess.CalledProcessError:
+            return False
+        return True

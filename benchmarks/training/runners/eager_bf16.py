@@ -1,0 +1,7 @@
+"""PyTorch, op by op, under torch.autocast."""
+
+import torch
+
+from .eager import loader
+
+load = loader(autocast=torch.bfloat16)
