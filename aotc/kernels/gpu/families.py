@@ -18,8 +18,10 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
+from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.reduction import (
+    Argmax,
     ReduceMax,
     ReduceMin,
     ReduceProd,
@@ -54,6 +56,7 @@ from aotc.kernels.gpu.matrices import (
 )
 from aotc.kernels.gpu.rows import ReduceTile
 from aotc.kernels.gpu.scatter import ScatterTile
+from aotc.kernels.gpu.selection import SelectTile
 from aotc.kernels.gpu.views import (
     dequantizing_ops,
     views_of_factors,
@@ -107,7 +110,7 @@ class _Planning:
         kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
         if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
             return False
-        if not isinstance(op, Reduction) or _adds_parts(op):
+        if not isinstance(op, (Reduction, Argmax, Argsort)) or _adds_parts(op):
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
         view = defining_op(op.x)
@@ -122,8 +125,10 @@ class _Planning:
             return FORMS[self.form].programs(term, schedule), 1
 
 
-def _adds_parts(op: Reduction) -> bool:
+def _adds_parts(op: GraphOp) -> bool:
     """Whether a reduction adds up what kernels have made of parts."""
+    if not isinstance(op, Reduction):
+        return False
     made = defining_op(op.x)
     return isinstance(made, (Reduction, DotGeneral)) and tuple(op.axes) == (0,)
 
@@ -171,6 +176,7 @@ def _column_axes(op: GraphOp) -> int:
 
 _PRODUCTS = _Planning("product", (*_FLOATS, *_BYTES))
 _ROWS, _ATTENTION = _Planning("rows"), _Planning("attention")
+_SELECTIONS = _Planning("selection", (*_FLOATS, *_BYTES, "u8"))
 _SCATTERS = _Planning("scatter", (*_FLOATS, "i32", "i64"))
 # f32 as three products of TF32, whose sum differs by some 2**-21 of the largest term
 _RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
@@ -232,6 +238,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
 _PLANNING = {
     "movement": _Planning("elements"),
     "scatter": _SCATTERS,
+    "selection": _SELECTIONS,
     "contraction-tf32x3": _RELAXED_PRODUCTS,
     "attention-tf32x3": _RELAXED_ATTENTION,
     "contraction": _PRODUCTS,
@@ -280,6 +287,19 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         floats=_FLOATS,
         lifts=can_lift,
         knows_constants=True,
+    ),
+    # argmax, and the first few of rows
+    "selection": Family(
+        anchors=(Argmax, Argsort),
+        schedule=SelectTile,
+        plan=_SELECTIONS.plan,
+        workgroups=_SELECTIONS.workgroups,
+        epilogue=BY_ROWS,
+        floats=_FLOATS,
+        stored=lambda op: ("i64",),
+        lifts=can_lift,
+        prologue=ALIKE,
+        prologue_axes=_row_axes,
     ),
     "movement": Family(
         anchors=movement.ANCHORS,

@@ -46,7 +46,7 @@ _LINE = 16  # of them that memory has in a line
 _USUAL_COLUMNS = 1024
 _RESIDENT = 8  # programs that a multiprocessor runs side by side
 START = 2000.0  # nanoseconds of a launch
-_WAIT = 700.0  # nanoseconds until what is asked of memory is there and added up
+WAIT = 700.0  # nanoseconds until what is asked of memory is there and added up
 
 _COMBINE = {
     "add": (arith.addf, arith.addi, arith.addi),
@@ -163,7 +163,7 @@ def nanoseconds(work: Work, machine: Gpu) -> float:
     tile = _tile_for(work, machine)
     count, steps = -(-work.kept // tile.rows), -(-work.columns // tile.columns)
     waves = -(-count // (_RESIDENT * machine.multiprocessors))
-    return START + max(work.moved / machine.bandwidth, waves * steps * _WAIT)
+    return START + max(work.moved / machine.bandwidth, waves * steps * WAIT)
 
 
 def power_of_two(count: int) -> int:
