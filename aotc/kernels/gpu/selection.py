@@ -1,8 +1,8 @@
 """Kernels that find the first few of rows in their order: argmax, and top-k of small k.
 
 An element and its position are one word of 64 bits, the key of its order above the
-position (Note [sorting] in `aotc.dialects.lowering.sorting`): no two words are equal, so
-that the first of equal elements is found first, and NaN where its order has it. A
+position (Note [sorting] in `aotc.dialects.lowering.sorting`): no two words are equal,
+so that the first of equal elements is found first, and NaN where its order has it. A
 program has some rows, and finds the least of the words that are greater than the last
 one, as often as elements are wanted; it keeps the words of short rows in registers.
 """

@@ -55,7 +55,10 @@ def left(kernels: EvaluatedKernels, entry: str) -> Counter[str]:
 
 
 def require_equal(
-    file: str, name: str, size: int, kernels: EvaluatedKernels | None = None
+    file: str,
+    name: str,
+    size: int,
+    kernels: EvaluatedKernels | None = None,
 ) -> None:
     """Compare what an entry returns and leaves in states with the reference."""
     kernels, unit = kernels or kernels_of(file), traced(file)

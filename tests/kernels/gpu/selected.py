@@ -20,7 +20,7 @@ def between(x):
     return np.argmax(np.round(x), axis=1)
 
 
-@aotc.entry(x=aotc.Spec((5, 9000)))
+@aotc.entry(x=aotc.Spec((5, 4200)))
 def long(x):
     """Rows that do not stay in registers, and the least of them."""
     return np.argmin(x, axis=-1)
@@ -39,7 +39,7 @@ def routed(x):
     return np.top_k(x, 1, largest=False).indices
 
 
-@aotc.entry(x=aotc.Spec((2, 9000)))
+@aotc.entry(x=aotc.Spec((2, 4200)))
 def several(x):
     """Some of rows that do not stay in registers."""
     return np.top_k(x, 5).indices

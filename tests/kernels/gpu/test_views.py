@@ -1,4 +1,4 @@
-"""Kernels that read through views: what moves elements, and gradients of convolutions."""
+"""Kernels that read through views, gradients of convolutions, and scatters."""
 
 from __future__ import annotations
 
