@@ -127,7 +127,7 @@ def _schedules(term: Term, form: str, machine: Gpu, most: int) -> list[Any]:
         anchor = products.groups_of(term)[0].anchor
         counts, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
         found = sorted(
-            matrices.candidates(counts.depth, dtype, machine),
+            matrices.candidates(counts, dtype, machine),
             key=lambda tile: matrices.nanoseconds(tile, counts, dtype, machine),
         )
         by_tile: dict[tuple[int, int], list[Any]] = {}

@@ -8,7 +8,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import (
     Argmax,
     ReduceMax,
@@ -54,6 +55,7 @@ from aotc.kernels.gpu.matrices import (
     factor_dtype,
     nanoseconds,
 )
+from aotc.kernels.gpu.nibbles import pack_nibbles
 from aotc.kernels.gpu.rows import ReduceTile
 from aotc.kernels.gpu.scatter import ScatterTile
 from aotc.kernels.gpu.selection import SelectTile
@@ -100,7 +102,7 @@ class _Planning:
         if not (is_known and self._is_apt(op)):
             return None
         with op.operation.context:
-            term, form = term_of_op(op), FORMS[self.form]
+            term, form = _planned_term(op), FORMS[self.form]
             if term is None or not form.takes(term):
                 return None
             return form.plan(term, machine.multiplying(self.precision))
@@ -136,6 +138,14 @@ def _adds_parts(op: GraphOp) -> bool:
 def term_of_op(op: GraphOp) -> Term | None:
     """Return the term of an op by itself, of its first result; None if it has none."""
     return _term_of_ops([op], [*dict.fromkeys(op.operands)])
+
+
+def _planned_term(op: GraphOp) -> Term | None:
+    """Return the term by which an op is planned: with what dequantises its weight."""
+    before = dequantizing_ops(op)
+    if not before:
+        return term_of_op(op)
+    return _term_of_ops([*before, op], movement.operands_of([*before, op]))
 
 
 def _term_of_ops(ops: Sequence[GraphOp], given: Sequence[Value]) -> Term | None:
@@ -367,6 +377,18 @@ def factor_orders(
     if by_weight or _gains_by_transposing(op, schedule, machine):
         return {1: (*op.rhs_batch, *op.rhs_contract, *free)}
     return {}
+
+
+def pack_factors(op: GraphOp, weights: Container[Value]) -> None:
+    """Let a product read a weight of four bits with two in a byte.
+
+    Args:
+        op: the product, or another op.
+        weights: what weights alone decide.
+    """
+    for each in dequantizing_ops(op):
+        if isinstance(each, Dequantize):
+            pack_nibbles(each, weights)
 
 
 def _gains_by_transposing(op: DotGeneral, tile: ProductTile, machine: Gpu) -> bool:

@@ -137,7 +137,7 @@ def views_of_repeats(op: GraphOp) -> Mapping[Value, Value]:
     return found
 
 
-def _operands(ops: Sequence[GraphOp]) -> list[Value]:
+def operands_of(ops: Sequence[GraphOp]) -> list[Value]:
     """Return what a kernel of ops reads from memory."""
     made = {value for op in ops for value in op.results}
     read = [x for op in ops for x in op.operands if x not in made]
@@ -162,7 +162,7 @@ def plan(op: GraphOp, machine: Gpu, term_of_ops: TermOf) -> ElementTile | None:
         return None
     if typical(Tensor.of(op.results[0]).elements, _LEAST) < _LEAST:
         return None
-    read = _operands(ops)
+    read = operands_of(ops)
     if len(read) >= _MOST_TENSORS or not all(map(is_made_in_memory, read)):
         return None
     with op.operation.context:
@@ -191,6 +191,6 @@ def workgroups(
     """Return how many programs compute an op and those before it, along two axes."""
     ops: list[Any] = [*ops_before(op), op]
     with op.operation.context:
-        term = term_of_ops(ops, _operands(ops))
+        term = term_of_ops(ops, operands_of(ops))
         assert term is not None
         return elements.programs(term, schedule), 1

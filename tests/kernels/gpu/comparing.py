@@ -71,7 +71,8 @@ def require_equal(
         x = rng.normal(size=shape)
         if not dtypes.is_float(port.type.dtype):
             x = rng.integers(0, 9, shape)
-        arrays[port.name] = x.astype(dtypes.to_numpy(port.type.dtype))
+        x = unit.program.parameters.get(port.name, x)
+        arrays[port.name] = np.asarray(x).astype(dtypes.to_numpy(port.type.dtype))
         kinds[port.name] = port.kind
     inputs = [x for key, x in arrays.items() if kinds[key] == "input"]
     before = {
