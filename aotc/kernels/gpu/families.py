@@ -43,6 +43,7 @@ from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
 from aotc.kernels.gpu import movement, products, splitting
 from aotc.kernels.gpu.attention import AttentionTile
+from aotc.kernels.gpu.candidates import candidates
 from aotc.kernels.gpu.elements import ElementTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
@@ -106,6 +107,15 @@ class _Planning:
             if term is None or not form.takes(term):
                 return None
             return form.plan(term, machine.multiplying(self.precision))
+
+    def candidates(self, op: GraphOp, machine: Gpu, planned: Any) -> Sequence[Any]:
+        """Return the schedules of an op to measure, the planned one first."""
+        with op.operation.context:
+            term = _planned_term(op)
+            if term is None or not FORMS[self.form].takes(term):
+                return [planned]
+            own = machine.multiplying(self.precision)
+            return candidates(term, self.form, own, planned)
 
     def _is_apt(self, op: GraphOp) -> bool:
         """Whether a kernel has the elements of an op, and it is worth a launch."""
@@ -219,6 +229,7 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         anchors=(DotGeneral, ConvGeneral),
         schedule=ProductTile,
         plan=planning.plan,
+        candidates=planning.candidates,
         workgroups=planning.workgroups,
         epilogue=OF_COLUMNS,
         floats=_FLOATS,
@@ -238,6 +249,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
         schedule=AttentionTile,
         views=views_of_parts,
         plan=planning.plan,
+        candidates=planning.candidates,
         workgroups=planning.workgroups,
         floats=_FLOATS,
         all_results=True,
@@ -277,6 +289,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         anchors=(*_ALONG_ROWS, DotGeneral, ConvGeneral),
         schedule=ReduceTile,
         plan=_ROWS.plan,
+        candidates=_ROWS.candidates,
         workgroups=_ROWS.workgroups,
         epilogue=BY_ROWS,
         floats=_FLOATS,
