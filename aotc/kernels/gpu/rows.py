@@ -128,9 +128,21 @@ class Work:
 
 
 def moved_bytes(term: Term) -> int:
-    """Return the bytes that a kernel reads and writes in most calls."""
-    kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
-    return sum(typical(x.elements, 1 << 20) * bits(x.dtype) // 8 for x in kinds)
+    """Return the bytes that a kernel reads and writes in most calls.
+
+    Of a table of which it looks rows up, no more than it reads.
+    """
+    most: dict[Value, int] = {}
+    for statement in term.statements:
+        count = typical(element_count(statement.nest.sizes), 1 << 20)
+        for source in {read.source for read in statement.reads()}:
+            most[source] = most.get(source, 0) + count
+    found = 0
+    for x in (*term.arguments, *term.results):
+        kind = Tensor.of(x)
+        elements = typical(kind.elements, 1 << 20)
+        found += min(elements, most.get(x, elements)) * bits(kind.dtype) // 8
+    return found
 
 
 def plan(term: Term, machine: Gpu) -> ReduceTile:
