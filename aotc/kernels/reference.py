@@ -187,9 +187,9 @@ class _Evaluator:
             nearest = np.clip(wanted, 0, size - 1).astype(np.int64)
             at = at + nearest * math.prod(array.shape[axis + 1 :])
         found = array.ravel()[at]
-        return (
-            found if op.mode == "clip" else np.where(inside, found, found.dtype.type())
-        )
+        if op.mode == "drop":
+            found = np.where(inside, found, np.zeros((), found.dtype))
+        return np.asarray(found)
 
     def _read(self, read: Read, sizes: Sequence[int]) -> np.ndarray:
         """Return what loops read of memory."""
