@@ -1,13 +1,15 @@
 """What whole models become on a GPU, without one: a table for docs/gpu.md.
 
-    pip install -e '.[torch,gpu]' && python -m benchmarks.gpu_models [--models NAME …]
+    pip install -e '.[torch,gpu]'
+    python -m benchmarks.gpu_models [--targets TARGET …] [--models NAME …] [--kernels]
 
-For each model: how many dispatches a call has and how many are kernels of aotc's own,
-how many different kernels these are, how long all calls of kernels take by the model of
-the chip beside the floor (float operations over the nominal rate, or bytes over the
-bandwidth, whichever is longer, kernel by kernel), the processor time that Triton and
-the assembler take for them, and how many of them spill or have no code. `train:NAME` is
-the training step of an example.
+For each model and target: how many dispatches a call has and how many are kernels of
+aotc's own, how many different kernels these are, how long all calls of kernels take by
+the model of the chip beside the floor (float operations over the nominal rate, or bytes
+over the bandwidth, whichever is longer, kernel by kernel), which part of their time
+products would take at the floor, without what a launch takes, the processor time of
+Triton and the assembler, and how many kernels spill or have no code. `--kernels` lists
+each kernel besides. `train:NAME` is the training step of an example.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ from aotc.dialects.fusion import fused_of
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
 from aotc.importers import load
-from aotc.kernels.gpu import matrices, products, rows, scatter
+from aotc.kernels.gpu import matrices, products, rows, scatter, selection
 from aotc.kernels.gpu.compiling import Compiled, KernelSource
 from aotc.kernels.gpu.families import kernel_of_region
+from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import Gpu, gpu_of
 from aotc.kernels.gpu.worker import compile_source
 from aotc.kernels.term_builder import term_of
@@ -46,9 +49,50 @@ BENCHMARKS = Path(__file__).parent
 MODELS = ("resnet50", "bert", "vit", "gpt2", "llama")
 TRAINED = ("train:bert", "train:gpt", "train:resnet", "train:mlp")
 HEAD = (
-    "| model | dispatches | by kernels | different | us, model | us, floor | s to "
-    "compile | spill | refused |"
+    "| model | target | dispatches | by kernels | different | us, model | us, floor | "
+    "products | s to compile | spill | refused |"
 )
+
+
+@dataclass(frozen=True)
+class Row:
+    """What there is to be told of a kernel.
+
+    Args:
+        name: of its region.
+        schedule: how it is cut up.
+        calls: of it in a call of the model.
+        expected: nanoseconds by the model of the chip.
+        floor: at least.
+        is_product: whether it is one of matrices.
+        code: what it became; None where Triton refused it.
+    """
+
+    name: str
+    schedule: str
+    calls: int
+    expected: float
+    floor: float
+    is_product: bool
+    code: Compiled | None
+
+    @property
+    def without_launch(self) -> float:
+        """Nanoseconds by the model, without what a launch takes."""
+        return max(self.expected - matrices.START, self.floor)
+
+    def __str__(self) -> str:
+        """Return a line of a list."""
+        code = self.code
+        told = (
+            "refused"
+            if code is None
+            else f"{code.registers} registers, {code.spilled} spilled"
+        )
+        return (
+            f"    {self.calls} x {self.name} ({self.schedule}): "
+            f"{self.expected / 1e3:.1f} us, floor {self.floor / 1e3:.1f}; {told}"
+        )
 
 
 @dataclass(frozen=True)
@@ -58,17 +102,24 @@ class Figures:
     dispatches: int
     calls: int
     kernels: int
-    expected: float
-    floor: float
+    rows: list[Row]
     seconds: float
     spilled: int
     refused: int
 
-    def row(self, name: str) -> str:
+    def line(self, name: str, target: Target) -> str:
         """Return a line of the table."""
+        expected = sum(each.calls * each.expected for each in self.rows)
+        floor = sum(each.calls * each.floor for each in self.rows)
+        products = [each for each in self.rows if each.is_product]
+        whole = sum(
+            x.calls * max(x.expected - matrices.START, x.floor) for x in products
+        )
+        least = sum(each.calls * each.floor for each in products)
+        share = f"{least / whole:.2f}" if whole else "-"
         return (
-            f"| {name} | {self.dispatches} | {self.calls} | {self.kernels} | "
-            f"{self.expected / 1e3:,.0f} | {self.floor / 1e3:,.0f} | "
+            f"| {name} | {target} | {self.dispatches} | {self.calls} | "
+            f"{self.kernels} | {expected / 1e3:,.0f} | {floor / 1e3:,.0f} | {share} | "
             f"{self.seconds:.1f} | {self.spilled} | {self.refused} |"
         )
 
@@ -79,7 +130,9 @@ def main() -> int:
         prog="python -m benchmarks.gpu_models", description=__doc__
     )
     parser.add_argument("--models", nargs="+", default=[*MODELS, *TRAINED])
-    parser.add_argument("--target", default="cuda:sm_80")
+    targets = "cuda:sm_80", "cuda:sm_89", "cuda:sm_90a", "rocm:gfx942"
+    parser.add_argument("--targets", nargs="+", type=Target.parse, default=targets)
+    parser.add_argument("--kernels", action="store_true", help="list each kernel")
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--batch", type=int, default=8)
     options = parser.parse_args()
@@ -88,8 +141,13 @@ def main() -> int:
     for name in options.models:
         with tempfile.TemporaryDirectory() as folder:
             unit = _unit(name, options, Path(folder))
-            figures = measure(unit, Target.parse(options.target))
-        print(figures.row(name), flush=True)
+            graph, *_ = PASS_STAGES
+            run_passes(unit, graph.passes(), silently=True)
+            for target in map(Target.parse, map(str, options.targets)):
+                figures = measure(Unit(unit.program.copy()).fork(target), target)
+                print(figures.line(name, target), flush=True)
+                if options.kernels:
+                    print(*figures.rows, sep="\n", flush=True)
     return 0
 
 
@@ -115,22 +173,24 @@ def _unit(name: str, options: argparse.Namespace, folder: Path) -> Unit:
 
 
 def measure(unit: Unit, target: Target) -> Figures:
-    """Return the figures of a program for a target."""
+    """Return the figures of a program for a target, before its regions are formed."""
     machine = gpu_of(target)
     assert machine is not None
-    times: dict[str, tuple[float, float]] = {}
-    sources: dict[str, KernelSource] = {}
-    for stage in PASS_STAGES:
-        if stage.per_target and unit.target is None:
-            unit = unit.fork(target)
+    times: dict[str, tuple[float, float, bool]] = {}
+    kernels: dict[str, GpuKernel] = {}
+    for stage in PASS_STAGES[1:]:
         run_passes(unit, stage.passes(), silently=True)
         if stage.name == "regions":
             for name, function in functions_of(unit.module).items():
                 if fused_of(function) is not None:
                     kernel = kernel_of_region(function)
-                    sources[name] = kernel.source  # type: ignore[union-attr]
+                    assert isinstance(kernel, GpuKernel)
+                    kernels[name] = kernel
                     times[name] = times_of(function, machine)
-    found, made = _compiled(unit), _code([*{*sources.values()}], machine)
+    sources = {name: each.source for name, each in kernels.items()}
+    found, different = _compiled(unit), [*{*sources.values()}]
+    made = _code(different, machine)
+    code_of = {x: code for x, (code, _) in zip(different, made, strict=True)}
     calls = {
         row["name"].removesuffix(".kernel"): sum(
             each["calls"] for each in row["entries"].values()
@@ -142,16 +202,27 @@ def measure(unit: Unit, target: Target) -> Figures:
         found.statistics["dispatches"],
         sum(calls.values()),
         len(made),
-        sum(count * times[name][0] for name, count in calls.items()),
-        sum(count * times[name][1] for name, count in calls.items()),
+        [
+            Row(
+                name,
+                str(kernels[name].schedule),
+                count,
+                *times[name],
+                code_of[sources[name]],
+            )
+            for name, count in sorted(calls.items())
+        ],
         sum(seconds for _, seconds in made),
         sum(1 for each in codes if each.spilled),
         len(made) - len(codes),
     )
 
 
-def times_of(function: Function, machine: Gpu) -> tuple[float, float]:
-    """Return how long a kernel takes by the model of a chip, and at least."""
+def times_of(function: Function, machine: Gpu) -> tuple[float, float, bool]:
+    """Return how long a kernel takes by the model of a chip, and at least.
+
+    With it whether it is a product.
+    """
     with function.context, known_contracts(contracts_of(function)):
         term = term_of(function)
         assert term is not None
@@ -164,12 +235,14 @@ def times_of(function: Function, machine: Gpu) -> tuple[float, float]:
             expected = matrices.nanoseconds(tile, counts, dtype, machine)
         elif scatter.parts_of(term) is not None:
             expected = scatter.nanoseconds(term, machine)
+        elif term.statements and selection.anchor_of(term) is not None:
+            expected = selection.nanoseconds(term, machine)
         elif (first := rows.anchor_of(term)) is not None:
             expected = rows.nanoseconds(rows.Work.of(term, first), machine)
         else:
             expected = rows.START + moved / machine.bandwidth
     floor = max(operations / machine.rate(dtype), moved / machine.bandwidth)
-    return max(expected, floor), floor
+    return max(expected, floor), floor, anchor is not None
 
 
 def _compiled(unit: Unit) -> Any:

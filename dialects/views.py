@@ -171,6 +171,11 @@ class View:
                 found[axis] = strides
         return self.with_axes(found)
 
+    def at_first(self, axes: Sequence[int]) -> "View":
+        """Return the view of the first elements along some axes, without those."""
+        rest = (own for axis, own in enumerate(self.axes) if axis not in axes)
+        return self.with_axes(rest)
+
     def slice(
         self, start: Shape, sizes: Shape, strides: Sequence[int]
     ) -> "View | None":

@@ -386,6 +386,7 @@ def _find_anchors(
             op = with_factors_in_order(op, orders)
         fused = choosing.kernel_for(op, weights)
         if fused is not None:
+            capabilities.emitted.pack_factors(op, weights)
             yield op, fused
 
 

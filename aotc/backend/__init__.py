@@ -45,6 +45,8 @@ from aotc.writing import make_folder, write_text
 
 if TYPE_CHECKING:
     from aotc.backend.device_kernels import DeviceKernels
+    from aotc.kernels.gpu.compiling import Compiled as GpuCode
+    from aotc.kernels.lowered import Launch
 
 VECTOR_SUMS = "--iree-llvmcpu-reassociate-fp-reductions=true"
 
@@ -177,6 +179,28 @@ def plan_memory(unit: Unit) -> dict[str, Memory]:
     with _workers(1) as (pool, running):
         report, _ = pool.submit(_run, job, running).result()
         return planned_memory(job.entries, report)
+
+
+def compile_gpu_kernels(
+    launches: Mapping[str, Launch], target: Target, numerics: str
+) -> dict[str, GpuCode]:
+    """Compile kernels by themselves; return the code of those that there is code of.
+
+    Args:
+        launches: by names of the caller's.
+        target: a GPU.
+        numerics: what results may be.
+    """
+    from aotc.backend.device_kernels import DeviceKernels
+    from aotc.kernels.gpu.machines import gpu_of
+
+    machine = gpu_of(target)
+    assert machine is not None
+    jobs = _most_processes()
+    kernels = DeviceKernels(target, machine, numerics, launches, jobs, None)
+    with _workers(1) as (pool, running):
+        codes, _ = pool.submit(kernels.compile, running).result()
+        return codes
 
 
 @contextmanager

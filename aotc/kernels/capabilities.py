@@ -32,7 +32,7 @@ from aotc.kernels.gpu.composing import is_better_composed
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning import contraction
-from aotc.mlir import Function
+from aotc.mlir import Function, Value
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
 
@@ -58,6 +58,8 @@ class Emitted:
         part_count: in how many parts a reduction is computed, which are then added up.
         is_better_composed: whether no kernel computes an op as fast as those of the
             ops that it is made of do.
+        pack_factors: lets a product read weights in fewer bytes, if there are some for
+            it, given what weights alone decide.
         factor_orders: the orders of axes in which operands of a product are read
             faster, by the number of the operand.
     """
@@ -70,6 +72,7 @@ class Emitted:
     on_gpus: bool = False
     part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
     is_better_composed: Callable[[GraphOp, Any], bool] = lambda op, machine: False
+    pack_factors: Callable[[GraphOp, Container[Value]], None] = lambda *_: None
     factor_orders: Callable[..., Mapping[int, tuple[int, ...]]] = lambda *_, **__: {}
 
 
@@ -82,6 +85,7 @@ _GPUS = Emitted(
     on_gpus=True,
     part_count=gpu_families.part_count,
     is_better_composed=is_better_composed,
+    pack_factors=gpu_families.pack_factors,
     factor_orders=gpu_families.factor_orders,
 )
 BACKENDS = {

@@ -113,7 +113,7 @@ class Family(Generic[A, S]):
     widened: Container[str] = ()
     column_axes: Callable[[GraphOp], int] = lambda op: 1
     views: Callable[[GraphOp], Mapping[Value, Value]] = lambda op: {}
-    candidates: Callable[[A, Machine, S], Sequence[S]] = lambda op, machine, x: [x]
+    candidates: Callable[[A, Any, S], Sequence[S]] = lambda op, machine, x: [x]
     prologue_axes: Callable[[GraphOp], int] = lambda op: 1
     is_part: Callable[[GraphOp], bool] | None = None
     source: Callable[[A, S, Value], Value | None] | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.dialects.graph import view_of_result
-from aotc.dialects.ops.creation import Constant, Iota
+from aotc.dialects.ops.creation import Constant, Dimension, Iota
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Shape, Size, Tensor, element_count
@@ -48,7 +48,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Counted(Operand):
-    """The index along an axis, which code knows without memory."""
+    """The index along an axis, or a size: what code knows without memory."""
 
     @property
     def in_memory(self) -> bool:
@@ -144,8 +144,8 @@ def operand_of(value: Value) -> Operand:
 def viewed_operand(value: Value) -> Operand:
     """Return the description of an operand for code that reads through any view."""
     found = operand_of(value)
-    if isinstance(defining_op(value), Iota):
-        return Counted(value)
+    if isinstance(defining_op(found.source), (Iota, Dimension)):
+        return Counted(found.source)
     if isinstance(found, Whole) and is_repeated(value):
         return viewed_operand(_moves(value)[-1].x)
     return found

@@ -8,6 +8,7 @@ write each element of a value exactly once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -16,12 +17,13 @@ import numpy as np
 from aotc import dtypes
 from aotc.dialects.function_table import name_of
 from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Shape, Size, Tensor, evaluate_size
 from aotc.dialects.views import View
 from aotc.errors import CompileError
 from aotc.kernels.term_builder import term_of
-from aotc.kernels.terms import Expression, Read, Statement, Term
+from aotc.kernels.terms import Apply, Expression, Read, Statement, Term
 from aotc.mlir import Function, Value
 
 
@@ -156,14 +158,47 @@ class _Evaluator:
         if isinstance(expression, Read):
             return self._read(expression, sizes)
         if id(expression) not in known:
-            read = [self._elements(x, sizes, known) for x in expression.operands]
-            (found,) = evaluate_op(expression.op, read, self._symbols)
+            if isinstance(expression.op, Gather):
+                found = self._looked_up(expression, expression.op, sizes, known)
+            else:
+                read = [self._elements(x, sizes, known) for x in expression.operands]
+                (found,) = evaluate_op(expression.op, read, self._symbols)
             known[id(expression)] = found
         return known[id(expression)]
 
+    def _looked_up(
+        self,
+        expression: Apply,
+        op: Gather,
+        sizes: Sequence[int],
+        known: dict[int, np.ndarray],
+    ) -> np.ndarray:
+        """Return what loops read at indices that are computed."""
+        first, *indices = expression.operands
+        assert isinstance(first, Read)
+        array = self._array(first.source)
+        if not array.size:
+            return np.zeros(sizes, array.dtype)
+        places = np.arange(array.size).reshape(array.shape)
+        at, inside = self._through(places, first, sizes), np.array(True)
+        for axis, index in zip(op.axes, indices, strict=True):
+            wanted, size = self._elements(index, sizes, known), array.shape[axis]
+            inside = inside & (wanted >= 0) & (wanted < size)
+            nearest = np.clip(wanted, 0, size - 1).astype(np.int64)
+            at = at + nearest * math.prod(array.shape[axis + 1 :])
+        found = array.ravel()[at]
+        if op.mode == "drop":
+            found = np.where(inside, found, np.zeros((), found.dtype))
+        return np.asarray(found)
+
     def _read(self, read: Read, sizes: Sequence[int]) -> np.ndarray:
-        """Return the elements that loops read from memory."""
-        array = self._array(read.source)
+        """Return what loops read of memory."""
+        return self._through(self._array(read.source), read, sizes)
+
+    def _through(
+        self, array: np.ndarray, read: Read, sizes: Sequence[int]
+    ) -> np.ndarray:
+        """Return what loops read of an array, through the views of a read."""
         *outer, last = [view.with_sizes(self._number) for view in read.views]
         loops = (outer or [last])[0]
         if loops.shape != tuple(sizes):

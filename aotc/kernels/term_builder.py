@@ -13,6 +13,7 @@ from dataclasses import replace
 from aotc.dialects.builder import replace_op
 from aotc.dialects.graph import GraphOp, has_view, view_of_result
 from aotc.dialects.nests import COPY, Access, Nest
+from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.types import Tensor
 from aotc.dialects.views import View
 from aotc.dialects.walking import backward_slice
@@ -170,14 +171,34 @@ class _Statements:
             return self._expression(value, operand, through, outer)
         if op is None or not op.operands:
             return Read(value, source, (*outer, _require_view(source, access)))
-        if not _is_elementwise(op):
+        if not _is_elementwise(op) and not isinstance(op, Gather):
             return Apply(value, op, ())
         views = (*outer, _require_view(source, access))
         if any(view.fill is not None for view in views):  # which no op is applied to
             self.require(source)
             return Read(value, source, views)
+        if isinstance(op, Gather):
+            return Apply(value, op, self._looked_up(op, access, outer))
         operands = (self._operand(x, access, outer) for x in op.operands)
         return Apply(value, op, tuple(operands))
+
+    def _looked_up(
+        self, op: Gather, access: Access, outer: tuple[View, ...]
+    ) -> tuple[Expression, ...]:
+        """Return what is read at indices, where all are 0, and the indices."""
+        at, table, shape = IndexMap.of(op), op.x, Tensor.of(op.y).shape
+        if table not in self._given and op_of(table) is not None:
+            raise _NoViewError
+
+        def first(x: View) -> View | None:
+            found = x.at_first(at.axes).broadcast(shape, at.kept)
+            return access(found)
+
+        def spread(x: View) -> View | None:
+            return access(x.broadcast(shape, at.along))
+
+        read = Read(table, table, (*outer, _require_view(table, first)))
+        return (read, *(self._operand(x, spread, outer) for x in op.indices))
 
 
 def _is_elementwise(op: GraphOp) -> bool:

@@ -103,7 +103,9 @@ class Apply:
     Args:
         value: of the region, that an element of is wanted.
         op: which gives that, or what it is a view of.
-        operands: of the op; () for an op that is not elementwise, in IR that was read.
+        operands: of the op; () for an op that is neither elementwise nor a gather, in
+            IR that was read. The first one of a gather is the element that is read
+            where all indices are 0.
     """
 
     value: Value

@@ -243,14 +243,19 @@ class Tune(Stage):
         return build.tuning is not None
 
     def run(self, build: Build) -> None:
-        """Read the tuning file, or measure the schedules that it lacks."""
-        from aotc.tuning import is_tunable, tune
+        """Read it, or measure what it lacks."""
+        from aotc.tuning import tune, why_not_tunable
 
         assert build.tuning is not None
         if build.request.tune is not None:
             fusing = _fusing(build)
             end = time.perf_counter() + build.request.tune
-            tunable = [each for each in build.targets if is_tunable(each)]
+            left = {each: why_not_tunable(each) for each in build.targets}
+            tunable = [each for each, why in left.items() if not why]
+            for target in build.targets:
+                if left[target]:
+                    said = f"{target}: left to the model of the machine: {left[target]}"
+                    build.tell_part(said, 0.0)
             for number, target in enumerate(tunable):
                 rest = max(0.0, end - time.perf_counter())
                 share = rest / (len(tunable) - number)

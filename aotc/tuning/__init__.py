@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from aotc import processor
 from aotc.backend import compile_units
@@ -18,6 +19,7 @@ from aotc.checks.process import CompiledProcess, code_of, export_at
 from aotc.dialects import context
 from aotc.errors import InputError, SetupError
 from aotc.kernels.capabilities import NoKernels, capabilities_of
+from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.schedules import TuningUse
 from aotc.mlir import ir
 from aotc.passes import run_passes
@@ -25,6 +27,8 @@ from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import passes_between
 from aotc.target import Target
+from aotc.tuning import gpu
+from aotc.tuning.devices import why_no_timer
 from aotc.tuning.files import Measured, TargetTuning, TuningFile
 from aotc.tuning.measuring import TimedCode
 from aotc.tuning.proposals import Proposal, entry_name, program_of, propose
@@ -32,10 +36,10 @@ from aotc.tuning.proposals import Proposal, entry_name, program_of, propose
 __all__ = [
     "TuningFile",
     "TuningUse",
-    "is_tunable",
     "require_target",
     "require_tunable",
     "tune",
+    "why_not_tunable",
 ]
 
 _FUNCTIONS = 24  # that are compiled at once: more take longer than the budget may be
@@ -60,23 +64,34 @@ class Progress:
         return f"{self.measured} of {self.total} kernels, {self.faster} faster"
 
 
-def is_tunable(target: Target) -> bool:
-    """Return whether aotc has kernels for a target, whose schedules could be measured.
+def why_not_tunable(target: Target) -> str:
+    """Return why the schedules of a target are left to the model; "" if they are not.
 
-    Those of GPUs are cut up by a model alone: a build runs none.
+    Those of a GPU are measured where its chip is that of the machine: `--target cuda`
+    is several chips, of which a machine has one.
     """
     found = capabilities_of(target)
-    return not isinstance(found, NoKernels) and not found.emitted.on_gpus
+    if isinstance(found, NoKernels):
+        return found.why
+    return why_no_timer(target) if found.emitted.on_gpus else ""
 
 
 def require_tunable(targets: Sequence[Target]) -> None:
-    """Refuse to measure for a target that this machine does not run.
+    """Refuse to measure where this machine runs no target, or not one for a processor.
 
     Raises:
         InputError: `bad-option`: no target has kernels with schedules.
         SetupError: `cannot-tune`.
     """
-    tunable = [target for target in targets if is_tunable(target)]
+    tunable = [target for target in targets if not why_not_tunable(target)]
+    gpus = [target for target in targets if gpu_of(target) is not None]
+    if not tunable and gpus:
+        raise SetupError(
+            "cannot-tune",
+            "; ".join(dict.fromkeys(map(why_not_tunable, gpus))),
+            hint="run --tune on a machine with such a GPU, and take its file with "
+            "--tuning; without, a model of the chip chooses",
+        )
     if not tunable:
         raise InputError(
             "bad-option",
@@ -85,6 +100,8 @@ def require_tunable(targets: Sequence[Target]) -> None:
             hint="leave out --tune",
         )
     for target in tunable:
+        if target in gpus:
+            continue
         missing = set(target.cpu_features_required) - set(processor.cpu_features())
         if target.arch != processor.arch() or missing:
             raise SetupError(
@@ -148,24 +165,39 @@ def tune(
 def measure(unit: Unit, proposals: Sequence[Proposal]) -> dict[str, Measured]:
     """The fastest schedule of each kernel, by its key.
 
+    None of a kernel for which no schedule could be timed.
+
     Args:
         unit: with the functions of the proposals.
         proposals: the kernels.
     """
-    code = _compile(unit, proposals)
-    found = {}
-    with CompiledProcess(TimedCode(code)) as process:
-        for each in proposals:
-            names = ",".join(map(entry_name, each.functions))
-            ([times], _) = process.call(names, [])
-            found[each.key] = _fastest(each, [float(x) for x in times])
-    return found
+    is_gpu = unit.target is not None and gpu_of(unit.target) is not None
+    times = (gpu.least_times if is_gpu else _least_times)(unit, proposals)
+    return {
+        each.key: _fastest(each, seconds)
+        for each, seconds in zip(proposals, times, strict=True)
+        if min(seconds) < inf
+    }
+
+
+def _least_times(unit: Unit, proposals: Sequence[Proposal]) -> list[list[float]]:
+    """Return the seconds of each schedule of some kernels, on this processor."""
+    with CompiledProcess(TimedCode(_compile(unit, proposals))) as process:
+        names = (",".join(map(entry_name, each.functions)) for each in proposals)
+        found = [process.call(each, [])[0][0] for each in names]
+    return [[float(x) for x in times] for times in found]
 
 
 def _fastest(proposal: Proposal, seconds: Sequence[float]) -> Measured:
-    """Choose the fastest schedule if it gains more than noise, else the planned one."""
-    planned = seconds[0]
+    """The planned schedule, unless another one is faster by more than noise.
+
+    One that cannot be had is no slower than the fastest.
+    """
     best = min(range(len(seconds)), key=seconds.__getitem__)
+    planned = seconds[0]
+    if planned == inf:
+        planned = seconds[best]
+        return Measured(proposal.schedules[best], 1e6 * planned, 1e6 * planned)
     chosen = best if seconds[best] < _GAIN * planned else 0
     return Measured(proposal.schedules[chosen], 1e6 * seconds[chosen], 1e6 * planned)
 

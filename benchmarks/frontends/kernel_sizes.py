@@ -7,6 +7,7 @@ from types import ModuleType
 
 from aotc.kernels import grain
 from aotc.kernels.gpu import families as gpu_families
+from aotc.kernels.gpu import movement as gpu_movement
 from aotc.kernels.planning import chain
 
 
@@ -15,6 +16,7 @@ def thresholds() -> Iterator[tuple[ModuleType, str]]:
     yield from ((grain, name) for name in vars(grain) if name.startswith("LEAST"))
     yield chain, "_LEAST"
     yield gpu_families, "_LEAST"
+    yield gpu_movement, "_LEAST"
 
 
 def write_kernels_of_any_size() -> None:

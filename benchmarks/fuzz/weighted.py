@@ -44,8 +44,10 @@ from aotc.program import LEVELS, Program
 from aotc.target import Target
 from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size
 
+from . import weighted_lookups
 from .judging import judge, rounding_of
 from .weighted_entries import Entry as DrawnEntry
+from .weighted_lookups import NIBBLES
 
 HEADER = """\
 import numpy
@@ -94,10 +96,14 @@ def model_source(seed: int, entries: int) -> str:
     return source_of(drawn_entries(seed, entries))
 
 
-def drawn_entries(seed: int, count: int) -> list[DrawnEntry]:
-    """So many random entries."""
+def drawn_entries(
+    seed: int, count: int, *, has_lookups: bool = False
+) -> list[DrawnEntry]:
+    """So many random entries; with lookups if asked for."""
     drawn = [
-        DrawnEntry(np.random.default_rng([seed, number]), f"f{number}")
+        DrawnEntry(
+            np.random.default_rng([seed, number]), f"f{number}", has_lookups=has_lookups
+        )
         for number in range(count)
     ]
     for each in drawn:
@@ -109,15 +115,21 @@ def drawn_entries(seed: int, count: int) -> list[DrawnEntry]:
 def source_of(drawn: Sequence[DrawnEntry], dtype: str = "f32") -> str:
     """A model file with these entries, of floats of a dtype."""
     weights = {name: shape for each in drawn for name, shape in each.weights.items()}
-    rows = "".join(
-        f'    "{name}": rng.normal(size={shape}, scale=0.5).astype(to_numpy(FLOATS)),\n'
-        if shape
-        else f'    "{name}": numpy.array(1.25).astype(to_numpy(FLOATS)),\n'
-        for name, shape in weights.items()
-    )
+    rows = "".join(f'    "{x}": {_weight(x, shape)},\n' for x, shape in weights.items())
     table = f"w = aotc.Weights({{\n{rows}}})\n"
     header = HEADER.format(dtype=dtype)
+    if any(name.endswith(NIBBLES) for name in weights):
+        header += weighted_lookups.HEADER
     return "\n\n".join([header + table, *(each.text for each in drawn)])
+
+
+def _weight(name: str, shape: Sequence[int]) -> str:
+    """A weight as a model file has it: random numbers."""
+    if name.endswith(NIBBLES):
+        return f"nibbles(*{shape}, {len(name) % 2 == 0})"
+    if not shape:
+        return "numpy.array(1.25).astype(to_numpy(FLOATS))"
+    return f"rng.normal(size={shape}, scale=0.5).astype(to_numpy(FLOATS))"
 
 
 def differences(
@@ -334,6 +346,7 @@ def main() -> int:
     add("--passes-only", action="store_true", help="compile nothing")
     add("--chip", default="", choices=["", *MACHINES], help="of GPU kernels, evaluated")
     add("--kernels", action="store_true", help="kernels for small operators, too")
+    add("--lookups", action="store_true", help="by indices, and in weights of 4 bits")
     add("--keep", type=Path, help="a folder for entries that failed")
     asked, failed = parser.parse_args(), 0
     # A random entry need not use all its inputs and weights.
@@ -350,7 +363,7 @@ def main() -> int:
     )
     kernels: Counter[str] = Counter()
     for seed in range(asked.seed, asked.seed + asked.models):
-        drawn = drawn_entries(seed, asked.entries)
+        drawn = drawn_entries(seed, asked.entries, has_lookups=asked.lookups)
         found = list(failures(drawn, settings, kernels))
         failed += len(found)
         told = "; ".join(f"{each.entry.name}: {each.why}" for each in found)

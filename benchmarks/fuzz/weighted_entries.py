@@ -28,6 +28,7 @@ from .weighted_forms import (
     rows_of,
     times,
 )
+from .weighted_lookups import NIBBLES, add_lookups
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Entry:
         lines: of its body.
         read: names of values that others are computed from.
         text: its source, once it is drawn.
+        has_lookups: whether it looks something up as well (`weighted_lookups`).
     """
 
     rng: np.random.Generator
@@ -53,6 +55,7 @@ class Entry:
     lines: list[str] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
     text: str = ""
+    has_lookups: bool = False
 
     def one_of(self, some: Sequence[Any]) -> Any:
         """Any of them."""
@@ -363,6 +366,8 @@ class Entry:
         for _ in range(int(self.rng.integers(5, 15))):
             chosen = self.rng.choice(len(steps), p=[*steps.values()])
             [*steps][chosen]()
+        if self.has_lookups:
+            add_lookups(self)
 
     def _input(self) -> Shape:
         rows, features = self.one_of(ROWS), self.one_of(SIZES)
@@ -404,7 +409,8 @@ class Entry:
             same = [name for name, other in self.values if other == shape]
             returned = f"np.tanh({self.one_of(same)}) + 0.5 * x0, {returned}"
         body = "\n".join(f"    {line}" for line in [*lines, f"return {returned}"])
-        if not is_state and self.chance(0.15):
+        is_whole = not any(name.endswith(NIBBLES) for name in self.weights)
+        if not is_state and is_whole and self.chance(0.15):
             body = self._gradient(names, body)
         given = ", ".join(f"{name}={spec}" for name, spec in specs.items())
         return f"{before}@aotc.entry({given})\ndef {self.name}(w, {names}):\n{body}\n"

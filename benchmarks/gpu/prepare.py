@@ -27,6 +27,7 @@ from benchmarks.gpu.programs import ROOT, Subject, fuzz_subjects, model_subjects
 from benchmarks.gpu.schedules import write_schedules
 
 SCRIPTS = Path(__file__).with_name("there")
+DRIVER = ROOT / "aotc/tuning/cuda_driver.py"  # by which `schedules.py` launches
 PROBE = ROOT / "aotc/native/probe.c"
 PROGRAMS = "programs.tar.xz"
 MOST_BYTES = 60_000_000
@@ -69,7 +70,7 @@ def prepare(plan: Plan, folder: Path) -> None:
     warnings.filterwarnings("ignore", message=".*is not used")
     start = time.monotonic()
     _empty(folder)
-    for script in SCRIPTS.glob("*.py"):
+    for script in (*SCRIPTS.glob("*.py"), DRIVER):
         shutil.copy(script, folder)
     shutil.copy(PROBE, folder)
     _compile_probe(folder / "aotc-probe")

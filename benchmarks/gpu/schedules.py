@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from aotc.dialects.types import Tensor, static_size
 from aotc.dtypes import bits
 from aotc.errors import CompileError
 from aotc.importers import load
-from aotc.kernels.gpu import attention, matrices, products, rows
+from aotc.kernels.gpu import matrices, products
+from aotc.kernels.gpu.candidates import MOST, candidates
 from aotc.kernels.gpu.compiling import ALONE, KernelSource, compile_kernel
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.machines import MACHINES, Gpu
@@ -32,9 +32,6 @@ from aotc.passes.stages import PASS_STAGES
 
 ARCHIVE = "schedules.tar.xz"
 MODEL = Path(__file__).with_name("models") / "kernels.py"
-PER_TILE = 2  # schedules of a product with tiles of the same rows and columns
-MOST = 28  # of a kernel
-_FEW, _MANY = 1 << 8, 1 << 13  # elements of a tile of rows
 
 
 @dataclass(frozen=True)
@@ -110,8 +107,7 @@ def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:
             assert term is not None
             form = next(key for key, each in FORMS.items() if each.takes(term))
             chosen = FORMS[form].plan(term, machine)
-            others = _schedules(term, form, machine, most)
-            schedules = [chosen, *(each for each in others if each != chosen)]
+            schedules = candidates(term, form, machine, chosen)[: most + 1]
         for schedule in schedules:
             kernel = emit_planned(term, name, form, schedule, "ieee")
             if isinstance(kernel, NoKernel):
@@ -119,31 +115,6 @@ def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:
             row = _row(name, term, form, schedule, kernel.programs, machine)
             row = replace(row, threads=kernel.warps * machine.warp)
             yield replace(row, chosen=schedule == chosen), kernel.source
-
-
-def _schedules(term: Term, form: str, machine: Gpu, most: int) -> list[Any]:
-    """Return the schedules of a term that are worth a try."""
-    if form == "product":
-        anchor = products.groups_of(term)[0].anchor
-        counts, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
-        found = sorted(
-            matrices.candidates(counts.depth, dtype, machine),
-            key=lambda tile: matrices.nanoseconds(tile, counts, dtype, machine),
-        )
-        by_tile: dict[tuple[int, int], list[Any]] = {}
-        for each in found:
-            some = by_tile.setdefault((each.rows, each.columns), [])
-            if len(some) < PER_TILE:
-                some.append(each)
-        return [each for some in by_tile.values() for each in some][:most]
-    if form == "rows":
-        sizes = product((1, 2, 4, 8, 16, 32, 64), (32, 128, 512, 1024, 4096), (4, 8))
-        found = [rows.ReduceTile(*each) for each in sizes]
-        return [x for x in found if _FEW <= x.rows * x.columns <= _MANY][:most]
-    if form == "attention":
-        sizes = product((16, 32, 64, 128), (32, 64, 128), (4, 8), (2, 3))
-        return [attention.AttentionTile(*each) for each in sizes][:most]
-    return []
 
 
 def _row(

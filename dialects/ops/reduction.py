@@ -23,7 +23,7 @@ from aotc.dialects.lowering import Lowering, scalars
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import Body, comparison, is_nan
 from aotc.dialects.lowering.summation import lowered_sum, with_few_axes
-from aotc.dialects.nests import Nest
+from aotc.dialects.nests import ARGSORT_DESCENDING, Nest
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.padding import Padding, along_axis, hiding
 from aotc.dialects.patterns.rows import Row
@@ -33,6 +33,7 @@ from aotc.dialects.permutations import Order
 from aotc.dialects.reordering import in_any_order, order_without, rename_axes
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
+from aotc.dialects.views import View
 from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
@@ -430,6 +431,29 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
             low.full(result, _NOWHERE),
             ["reduction" if axis == op.axis else "parallel" for axis in range(rank)],
             _first_position(low, op.axis, source.dtype),
+        )
+
+    @staticmethod
+    def nests(op: "Argmax") -> tuple[Nest, ...]:
+        """Loops over rows, the first place in their order, and elements of a row."""
+        kind, axis = Tensor.of(op.x), op.axis
+        rows = tuple(n for n in range(kind.rank) if n != axis)
+        kept = *(kind.shape[n] for n in rows), 1
+        sizes = *kept, kind.shape[axis]
+
+        def read(x: View) -> View:
+            along = *range(len(rows)), len(rows) + 1
+            return x.transpose((*rows, axis)).broadcast(sizes, along)
+
+        return (
+            Nest(
+                sizes,
+                1,
+                (read,),
+                ARGSORT_DESCENDING,
+                dtype=accumulator(kind.dtype),
+                place=lambda y: y.reshape(kept),
+            ),
         )
 
     samples = [

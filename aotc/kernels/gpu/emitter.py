@@ -9,7 +9,14 @@ from typing import Any
 from aotc.dialects.nests import COPY
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size
-from aotc.kernels.gpu import attention, elements, products, rows, scatter
+from aotc.kernels.gpu import (
+    attention,
+    elements,
+    products,
+    rows,
+    scatter,
+    selection,
+)
 from aotc.kernels.gpu.kernel import (
     GpuKernel,
     Writing,
@@ -65,6 +72,12 @@ FORMS = {
         rows.plan,
         rows.programs,
         rows.write,
+    ),
+    "selection": Form(
+        lambda term: selection.anchor_of(term) is not None,
+        selection.plan,
+        selection.programs,
+        selection.write,
     ),
     "elements": Form(
         lambda term: all(each.nest.combine == COPY for each in term.statements),

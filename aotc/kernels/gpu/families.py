@@ -8,7 +8,7 @@ they are to lie, and so are reductions of few elements, which it computes with o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,11 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
+from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
+from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import (
+    Argmax,
     ReduceMax,
     ReduceMin,
     ReduceProd,
@@ -40,6 +43,7 @@ from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
 from aotc.kernels.family import Family
 from aotc.kernels.gpu import movement, products, splitting
 from aotc.kernels.gpu.attention import AttentionTile
+from aotc.kernels.gpu.candidates import candidates
 from aotc.kernels.gpu.elements import ElementTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
@@ -52,8 +56,10 @@ from aotc.kernels.gpu.matrices import (
     factor_dtype,
     nanoseconds,
 )
+from aotc.kernels.gpu.nibbles import pack_nibbles
 from aotc.kernels.gpu.rows import ReduceTile
 from aotc.kernels.gpu.scatter import ScatterTile
+from aotc.kernels.gpu.selection import SelectTile
 from aotc.kernels.gpu.views import (
     dequantizing_ops,
     views_of_factors,
@@ -97,10 +103,19 @@ class _Planning:
         if not (is_known and self._is_apt(op)):
             return None
         with op.operation.context:
-            term, form = term_of_op(op), FORMS[self.form]
+            term, form = _planned_term(op), FORMS[self.form]
             if term is None or not form.takes(term):
                 return None
             return form.plan(term, machine.multiplying(self.precision))
+
+    def candidates(self, op: GraphOp, machine: Gpu, planned: Any) -> Sequence[Any]:
+        """Return the schedules of an op to measure, the planned one first."""
+        with op.operation.context:
+            term = _planned_term(op)
+            if term is None or not FORMS[self.form].takes(term):
+                return [planned]
+            own = machine.multiplying(self.precision)
+            return candidates(term, self.form, own, planned)
 
     def _is_apt(self, op: GraphOp) -> bool:
         """Return whether a kernel supports the elements of an op, and it is worth a
@@ -109,7 +124,7 @@ class _Planning:
         kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
         if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
             return False
-        if not isinstance(op, Reduction) or _adds_parts(op):
+        if not isinstance(op, (Reduction, Argmax, Argsort)) or _adds_parts(op):
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
         view = defining_op(op.x)
@@ -124,8 +139,10 @@ class _Planning:
             return FORMS[self.form].programs(term, schedule), 1
 
 
-def _adds_parts(op: Reduction) -> bool:
-    """Return whether a reduction sums the partial results of kernels."""
+def _adds_parts(op: GraphOp) -> bool:
+    """Whether a reduction adds up what kernels have made of parts."""
+    if not isinstance(op, Reduction):
+        return False
     made = defining_op(op.x)
     return isinstance(made, (Reduction, DotGeneral)) and tuple(op.axes) == (0,)
 
@@ -133,6 +150,14 @@ def _adds_parts(op: Reduction) -> bool:
 def term_of_op(op: GraphOp) -> Term | None:
     """Return the term of an op by itself, of its first result; None if it has none."""
     return _term_of_ops([op], [*dict.fromkeys(op.operands)])
+
+
+def _planned_term(op: GraphOp) -> Term | None:
+    """Return the term by which an op is planned: with what dequantises its weight."""
+    before = dequantizing_ops(op)
+    if not before:
+        return term_of_op(op)
+    return _term_of_ops([*before, op], movement.operands_of([*before, op]))
 
 
 def _term_of_ops(ops: Sequence[GraphOp], given: Sequence[Value]) -> Term | None:
@@ -173,6 +198,7 @@ def _column_axes(op: GraphOp) -> int:
 
 _PRODUCTS = _Planning("product", (*_FLOATS, *_BYTES))
 _ROWS, _ATTENTION = _Planning("rows"), _Planning("attention")
+_SELECTIONS = _Planning("selection", (*_FLOATS, *_BYTES, "u8"))
 _SCATTERS = _Planning("scatter", (*_FLOATS, "i32", "i64"))
 # f32 as three products of TF32, whose sum differs by some 2**-21 of the largest term
 _RELAXED_PRODUCTS = _Planning("product", ("f32",), "tf32x3")
@@ -205,6 +231,7 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
         anchors=(DotGeneral, ConvGeneral),
         schedule=ProductTile,
         plan=planning.plan,
+        candidates=planning.candidates,
         workgroups=planning.workgroups,
         epilogue=OF_COLUMNS,
         floats=_FLOATS,
@@ -224,6 +251,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
         schedule=AttentionTile,
         views=views_of_parts,
         plan=planning.plan,
+        candidates=planning.candidates,
         workgroups=planning.workgroups,
         floats=_FLOATS,
         all_results=True,
@@ -234,6 +262,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
 _PLANNING = {
     "movement": _Planning("elements"),
     "scatter": _SCATTERS,
+    "selection": _SELECTIONS,
     "contraction-tf32x3": _RELAXED_PRODUCTS,
     "attention-tf32x3": _RELAXED_ATTENTION,
     "contraction": _PRODUCTS,
@@ -262,6 +291,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         anchors=(*_ALONG_ROWS, DotGeneral, ConvGeneral),
         schedule=ReduceTile,
         plan=_ROWS.plan,
+        candidates=_ROWS.candidates,
         workgroups=_ROWS.workgroups,
         epilogue=BY_ROWS,
         floats=_FLOATS,
@@ -282,6 +312,19 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         floats=_FLOATS,
         lifts=can_lift,
         knows_constants=True,
+    ),
+    # argmax, and the first few of rows
+    "selection": Family(
+        anchors=(Argmax, Argsort),
+        schedule=SelectTile,
+        plan=_SELECTIONS.plan,
+        workgroups=_SELECTIONS.workgroups,
+        epilogue=BY_ROWS,
+        floats=_FLOATS,
+        stored=lambda op: ("i64",),
+        lifts=can_lift,
+        prologue=ALIKE,
+        prologue_axes=_row_axes,
     ),
     "movement": Family(
         anchors=movement.ANCHORS,
@@ -349,6 +392,18 @@ def factor_orders(
     if by_weight or _gains_by_transposing(op, schedule, machine):
         return {1: (*op.rhs_batch, *op.rhs_contract, *free)}
     return {}
+
+
+def pack_factors(op: GraphOp, weights: Container[Value]) -> None:
+    """Let a product read a weight of four bits with two in a byte.
+
+    Args:
+        op: the product, or another op.
+        weights: what weights alone decide.
+    """
+    for each in dequantizing_ops(op):
+        if isinstance(each, Dequantize):
+            pack_nibbles(each, weights)
 
 
 def _gains_by_transposing(op: DotGeneral, tile: ProductTile, machine: Gpu) -> bool:

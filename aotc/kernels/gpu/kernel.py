@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from aotc.dialects.ops.creation import Dimension
 from aotc.dialects.types import Size, Tensor, bounds, symbols_of
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.compiling import KernelSource
@@ -138,7 +139,10 @@ def _knowing_triton(context: ir.Context) -> Iterator[None]:
 def symbol_count(term: Term) -> int:
     """Return how many symbols there are up to the last one that sizes mention."""
     kinds = map(Tensor.of, [*term.arguments, *term.results])
-    used = [n for kind in kinds for size in kind.shape for n in symbols_of(size)]
+    sizes = [size for kind in kinds for size in kind.shape]
+    for op in term.function.entry_block.operations:
+        sizes += op.size if isinstance(op, Dimension) else ()
+    used = [n for size in sizes for n in symbols_of(size)]
     return max(used, default=-1) + 1
 
 

@@ -17,12 +17,13 @@ from aotc.dialects.types import Size, Tensor, element_count
 from aotc.dtypes import bits, is_float
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.terms import Apply, Expression, Statement
+from aotc.kernels.terms import Apply, Expression, Read, Statement
 from aotc.kernels.typical import typical
 
 LEAST_DEPTH = {"i8": 32, "f32": 16, "f16": 16, "bf16": 16}
 _USUAL = 1024  # of a size that no contract says
 _REGISTERS = 64  # of a thread that sums may take: of more, epilogues spill
+_MADE = 52  # the same, with factors that it computes: of more, some spill
 _LINE = 128  # bytes of a row of a factor in a step, at most
 _STAGES = 3, 4  # steps whose factors are loaded ahead
 
@@ -109,6 +110,7 @@ class Counts:
         columns: of the right one.
         depth: products that a sum has.
         has_windows: whether several loops are summed over.
+        is_made: whether a factor is computed of what is read, such as of integers.
     """
 
     batch: int
@@ -116,6 +118,7 @@ class Counts:
     columns: int
     depth: int
     has_windows: bool = False
+    is_made: bool = False
 
     @classmethod
     def of(cls, anchor: Statement) -> Counts:
@@ -125,22 +128,32 @@ class Counts:
             for own in (loops.batch, loops.rows, loops.columns, loops.summed)
         )
         sizes = [anchor.nest.sizes[loop] for loop in loops.summed]
-        return cls(batch, rows, columns, depth, sum(n != 1 for n in sizes) > 1)
+        has_windows = sum(n != 1 for n in sizes) > 1
+        is_made = not all(isinstance(widened(x), Read) for x in anchor.factors)
+        return cls(batch, rows, columns, depth, has_windows, is_made)
 
 
 def total(anchor: Statement, loops: tuple[int, ...]) -> Size:
     return element_count(tuple(anchor.nest.sizes[loop] for loop in loops))
 
 
-def candidates(depth: int, dtype: str, machine: Gpu) -> list[ProductTile]:
-    """Return the schedules of products that a chip has room for."""
+def candidates(counts: Counts, dtype: str, machine: Gpu) -> list[ProductTile]:
+    """Return the schedules of products that a chip has room for.
+
+    Where numbers are multiplied one by one, a thread has the factors of a step in
+    registers; those that it makes itself take more than those that it loads.
+    """
     found = []
     sides, steps = (16, 32, 64, 128, 256), (16, 32, 64, 128)
     for rows, columns, step, warps in product(sides, sides, steps, (4, 8)):
         least, most = LEAST_DEPTH[dtype], 8 * _LINE // bits(dtype)
-        if not least <= step <= min(most, max(2 * depth, least)):
+        if not least <= step <= min(most, max(2 * counts.depth, least)):
             continue
-        registers = rows * columns // (warps * machine.warp)
+        threads = warps * machine.warp
+        registers = rows * columns // threads
+        made = registers + (rows + columns) * step // threads
+        if counts.is_made and dtype in machine.scalar and made > _MADE:
+            continue
         if registers > _REGISTERS or rows * columns < 2 * warps * machine.warp:
             continue
         step_bytes = (rows + columns) * step * bits(dtype) // 8
@@ -160,7 +173,7 @@ def fastest(joined: tuple[Counts, ...], dtype: str, machine: Gpu) -> ProductTile
         dtype: that factors are multiplied in.
         machine: the chip.
     """
-    found = candidates(joined[0].depth, dtype, machine)
+    found = candidates(joined[0], dtype, machine)
     return min(found, key=lambda tile: joined_nanoseconds(tile, joined, dtype, machine))
 
 

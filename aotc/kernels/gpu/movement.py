@@ -14,7 +14,8 @@ from typing import Any
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.activation import Gelu
 from aotc.dialects.ops.binary import Binary
-from aotc.dialects.ops.creation import Constant, Iota
+from aotc.dialects.ops.creation import Constant, Dimension, Iota
+from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.selection import Cast, Clamp, Select
 from aotc.dialects.ops.shape import Broadcast, Reshape, Reverse, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
@@ -31,15 +32,15 @@ from aotc.kernels.typical import typical
 from aotc.mlir import Value
 
 ANCHORS: tuple[type[GraphOp], ...] = (
-    *(Transpose, Concatenate, Reverse),
+    *(Transpose, Concatenate, Reverse, Gather),
     *(Unary, Binary, Gelu, Select, Clamp, Cast),
 )
 _VIEWS = Reshape, Broadcast, Transpose, Slice, Reverse
-_MOVES = Transpose, Slice, Reverse, Concatenate
+_MOVES = Transpose, Slice, Reverse, Concatenate, Gather
 _DTYPES = ("f32", "bf16", "f16", "i8", "u8", "i32", "i64", "bool")
 _LEAST = 1 << 12  # elements that are worth a launch of their own
 _MOST_TENSORS = 16
-_FREE = Broadcast, Constant, Iota  # which kernels read through, or know
+_FREE = Broadcast, Constant, Iota, Dimension  # which kernels read through, or know
 
 TermOf = Callable[[Sequence[GraphOp], Sequence[Value]], Term | None]
 
@@ -57,8 +58,8 @@ def is_made_in_memory(value: Value) -> bool:
 
     def is_stored(value: Value) -> bool:
         op = defining_op(value)
-        is_joined = isinstance(op, Concatenate)
-        return not isinstance(op, GraphOp) or type(op).in_memory or is_joined
+        is_moved = isinstance(op, (Concatenate, Gather))
+        return not isinstance(op, GraphOp) or type(op).in_memory or is_moved
 
     behind = backward_slice([value], is_computed)
     return all(is_computed(each) or is_stored(each) for each in behind)
@@ -67,11 +68,13 @@ def is_made_in_memory(value: Value) -> bool:
 def ops_before(op: GraphOp) -> list[GraphOp]:
     """Return the ops that the kernel of an op computes before it, in order.
 
-    Those are views and elementwise ops whose results nothing else reads; none that
-    would be computed several times, for each element that repeats it.
+    Those are views, gathers and elementwise ops whose results nothing else reads; none
+    that would be computed several times, for each element that repeats it, but cheap
+    ones that make indices.
     """
     computed, repeated, found = {op.results[0]}, set[Value](), list[GraphOp]()
-    rest = [*op.operands]
+    rest, indices = _computable(op), {*_indices(op)}
+    repeated.update(indices)
     while rest:
         value = rest.pop()
         inner = defining_op(value)
@@ -86,13 +89,34 @@ def ops_before(op: GraphOp) -> list[GraphOp]:
             is_taken = True
             if isinstance(inner, Broadcast) or value in repeated:
                 repeated.add(inner.operands[0])
+        elif isinstance(inner, Gather):
+            is_taken = _has_table(inner) and value not in repeated
         else:
-            is_taken = can_lift(inner) and value not in repeated
+            is_cheap = value in indices and not type(inner).is_approximated
+            is_taken = can_lift(inner) and (is_cheap or value not in repeated)
         if is_taken:
             computed.add(value)
             found.append(inner)
-            rest += inner.operands
+            rest += _computable(inner)
+            indices.update(inner.operands if value in indices else _indices(inner))
+            repeated.update(_indices(inner))
     return in_order(found)
+
+
+def _computable(op: GraphOp) -> list[Value]:
+    """Return the operands that a kernel may compute: a table lies in memory."""
+    return _indices(op) if isinstance(op, Gather) else [*op.operands]
+
+
+def _indices(op: GraphOp) -> list[Value]:
+    """Return the indices of a gather; of other ops there are none."""
+    return [*op.indices] if isinstance(op, Gather) else []
+
+
+def _has_table(op: Gather) -> bool:
+    """Return whether what a gather reads lies in memory as it is."""
+    found = viewed_operand(op.x)
+    return found.in_memory and found.source == op.x
 
 
 def _continues(reader: object, op: Concatenate) -> bool:
@@ -113,8 +137,8 @@ def views_of_repeats(op: GraphOp) -> Mapping[Value, Value]:
     return found
 
 
-def _operands(ops: Sequence[GraphOp]) -> list[Value]:
-    """Return the values that a kernel of ops reads from memory."""
+def operands_of(ops: Sequence[GraphOp]) -> list[Value]:
+    """Return what a kernel of ops reads from memory."""
     made = {value for op in ops for value in op.results}
     read = [x for op in ops for x in op.operands if x not in made]
     viewed = map(viewed_operand, read)
@@ -131,12 +155,14 @@ def plan(op: GraphOp, machine: Gpu, term_of_ops: TermOf) -> ElementTile | None:
     """
     if not _is_known(op) or (isinstance(op, Concatenate) and not _moves(op)):
         return None
+    if isinstance(op, Gather) and not _has_table(op):
+        return None
     ops = [*ops_before(op), op]
     if not any(map(_moves, ops)) or not all(map(_is_known, ops)):
         return None
     if typical(Tensor.of(op.results[0]).elements, _LEAST) < _LEAST:
         return None
-    read = _operands(ops)
+    read = operands_of(ops)
     if len(read) >= _MOST_TENSORS or not all(map(is_made_in_memory, read)):
         return None
     with op.operation.context:
@@ -149,7 +175,7 @@ def _is_known(op: GraphOp) -> bool:
     kinds = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if not all(kind.dtype in _DTYPES and 0 not in kind.shape for kind in kinds):
         return False
-    return isinstance(op, (*_VIEWS, Concatenate)) or can_lift(op)
+    return isinstance(op, (*_VIEWS, Concatenate, Gather)) or can_lift(op)
 
 
 def _moves(op: GraphOp) -> bool:
@@ -165,6 +191,6 @@ def workgroups(
     """Return how many programs compute an op and those before it, along two axes."""
     ops: list[Any] = [*ops_before(op), op]
     with op.operation.context:
-        term = term_of_ops(ops, _operands(ops))
+        term = term_of_ops(ops, operands_of(ops))
         assert term is not None
         return elements.programs(term, schedule), 1

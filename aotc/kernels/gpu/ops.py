@@ -51,6 +51,11 @@ def shape_of(x: Value) -> Shape | None:
     return rows, columns
 
 
+def is_tile(x: Value) -> bool:
+    """Return whether a value is a tile, and no number."""
+    return shape_of(x) is not None
+
+
 def element_of(x: Value) -> Type:
     """Return the type of a number, or of the elements of a tile."""
     is_tile = isinstance(x.type, ir.RankedTensorType)

@@ -46,7 +46,7 @@ _LINE = 16  # of them that memory has in a line
 _USUAL_COLUMNS = 1024
 _RESIDENT = 8  # programs that a multiprocessor runs side by side
 START = 2000.0  # nanoseconds of a launch
-_WAIT = 700.0  # nanoseconds until what is asked of memory is there and added up
+WAIT = 700.0  # nanoseconds until what is asked of memory is there and added up
 
 _COMBINE = {
     "add": (arith.addf, arith.addi, arith.addi),
@@ -128,9 +128,21 @@ class Work:
 
 
 def moved_bytes(term: Term) -> int:
-    """Return the bytes that a kernel reads and writes in most calls."""
-    kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
-    return sum(typical(x.elements, 1 << 20) * bits(x.dtype) // 8 for x in kinds)
+    """Return the bytes that a kernel reads and writes in most calls.
+
+    Of a table of which it looks rows up, no more than it reads.
+    """
+    most: dict[Value, int] = {}
+    for statement in term.statements:
+        count = typical(element_count(statement.nest.sizes), 1 << 20)
+        for source in {read.source for read in statement.reads()}:
+            most[source] = most.get(source, 0) + count
+    found = 0
+    for x in (*term.arguments, *term.results):
+        kind = Tensor.of(x)
+        elements = typical(kind.elements, 1 << 20)
+        found += min(elements, most.get(x, elements)) * bits(kind.dtype) // 8
+    return found
 
 
 def plan(term: Term, machine: Gpu) -> ReduceTile:
@@ -163,7 +175,7 @@ def nanoseconds(work: Work, machine: Gpu) -> float:
     tile = _tile_for(work, machine)
     count, steps = -(-work.kept // tile.rows), -(-work.columns // tile.columns)
     waves = -(-count // (_RESIDENT * machine.multiprocessors))
-    return START + max(work.moved / machine.bandwidth, waves * steps * _WAIT)
+    return START + max(work.moved / machine.bandwidth, waves * steps * WAIT)
 
 
 def power_of_two(count: int) -> int:

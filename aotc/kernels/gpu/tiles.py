@@ -11,14 +11,26 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from aotc.dialects.lowering.conversion import conversion
-from aotc.dialects.ops.creation import Constant, Iota
-from aotc.dialects.types import Tensor, lowered_element, same_count
+from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.ops.creation import Constant, Dimension, Iota
+from aotc.dialects.ops.indexing import Gather
+from aotc.dialects.types import (
+    Dim,
+    Size,
+    Tensor,
+    element_count,
+    lowered_element,
+    same_count,
+)
 from aotc.dialects.views import Strides, View
+from aotc.dtypes import SIGNED, bits
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Frame, Reindexing
+from aotc.kernels.gpu.frames import Frame, Offset, Reindexing, Sizes
 from aotc.kernels.gpu.lifting import CannotLiftError, apply, lift
-from aotc.kernels.terms import Expression, Read, Statement
+from aotc.kernels.terms import Apply, Expression, Read, Statement
 from aotc.mlir import Type, Value, arith, ir
+
+_INDEX_BITS = 32  # in which narrower indices are compared
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,8 @@ class Tile:
             return self._read(expression)
         if not expression.operands:
             raise CannotLiftError(expression.op.OPERATION_NAME)
+        if isinstance(expression.op, Gather):
+            return self._look_up(expression, expression.op)
         return apply(expression.op, [self.value(x) for x in expression.operands])
 
     def view_of(self, views: Sequence[View]) -> View:
@@ -100,26 +114,56 @@ class Tile:
             return self._from_registers(read, held)
         if read.source not in self.memories.read:
             return self._constant(read)
-        kind = Tensor.of(read.source)
-        first, *inner = read.views
-        view = self.view_of([first])
-        offset = self.frame.offset(view, *inner)
-        pointers = ops.move_pointers(
-            self.memories.read[read.source], offset.number, offset.along
-        )
         fills = {each.fill for each in read.views if each.fill is not None}
         if len(fills) > 1:
             raise CannotLiftError("elements outside of several sources")
-        other = fills.pop() if fills else 0
-        if kind.dtype == "bool":
+        return self._load(read, self._offset(read), fills.pop() if fills else 0)
+
+    def _offset(self, read: Read) -> Offset:
+        """Return where what is read lies in its source."""
+        first, *inner = read.views
+        return self.frame.offset(self.view_of([first]), *inner)
+
+    def _load(self, read: Read, offset: Offset, other: float = 0) -> Value:
+        """Return what lies in the source of a read; `other` outside of the masks."""
+        dtype = Tensor.of(read.source).dtype
+        base = self.memories.read[read.source]
+        pointers = ops.move_pointers(base, offset.number, offset.along)
+        if dtype == "bool":
             other = bool(other)
-        mask = ops.both(offset.masks)
-        found = ops.load(pointers, memory_element(kind.dtype), mask, other)
-        if kind.dtype != "bool":
+        found = ops.load(pointers, memory_element(dtype), ops.both(offset.masks), other)
+        if dtype != "bool":
             return found
         shape = ops.shape_of(found)
         zero = ops.spread(ops.constant(ir.IntegerType.get_signless(8), 0), shape)
         return arith.cmpi(arith.CmpIPredicate.ne, found, zero)
+
+    def _look_up(self, expression: Apply, op: Gather) -> Value:
+        """Return what is read at indices, or at the nearest ones that there are.
+
+        Lanes without an element read at 0: no lane reads outside of the source.
+        """
+        first, *indices = expression.operands
+        assert isinstance(first, Read)
+        if first.source not in self.memories.read:
+            raise CannotLiftError("a table that lies nowhere")
+        offset, masks = self._offset(first), list[Value]()
+        number, along, shape = offset.number, offset.along, Tensor.of(op.x).shape
+        sizes = self.frame.sizes
+        integers = sizes.integers
+        for axis, index in zip(op.axes, indices, strict=True):
+            dtype, size = Tensor.of(index.value).dtype, shape[axis]
+            at, inside = nearest_index(sizes, self.value(index), dtype, size)
+            moved = integers.multiply(at, sizes.of(element_count(shape[axis + 1 :])))
+            if ops.is_tile(at):
+                along = integers.add(along, moved)
+            else:
+                number = integers.add(number, moved)
+            if op.mode == "drop":
+                masks.append(inside)
+            elif isinstance(size, Dim):  # of no elements, none is the nearest
+                masks.append(integers.is_less(0, sizes.of(size)))
+        return self._load(first, Offset(number, along, (*offset.masks, *masks)))
 
     def _from_registers(self, read: Read, held: Held) -> Value:
         """Return elements of a value in registers, as a view reads them."""
@@ -138,6 +182,10 @@ class Tile:
         op = read.op
         if isinstance(op, Iota):
             return self._position(read, op)
+        if isinstance(op, Dimension):
+            integers = self.frame.sizes.integers
+            size = integers.value(self.frame.sizes.of(op.size[0]))
+            return cast(size, f"i{integers.kind.width}", op.dtype)
         if not isinstance(op, Constant) or np.size(op.value) != 1:
             name = "what no statement gives" if op is None else op.OPERATION_NAME
             raise CannotLiftError(name)
@@ -225,6 +273,39 @@ def cast(x: Value, source: str, target: str) -> Value:
     if source == target:
         return x
     return lift(conversion(source, target), [x])
+
+
+def nearest_index(
+    sizes: Sizes, x: Value, dtype: str, size: Size
+) -> tuple[Value, Value]:
+    """Return the nearest index of an axis, and where it is the given one.
+
+    It is compared in as many bits as indices, or sizes, have.
+    """
+    if bits(dtype) < _INDEX_BITS:
+        x, dtype = cast(x, dtype, "i32"), "i32"
+    integers, is_signed = sizes.integers, dtype in SIGNED
+    own, width = integers.kind.width, max(integers.kind.width, bits(dtype))
+    kind = ir.IntegerType.get_signless(width)
+    if width > bits(dtype):
+        x = lift(
+            lambda each: (arith.extsi if is_signed else arith.extui)(kind, each), [x]
+        )
+    count = integers.value(sizes.of(size))
+    if width > own:
+        count = arith.extsi(kind, count)
+    one, zero = ops.constant(kind, 1), ops.constant(kind, 0)
+    last = arith.subi(count, one)
+    if isinstance(size, Dim):
+        last = arith.maxsi(last, zero)
+    inside = int_compare("ult", *ops.together(x, count))
+    if is_signed:
+        x = arith.maxsi(*ops.together(zero, arith.minsi(*ops.together(x, last))))
+    else:
+        x = arith.minui(*ops.together(x, last))
+    if width > own:
+        x = lift(lambda each: arith.trunci(integers.kind, each), [x])
+    return x, inside
 
 
 def memory_element(dtype: str) -> Type:

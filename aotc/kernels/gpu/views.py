@@ -20,6 +20,7 @@ from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Tensor
 from aotc.dialects.views import View
 from aotc.dialects.walking import defining_op, has_one_use
+from aotc.kernels.gpu.nibbles import unpacking_ops
 from aotc.mlir import Value
 
 _AROUND = Pad, Windows  # what makes more of an image than there is
@@ -103,7 +104,8 @@ def views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
 def dequantizing_ops(op: GraphOp) -> list[GraphOp]:
     """Return the ops that make the second operand of a product of integers, in order.
 
-    There are none where it is made otherwise, or read by others.
+    Those that unpack nibbles are among them. There are none where it is made otherwise,
+    or read by others.
     """
     if not isinstance(op, DotGeneral):
         return []
@@ -115,6 +117,6 @@ def dequantizing_ops(op: GraphOp) -> list[GraphOp]:
             break
         found.insert(0, inner)
         if isinstance(inner, Dequantize):
-            return found
+            return [*unpacking_ops(inner), *found]
         value = inner.operands[0]
     return []

@@ -19,14 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import driver
+import cuda_driver
 import numpy as np
 from measuring import write
 
 HERE = Path(__file__).resolve().parent
-WARM_UP, LEAST, MOST = 3, 5, 400
-MICROSECONDS = 4000  # of launches that are timed together
-REPEATS = 5
 
 
 def random_array(dtype, count, generator):
@@ -87,21 +84,7 @@ def largest_error(found, expected):
 
 def measure(cuda, launch):
     """Return microseconds of a launch: the least and the median of several runs."""
-    for _ in range(WARM_UP):
-        launch()
-    cuda.settle()
-    first, last = cuda.event(), cuda.event()
-
-    def timed(count):
-        cuda.call("cuEventRecord", first, None)
-        for _ in range(count):
-            launch()
-        cuda.call("cuEventRecord", last, None)
-        return cuda.milliseconds(first, last) * 1e3 / count
-
-    once = timed(LEAST)
-    count = int(min(MOST, max(LEAST, MICROSECONDS / max(once, 1))))
-    times = sorted(timed(count) for _ in range(REPEATS))
+    times = cuda_driver.microseconds(cuda, launch)
     return {"min_us": times[0], "p50_us": times[len(times) // 2]}
 
 
@@ -113,7 +96,7 @@ def run(archive, out, seconds):
         with tarfile.open(archive) as packed:
             packed.extractall(folder, filter="data")
         document = json.loads((folder / "schedules.json").read_text(encoding="utf-8"))
-        cuda, name, kernel = driver.Driver(), None, None
+        cuda, name, kernel = cuda_driver.Driver(), None, None
         for row in document["rows"]:
             if time.monotonic() > end:
                 break
@@ -131,7 +114,7 @@ def run(archive, out, seconds):
 def one(cuda, kernel, row, folder):
     """Return the times of one schedule, and its error."""
     code = (folder / row["file"]).read_bytes()
-    launch = driver.Launch(
+    launch = cuda_driver.Launch(
         cuda,
         code,
         row["function"],

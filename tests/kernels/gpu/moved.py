@@ -73,7 +73,7 @@ def masked(x):
 
 @aotc.entry(x=aotc.Spec((64, 80)), table=aotc.Spec((9, 64)), at=aotc.Spec((80,), "i32"))
 def looked_up(x, table, at):
-    """What IREE's code reads elsewhere is no part of a kernel, the transpose is."""
+    """A transpose, and what is looked up, are one kernel."""
     return np.transpose(x) + table[at]
 
 
