@@ -46,6 +46,7 @@ from aotc.kernels.shared_work import note_shared_work
 from aotc.kernels.transposes import with_factors_in_order, without_transposes
 from aotc.mlir import Function, Module, Value, func
 from aotc.passes.base import Pass, Unit
+from aotc.passes.cse import Cse
 from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.inline import inline_calls
 from aotc.passes.outlining import Outlining
@@ -178,6 +179,7 @@ class FuseRegions(Pass):
         last = {name for name, each in families.items() if each.is_last}
         ranges = _WeightRanges(unit.program)
         for others in (last, families.keys() - last):
+            Cse().run(unit)  # packings transpose what others transpose, too
             numerics = unit.program.numerics
             choosing = _Choosing(capabilities, left_out | others, numerics, ranges)
             yield from self._regions(unit, choosing)

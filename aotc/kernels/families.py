@@ -126,6 +126,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         computed=decoder.computed_operands,
         repeats=True,
         widened=NARROW,
+        all_results=True,
     ),
     "attention": Family(
         anchors=(Attention,),
@@ -133,6 +134,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         floats=FLOATS,
         plan=attention.plan,
         workgroups=attention.workgroups,
+        all_results=True,
     ),
     "depthwise": Family(
         anchors=(ConvGeneral,),
@@ -174,6 +176,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         column_axes=rows.column_axes,
         prologue=ALIKE,
         prologue_axes=rows.row_axes,
+        all_results=True,
     ),
     "columns": Family(
         anchors=rows.REDUCTIONS,

@@ -115,6 +115,8 @@ def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
     steps, width = -(-axes.depth // tile.terms), panels * tile.columns
     terms = (steps, tile.terms) if tile.terms > 1 else (steps,)
     start = Rearrangement(kind.shape).reshape(axes.sizes)
+    if tile.terms == 1 and axes.turn_once and width == axes.features:
+        return _packed_at_once(start, axes, (panels, tile.columns))
     if axes.have_columns_first:  # which then change places with rows once
         found = (
             start.transpose((*axes.batch, *axes.free, *axes.contract))
@@ -133,6 +135,29 @@ def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
         moved = (1, 0, 2) if tile.terms == 1 else (2, 0, 3, 1)
     order = (rank + axis for axis in moved[: 2 + len(terms)])
     return found.transpose((*range(rank), *order))
+
+
+def _packed_at_once(
+    start: Rearrangement, axes: _Axes, columns: tuple[int, int]
+) -> Rearrangement:
+    """Return the chain with one transpose, of panels that are all full.
+
+    Args:
+        start: the chain before it.
+        axes: of the operand.
+        columns: panels, and columns of each.
+    """
+    (free,) = axes.free
+    panel, after = free, free + 1  # where the free axis is split
+
+    def moved(numbers: Axes) -> Axes:
+        return tuple(axis if axis < free else axis + 1 for axis in numbers)
+
+    order = (*moved(axes.batch), panel, *moved(axes.contract), after)
+    split = (*axes.sizes[:free], *columns, *axes.sizes[free + 1 :])
+    turned = start.reshape(split).transpose(order)
+    panels, width = columns
+    return turned.reshape((*axes.products, panels, axes.depth, width))
 
 
 def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
@@ -235,6 +260,12 @@ class _Axes:
     def have_columns_first(self) -> bool:
         """Return whether the summed axes lie behind all others."""
         return min(self.contract) > max(self.free, default=-1)
+
+    @property
+    def turn_once(self) -> bool:
+        """Whether one transpose may take the place of that which orders axes first."""
+        ordered = (*self.batch, *self.free, *self.contract)
+        return len(self.free) == 1 and ordered != tuple(sorted(ordered))
 
     def _count(self, axes: Axes) -> int:
         sizes: Any = self.sizes

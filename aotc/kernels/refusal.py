@@ -267,8 +267,8 @@ def _why_rows(op: AlongAxis | Normalize, _: Machine) -> str:
     axes, rank = reduced_axes(op), Tensor.of(op.x).rank
     if axes != tuple(range(rank - len(axes), rank)):
         return "it does not go along the last axes"
-    if any(True for value in list(op.results)[1:] for _ in value.uses):
-        return "its derivative, or something else, reads its mean or its variance"
+    if not any(True for _ in op.results[0].uses):
+        return "only its mean or its variance is read"
     return _OTHER
 
 
@@ -300,8 +300,8 @@ def _sizes_of_batch(op: Attention) -> list[Size]:
 
 
 def _why_attention(op: Attention, _: Machine) -> str:
-    is_read = any(True for _ in op.logsum.uses)
-    return "its derivative reads the logarithms of its sums" if is_read else _OTHER
+    is_read = any(True for _ in op.y.uses)
+    return _OTHER if is_read else "only the logarithms of its sums are read"
 
 
 @dataclass(frozen=True)

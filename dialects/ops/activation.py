@@ -12,8 +12,13 @@ from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind, error_functions, scalars
 from aotc.dialects.lowering import approximations as approx
+from aotc.dialects.ops.binary import Add, Multiply
+from aotc.dialects.ops.special import Erf
+from aotc.dialects.ops.trigonometric import Tanh
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.padding import HARMLESS
+from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.terms import X, this
 from aotc.dialects.reordering import in_any_order
 from aotc.dialects.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
@@ -124,6 +129,18 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     pad = HARMLESS
 
+    simplify = (
+        Row(
+            "x Phi(x), if its derivative computes Phi(x), too",
+            this(X),
+            lambda b, m: b.multiply(m.x, Gelu.expansion(b, m.x, m.op.form)[0]),
+            given=(f32(3),),
+            example=lambda b, x: _beside_its_derivative(b, x, x),
+            near_miss=lambda b, x: _beside_its_derivative(b, x, b.add(x, x)),
+            where=lambda m: _is_phi_read(m.x, m.op.form),
+        ),
+    )
+
     @staticmethod
     def lower(low: Lowering, op: "Gelu", x: Value) -> Value:
         """Write one fused generic."""
@@ -134,3 +151,28 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
         Sample((f32(2, 3),), {"form": "exact"}),
         Sample((f32("n", 4),), {"form": "tanh"}),
     ]
+
+
+_STEPS_TO_PHI = {"exact": 2, "tanh": 6}  # from x to erf or tanh, each of them a product
+
+
+def _is_phi_read(x: Value, form: str) -> bool:
+    """Whether something near computes the Phi of an operand of gelu.
+
+    Narrow floats have too few digits for 1 + erf(x), which gelu adds up in f32.
+    """
+    if Tensor.of(x).dtype not in ("f32", "f64"):
+        return False
+    root, reached = {"exact": Erf, "tanh": Tanh}[form], {x}
+    for _ in range(_STEPS_TO_PHI[form]):
+        users = [use.owner.opview for value in reached for use in value.uses]
+        if any(isinstance(user, root) and [*user.y.uses] for user in users):
+            return True
+        reached = {op.results[0] for op in users if isinstance(op, (Multiply, Add))}
+    return False
+
+
+def _beside_its_derivative(b: Builder, x: Value, other: Value) -> Value:
+    """Return gelu of x, where the Phi of a value is computed, too."""
+    Gelu.expansion(b, other, "exact")
+    return b.gelu(x, form="exact")

@@ -31,6 +31,7 @@ PRODUCTS = {
     "large_batch": ("bmk,bkn->bmn", (300, 9, 8), (300, 8, 16)),
     "batch_by_columns": ("bkm,bnk->bmn", (6, 33, 18), (6, 20, 33)),
     "scores": ("bqhd,bkhd->bhqk", (2, 30, 3, 16), (2, 17, 3, 16)),
+    "scores_of_whole_panels": ("bqhd,bkhd->bhqk", (2, 30, 3, 16), (2, 64, 3, 16)),
     "mixed": ("bhqk,bkhd->bhqd", (2, 3, 17, 30), (2, 30, 3, 16)),
     "keys": ("bhqk,bqhd->bhkd", (2, 3, 17, 30), (2, 17, 3, 16)),
     "long_sums": ("km,kn->mn", (260, 128), (260, 1024)),

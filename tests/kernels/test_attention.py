@@ -47,10 +47,26 @@ class Case:
         def attend(q, k, v, bias=None):
             return nn.attention(q, k, v, bias=bias, causal=self.causal)
 
-        attend.__name__ = name
+        return self._entry(name, attend)
+
+    def derivative(self, name):
+        """Gradients, which read the logarithms of the sums, as an entry."""
+
+        def loss(q, k, v, bias):
+            return anp.sum(
+                anp.sin(nn.attention(q, k, v, bias=bias, causal=self.causal))
+            )
+
+        def gradients(q, k, v, bias=None):
+            return aotc.grad(loss, argnums=(0, 1, 2))(q, k, v, bias)
+
+        return self._entry(name, gradients)
+
+    def _entry(self, name, function):
+        function.__name__ = name
         names = ("q", "k", "v", "bias")
         specs = zip(names, self.shapes, strict=False)
-        return aotc.entry(**{name: aotc.Spec(s) for name, s in specs})(attend)
+        return aotc.entry(**{name: aotc.Spec(s) for name, s in specs})(function)
 
 
 CASES = {
@@ -77,7 +93,13 @@ CASES = {
     "deep_heads": Case(1, 33, 1, 260, 50, 1, 260),
     "too_deep": Case(1, 33, 1, 1100, 17, 1, 9),
 }
-NEVER = ("too_deep", "gradients")
+GRADIENTS = {
+    "gradients": Case(1, 20, 2, 16, 20, 2, 16, causal=True),
+    "gradients_of_masked_rows": Case(2, 37, 4, 19, 53, 2, 21, bias=(2, 1, 37, 53)),
+    "gradients_of_blocks": Case(1, 40, 2, 8, 300, 1, 8, bias=(1, 1, 1, 300)),
+    "gradients_of_one_query": Case(2, 1, 8, 24, 70, 4, 40, bias=(2, 1, 1, 70)),
+}
+NEVER = ("too_deep",)
 CAPACITY = 75
 POSITIONS = (0, 1, 15, 16, 17, 31, 32, 63, 64, CAPACITY - 1)
 rng = np.random.default_rng(0)
@@ -116,21 +138,12 @@ def exponentials(x, two):
     return nn.attention(x, two, two, scale=1.0)
 
 
-@aotc.entry(**{name: aotc.Spec((1, 20, 2, 16)) for name in "qkv"})
-def gradients(q, k, v):
-    """The derivative reads the logarithms of the sums, which no kernel gives."""
-
-    def loss(q, k, v):
-        return anp.sum(anp.sin(nn.attention(q, k, v, causal=True)))
-
-    return aotc.grad(loss, argnums=(0, 1, 2))(q, k, v)
-
-
 def entries():
-    cases = (case.entry(name) for name, case in CASES.items())
+    cases = [case.entry(name) for name, case in CASES.items()]
+    cases += [case.derivative(name) for name, case in GRADIENTS.items()]
     steps = (step(heads, by_heads) for heads in (2, 8) for by_heads in (False, True))
     single = one_operand, one_operand_by_heads
-    return [*cases, *single, exponentials, gradients, *steps]
+    return [*cases, *single, exponentials, *steps]
 
 
 def arrays(case, kind="normal"):
@@ -229,11 +242,12 @@ def test_exponentials_are_right_to_some_units_in_the_last_place(compiled):
     assert not found[4000:].any()
 
 
-def test_attention_whose_derivative_is_taken_needs_no_kernel(
-    compiled, terms, evaluated
+@pytest.mark.parametrize("kind", ["normal", "masked", "special"])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_a_kernel_gives_the_logarithms_that_the_derivative_reads(
+    name, kind, compiled, terms, evaluated
 ):
-    given = [rng.normal(size=(1, 20, 2, 16)).astype("f") for _ in range(3)]
-    require_equal(compiled, terms, evaluated, "gradients", given)
+    require_equal(compiled, terms, evaluated, name, arrays(GRADIENTS[name], kind))
 
 
 @pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4"])
@@ -242,7 +256,7 @@ def test_every_attention_of_static_sizes_is_a_region(level):
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes())
     functions = functions_of(unit.module)
-    for name in (*CASES, "one_operand", "exponentials", "gradients"):
+    for name in (*CASES, *GRADIENTS, "one_operand", "exponentials"):
         text = str(functions[name].operation)
         without = ("one_query_of_causal_groups", "bias_of_queries", *NEVER)
         is_region = "call @attention" in text or "call @decoder" in text

@@ -1,5 +1,7 @@
 """Elementary functions on vectors are as near to the right values as they say."""
 
+from math import erf, erfc
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,8 @@ ROWS, WIDTH = 4096, 40  # columns are no whole number of vectors of 16
 MODEL = f"""
 import numpy
 import aotc
-from aotc import nn
+import aotc.numpy as np
+from aotc import nn, special
 
 w = aotc.Weights({{"one": numpy.eye({WIDTH}, dtype="f4")}})
 spec = aotc.Spec(({ROWS}, {WIDTH}))
@@ -27,6 +30,22 @@ def logistic(w, x):
 @aotc.entry(x=spec)
 def gelu(w, x):
     return nn.gelu(x @ w["one"], approximate=True)
+
+
+@aotc.entry(x=spec)
+def exp(w, x):
+    return np.exp(x @ w["one"])
+
+
+@aotc.entry(x=spec)
+def erf(w, x):
+    return special.erf(x @ w["one"])
+
+
+@aotc.entry(x=spec)
+def exact_gelu(w, x):
+    y = x @ w["one"]
+    return nn.gelu(y), aotc.grad(lambda y: np.sum(nn.gelu(y)))(y)
 """
 
 
@@ -40,7 +59,7 @@ def bundle(request, tmp_path_factory):
     (folder / "model.py").write_text(MODEL, encoding="utf-8")
     asked = {"targets": [target], "self_check": "off", "sign": False}
     made = build(folder / "model.py", output=folder, **asked).bundle
-    assert list(used_families(made)) == ["contraction"] * 2
+    assert list(used_families(made)) == ["contraction"] * 5
     return aotc.load(made, allow_unsigned=True)
 
 
@@ -85,3 +104,51 @@ def test_gelu_is_right_where_it_nearly_cancels(bundle):
     np.testing.assert_allclose(
         bundle.entries["gelu"](x=x), wanted, rtol=2e-5, atol=1e-37
     )
+
+
+def errors_in_ulp(found, wanted):
+    return np.abs(found - wanted) / np.spacing(np.abs(wanted).astype("f4"))
+
+
+def test_exp_is_right_to_2_ulp_and_what_is_not_normal_is_0(bundle):
+    x = np.clip(numbers(), -87.33, 88.72)
+    wanted = np.exp(x.astype("f8"))
+    assert errors_in_ulp(bundle.entries["exp"](x=x), wanted).max() <= 2
+    for value, wanted in (
+        (-88, 0),
+        (-1e30, 0),
+        (0, 1),
+        (88.73, np.inf),
+        (1e30, np.inf),
+    ):
+        x = np.full((ROWS, WIDTH), value, "f4")
+        np.testing.assert_array_equal(bundle.entries["exp"](x=x), wanted)
+
+
+def test_erf_is_right_to_3_ulp(bundle):
+    x = numbers() / np.float32(3)
+    x[0, :6] = 0, -0.0, 1e-30, -1e-20, 0.92, -3.95
+    x[1, :2] = 1e30, -1e30
+    wanted = np.vectorize(erf)(x.astype("f8"))
+    found = bundle.entries["erf"](x=x)
+    assert errors_in_ulp(found, wanted).max() <= 3
+    assert np.abs(found).max() == 1
+
+
+def test_gelu_beside_its_derivative_is_x_times_the_phi_of_both(bundle):
+    x = np.clip(numbers(), -30, 30)
+    wide = x.astype("f8")
+    phi = np.vectorize(erfc)(-wide / np.sqrt(2)) / 2
+    density = np.exp(-wide * wide / 2) / np.sqrt(2 * np.pi)
+    found, slope = bundle.entries["exact_gelu"](x=x)
+    np.testing.assert_allclose(found, wide * phi, rtol=3e-7, atol=5e-7)
+    np.testing.assert_allclose(slope, phi + wide * density, rtol=5e-7, atol=5e-7)
+
+
+@pytest.mark.parametrize("name", ["exp", "erf", "exact_gelu"])
+def test_nan_stays_in_its_row(bundle, name):
+    x = numbers()
+    x[3, 0] = np.nan
+    found = np.atleast_3d(bundle.entries[name](x=x)).reshape(-1, ROWS, WIDTH)
+    assert np.isnan(found[:, 3]).all()
+    assert not np.isnan(np.delete(found, 3, 1)).any()

@@ -30,6 +30,7 @@ LEVELS = ["x86_64-v3", "x86_64-v4"]
 ENTRIES = [entry.name for entry in load(MODEL).entries]
 STATIC = [name for name in ENTRIES if not name.startswith("any_")]
 OF_ALL = [name for name in ENTRIES if name.startswith("of_")]
+DERIVATIVES = ["derivatives", "any_derivatives"]
 # what is no part of a region
 BEFORE = {
     "also_a_result": ["graph.add"],
@@ -77,9 +78,9 @@ def test_a_kernel_computes_what_the_graph_says(bundle, terms, program, name):
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3, 64])
-@pytest.mark.parametrize("name", ["any_rows", "any_images"])
+@pytest.mark.parametrize("name", ["any_rows", "any_images", "any_derivatives"])
 def test_a_call_decides_how_many_rows_there_are(bundle, terms, program, name, batch):
-    shape = (batch, 5, 72) if name == "any_rows" else (batch, 5, 3, 72)
+    shape = (batch, 5, 3, 72) if name == "any_images" else (batch, 5, 72)
     for mine, theirs in compared(bundle, terms, program, name, shape=shape):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
 
@@ -115,7 +116,8 @@ def test_rows_with_what_is_around_them_are_one_region(level):
     for name in ENTRIES:
         ops = [op.operation.name for op in functions[name].entry_block.operations]
         computing = [op for op in ops if op not in ("func.call", "func.return")]
-        assert computing == BEFORE.get(name, []), name
+        assert "graph.normalize" not in computing, name
+        assert name in DERIVATIVES or computing == BEFORE.get(name, []), name
     families = {fused.kernel for fused in map(fused_of, functions.values()) if fused}
     assert families == {"rows", "columns"}
 
@@ -139,7 +141,7 @@ def others(x, z):
 
 
 def loss(x):
-    return np.sum(nn.layer_norm(x))
+    return np.sum(np.sin(nn.layer_norm(x)))
 
 
 @aotc.entry(x=SPEC)
@@ -166,9 +168,7 @@ def test_tells_why_a_norm_or_a_softmax_has_no_kernel(tmp_path):
         ("softmax", "only a call decides a size, beside the number of rows"),
         ("normalize", "its elements are f64, not f32, bf16 or f16"),
     }
-    assert [each.why for each in found["derivative"]] == [
-        "its derivative, or something else, reads its mean or its variance"
-    ]
+    assert not found["derivative"]
 
 
 def test_short_rows_that_give_one_number_are_gone_through_side_by_side():

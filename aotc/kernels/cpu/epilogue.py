@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from aotc.dialects.graph import GraphOp, as_tuple
-from aotc.dialects.lowering import Lowering, approximations
+from aotc.dialects.lowering import Lowering, approximations, error_functions
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.dialects.ops.activation import Relu
@@ -48,7 +48,7 @@ from aotc.kernels.operands import (
 )
 from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.quantization import Quantization
-from aotc.mlir import Function, Value, arith, ir
+from aotc.mlir import Function, Value, arith, ir, math
 
 # whose results are numbers of their operands' dtype, whatever it is
 _EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
@@ -57,6 +57,9 @@ _EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
 _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
     approximations.logistic: elementary.logistic,
     approximations.gelu_tanh: elementary.gelu_tanh,
+    math.exp: elementary.exp,
+    error_functions.erf: elementary.erf,
+    error_functions.gelu_exact: elementary.gelu_exact,
 }
 
 

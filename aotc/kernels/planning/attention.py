@@ -78,8 +78,8 @@ class Sizes:
 def has_kernel_types(op: Attention, machine: Machine) -> bool:
     """Return whether kernels can compute an attention: elements are floats.
 
-    Sizes are static but for the numbers of batches, queries and positions, and nobody
-    reads the logarithms of the sums, as derivatives do.
+    Sizes are static but for the numbers of batches, queries and positions, and
+    somebody reads the weighted sums.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if not all(x.dtype in machine.dtypes and 0 not in x.shape for x in types):
@@ -87,7 +87,7 @@ def has_kernel_types(op: Attention, machine: Machine) -> bool:
     parts = [*Tensor.of(op.query).shape[2:], *Tensor.of(op.value).shape[2:]]
     if any(isinstance(size, Dim) for size in parts):
         return False
-    return not any(True for _ in op.logsum.uses)
+    return any(True for _ in op.y.uses)
 
 
 @dataclass(frozen=True)

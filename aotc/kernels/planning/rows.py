@@ -81,7 +81,7 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     """The schedule for an op along the last axes; None where there is no kernel for it.
 
     The length of a row is static, elements are floats but of a softmax of bytes, and
-    nobody reads the statistics of a norm.
+    somebody reads more of a norm than its statistics.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     of_bytes = isinstance(op, ByteSoftmax)
@@ -93,7 +93,7 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
         return None
     if of_bytes and sizes.length > MOST_SHARES:
         return None
-    if any(True for value in list(op.results)[1:] for _ in value.uses):
+    if len(op.results) > 1 and not any(True for _ in op.results[0].uses):
         return None
     if isinstance(op, Reduction) and not is_in_memory(op.x, axes, machine.dtypes):
         return None

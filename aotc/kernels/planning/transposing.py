@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
@@ -21,7 +21,7 @@ from aotc.kernels import grain
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.movement import FEW_ROWS, MovementBlocks, moves
 from aotc.kernels.planning.views import view_through
-from aotc.mlir import Function, Value, func
+from aotc.mlir import Function, Operation, Value, func
 
 _NARROW = ("i8", "u8", "i16")  # of which words are moved
 _FEW = 4  # vectors that are mixed
@@ -113,22 +113,34 @@ def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
 
 
 def _is_in_memory(value: Value) -> bool:
-    """Return whether a value is an argument, or the result of a kernel."""
+    """Whether a value is an argument, or what a kernel has made, or transposes."""
     made = defining_op(value)
     if isinstance(made, Reshape):
         return _is_in_memory(made.x)
+    if isinstance(made, Transpose):
+        return _is_in_memory(made.x) and _is_for_memory(made.y)
     return made is None or isinstance(made, func.CallOp)
 
 
 def _is_for_memory(value: Value) -> bool:
-    """Return whether only kernels or callers read a value."""
-    readers = [use.owner.opview for use in value.uses]
-    return all(
-        _is_for_memory(reader.y)
-        if isinstance(reader, Reshape)
-        else isinstance(reader, (func.CallOp, func.ReturnOp))
-        for reader in readers
+    """Whether kernels read a value, or callers.
+
+    Some may transpose it again, where others have it written to memory.
+    """
+    others = [op for op in _readers(value) if not isinstance(op, Transpose)]
+    return bool(others) and all(
+        isinstance(reader, (func.CallOp, func.ReturnOp)) for reader in others
     )
+
+
+def _readers(value: Value) -> Iterator[Operation]:
+    """Yield the ops that read a value, or a reshape of it."""
+    for use in value.uses:
+        reader = use.owner.opview
+        if isinstance(reader, Reshape):
+            yield from _readers(reader.y)
+        else:
+            yield reader
 
 
 def loops_of(op: Transpose) -> TransposeLoops | None:

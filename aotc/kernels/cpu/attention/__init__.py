@@ -20,7 +20,11 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention.scores import Scores, rescale_factors
+from aotc.kernels.cpu.attention.scores import (
+    Scores,
+    logarithm_of_sum,
+    rescale_factors,
+)
 from aotc.kernels.cpu.attention.sums import WeightedSums, reciprocal
 from aotc.kernels.cpu.attention.work import (
     Block,
@@ -64,7 +68,7 @@ class _Kernel(Scores, WeightedSums):
         """
         block = self._block(index(0), self.tile.keys)
         softmax = self.weigh(block, self._empty_softmax())
-        self._store_factors([reciprocal(x, safe=self.op.safe) for x in softmax.total])
+        self._finish_softmax(softmax)
         self.write_sums(block)
 
     def _write_blocks(self) -> None:
@@ -94,7 +98,7 @@ class _Kernel(Scores, WeightedSums):
         )
         if whole != positions:
             carried = write_block(end, positions - whole, carried)
-        self._store_factors([reciprocal(x, safe=self.op.safe) for x in carried[count:]])
+        self._finish_softmax(Softmax(carried[:count], carried[count:]))
         self.rescale()
 
     def _end_of_seen(self) -> Value:
@@ -114,6 +118,21 @@ class _Kernel(Scores, WeightedSums):
         count, lanes = self.tile.vectors, self.tile.lanes
         lowest, zero = vectors.splat(-inf, lanes), vectors.splat(0.0, lanes)
         return Softmax([lowest] * count, [zero] * count)
+
+    def _finish_softmax(self, softmax: Softmax) -> None:
+        """Write the logarithms of sums, if any are read, and the factors of results."""
+        memory = self.memories.logsum
+        if memory is not None:
+            self._store_factors(logarithm_of_sum(softmax))
+            rest = arith.subi(self.given.size(self.sizes.length), self.queries.first)
+            last = arith.minsi(rest, index(self.tile.columns))
+
+            def copy(query: Value) -> None:
+                found = vectors.load(self.scratch.factors, query, 1)
+                vectors.store(found, memory, add(self.queries.logsum, query), 1)
+
+            loops.repeat_for(0, last, 1, copy)
+        self._store_factors([reciprocal(x, safe=self.op.safe) for x in softmax.total])
 
     def _store_factors(self, factors: Values) -> None:
         lanes = self.tile.lanes

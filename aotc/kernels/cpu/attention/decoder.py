@@ -24,9 +24,15 @@ from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention.caches import Rows, rows_of
-from aotc.kernels.cpu.attention.scores import finite
+from aotc.kernels.cpu.attention.scores import finite, logarithm_of_sum
 from aotc.kernels.cpu.attention.sums import reciprocal
-from aotc.kernels.cpu.attention.work import Memories, Work, allocate_sums, queries_of
+from aotc.kernels.cpu.attention.work import (
+    Memories,
+    Softmax,
+    Work,
+    allocate_sums,
+    queries_of,
+)
 from aotc.kernels.cpu.elementary import exp_of_negative
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import Values, add, index, scale
@@ -207,6 +213,11 @@ class _Decoder(Work):
         total = vectors.reduce_lanes(
             [self._load(self.scratch.totals, query)], arith.addf
         )
+        if self.memories.logsum is not None:
+            highest = self._load(self.scratch.highest, query)
+            (logsum,) = logarithm_of_sum(Softmax([highest], [total]))
+            at = add(self.queries.logsum, query)
+            vectors.store(logsum, self.memories.logsum, at, lanes, 1)
         factor = reciprocal(total, safe=self.op.safe)
         for first, count in parts(self.sizes.width, lanes):
             x = vectors.load(*self._sum_at(query, first), lanes, count)

@@ -15,7 +15,7 @@ from aotc.kernels.cpu.elementary import exp_of_negative
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import Group, visit_parts
 from aotc.kernels.planning.attention import bias_strides
-from aotc.mlir import Value, arith
+from aotc.mlir import Value, arith, math
 
 
 class Scores(TiledWork):
@@ -205,6 +205,14 @@ class Scores(TiledWork):
         if strides.position != 0:
             at = add(add(at, block.start), key)
         return vectors.repeat(vectors.load_element(self.memories.bias, at), lanes)
+
+
+def logarithm_of_sum(softmax: Softmax) -> Values:
+    """Return ln(sum(e**score)) of each query; -infinity for one that sees nothing."""
+    return [
+        arith.addf(finite(highest), math.log(total))
+        for highest, total in zip(softmax.highest, softmax.total, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ class Queries:
         value: the first value.
         bias: the first score's bias.
         result: its result.
+        logsum: the logarithm of its sum of exponentials.
     """
 
     first: Value
@@ -36,6 +37,7 @@ class Queries:
     value: Value
     bias: Value
     result: Value
+    logsum: Value
 
 
 def queries_of(op: Attention, given: Arguments, number: Value, first: Value) -> Queries:
@@ -63,6 +65,7 @@ def queries_of(op: Attention, given: Arguments, number: Value, first: Value) -> 
         value=scale(key, sizes.width),
         bias=add(bias, given.scale(first, strides.query)),
         result=scale(query, sizes.width),
+        logsum=add(given.scale(number, sizes.length), first),
     )
 
 
@@ -145,17 +148,20 @@ def allocate_sums(sizes: Sizes, queries: int) -> Value | None:
 
 
 class Memories(NamedTuple):
-    """The memories of queries, bias and result."""
+    """Where queries, bias and results lie; no logarithms if nothing reads them."""
 
     query: Value
     bias: Value
     result: Value
+    logsum: Value | None
 
     @classmethod
     def of(cls, function: Function, op: Attention, given: Arguments) -> Memories:
-        """Find the memories of the anchor of a region."""
-        known = given.operands_of(function)
-        return cls(known[op.query], known[op.bias], given.memories[-1])
+        """Return those of the anchor of a region."""
+        known, results = given.operands_of(function), dict(given.results_of(function))
+        return cls(
+            known[op.query], known[op.bias], results[op.y], results.get(op.logsum)
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ a vector has lanes, so that results are vectors, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -33,11 +34,26 @@ from aotc.mlir import Function, Value
 def write(function: Function, anchor: GraphOp, tile: RowTile, given: Arguments) -> None:
     """Write the kernel of a region."""
     sizes = known_matrices(anchor)
-    epilogue = Epilogue.of(function, anchor, given, tile.lanes)
-    kernel = _Kernel(anchor, sizes.length, tile, epilogue)
+    epilogue, statistics = _split_results(
+        Epilogue.of(function, anchor, given, tile.lanes), anchor
+    )
+    kernel = _Kernel(anchor, sizes.length, tile, epilogue, statistics)
     block, _ = given.workgroup
     is_even = isinstance(sizes.count, int) and sizes.count % tile.rows == 0
     kernel.write(block, given.size(sizes.count), is_even=is_even)
+
+
+def _split_results(
+    epilogue: Epilogue, anchor: GraphOp
+) -> tuple[Epilogue, dict[Value, Value]]:
+    """Return the epilogue of elements, and the memory of statistics that are read."""
+    statistics = {
+        value: memory
+        for value, memory in epilogue.results
+        if value in list(anchor.results)[1:]
+    }
+    of_elements = [each for each in epilogue.results if each[0] not in statistics]
+    return replace(epilogue, results=of_elements), statistics
 
 
 @dataclass(frozen=True)
@@ -49,12 +65,14 @@ class _Kernel:
         length: of a row.
         tile: how they are cut up.
         epilogue: makes the results of what the anchor gives, and the elements of rows.
+        statistics: the memory of further results of the anchor, a number for each row.
     """
 
     anchor: GraphOp
     length: int
     tile: RowTile
     epilogue: Epilogue
+    statistics: Mapping[Value, Value]
 
     def write(self, block: Value, count: Value, *, is_even: bool) -> None:
         """Write the work of one workgroup.
@@ -98,10 +116,13 @@ class _Kernel:
         row = Row(walk, self._kept(begin), compute, compute)
         if row.kept is not None and not self.epilogue.is_read(x):
             row = replace(row, read_first=compute_and_keep, read=row.read_kept)
-        result = formula(self.anchor, row)
+        found = formula(self.anchor, row)
+        for value, memory in self.statistics.items():
+            statistic = found.statistics[list(self.anchor.results).index(value) - 1]
+            vectors.store(statistic, memory, number, walk.lanes, 1)
         walk.visit(
             lambda at, count: self.epilogue.write(
-                [place(at, count)], [result(at, count)]
+                [place(at, count)], [found.result(at, count)]
             )
         )
 

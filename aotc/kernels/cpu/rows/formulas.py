@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -77,13 +77,26 @@ _UPPER_HALF = 1.5 * 2.0 ** (23 + 12)
 _SUM, _MAXIMUM = Combination.of(ReduceSum), Combination.of(ReduceMax)
 
 
-def formula(op: GraphOp, row: Row) -> Read:
-    """Compute an op's statistics of a row, and return its formula for each vector."""
+@dataclass(frozen=True)
+class Formula:
+    """What an op makes of a row.
+
+    Args:
+        result: of each vector of it.
+        statistics: the numbers that are further results of the op, in all lanes.
+    """
+
+    result: Read
+    statistics: Sequence[Value] = ()
+
+
+def formula(op: GraphOp, row: Row) -> Formula:
+    """Return what an op makes of a row; write before what it needs of all of it."""
     if isinstance(op, Normalize):
         return _normalize(op, row)
     if isinstance(op, ByteSoftmax):
-        return _byte_softmax(op, row)
-    return _log_softmax(row) if isinstance(op, LogSoftmax) else _softmax(row)
+        return Formula(_byte_softmax(op, row))
+    return Formula(_log_softmax(row) if isinstance(op, LogSoftmax) else _softmax(row))
 
 
 def _softmax(row: Row) -> Read:
@@ -150,7 +163,7 @@ def _log_softmax(row: Row) -> Read:
     return lambda at, count: arith.subf(shifted(at, count), logarithm)
 
 
-def _normalize(op: Normalize, row: Row) -> Read:
+def _normalize(op: Normalize, row: Row) -> Formula:
     """x - mean, times the inverse of the deviation, in passes of their own."""
     length = row.splat(row.walk.length)
 
@@ -166,6 +179,10 @@ def _normalize(op: Normalize, row: Row) -> Read:
         x = shifted((row.read if op.centered else row.read_first)(at, count))
         return arith.mulf(x, x)
 
-    deviation = math.sqrt(arith.addf(mean_of(square), row.splat(op.epsilon)))
+    variance = mean_of(square)
+    deviation = math.sqrt(arith.addf(variance, row.splat(op.epsilon)))
     factor = arith.divf(row.splat(1.0), deviation)
-    return lambda at, count: arith.mulf(shifted(row.read(at, count)), factor)
+    return Formula(
+        lambda at, count: arith.mulf(shifted(row.read(at, count)), factor),
+        (row.splat(0.0) if mean is None else mean, variance),
+    )
