@@ -22,6 +22,8 @@ from aotc.dialects.contracts import Contract
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.normalization import Normalize
+from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Tensor
 from aotc.dtypes import is_float
 from aotc.installation import has_triton, install_command
@@ -31,7 +33,7 @@ from aotc.kernels.gpu import families as gpu_families
 from aotc.kernels.gpu.composing import is_better_composed
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
-from aotc.kernels.planning import contraction
+from aotc.kernels.planning import columns, contraction
 from aotc.mlir import Function
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
@@ -56,6 +58,8 @@ class Emitted:
         on_gpus: whether they run on GPUs: the machine is a `Gpu`, and no threads of the
             loader share their work.
         part_count: in how many parts a reduction is computed, which are then added up.
+        inner_axes: the axes of a reduction, or of a norm, that a kernel reduces first;
+            over the others what it gives is combined.
         is_better_composed: whether no kernel computes an op as fast as those of the
             ops that it is made of do.
         factor_orders: the orders of axes in which operands of a product are read
@@ -69,6 +73,7 @@ class Emitted:
     why_unwritten: Callable[[Function], str] = lambda region: ""
     on_gpus: bool = False
     part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
+    inner_axes: Callable[[Any, Any], tuple[int, ...]] = lambda op, machine: ()
     is_better_composed: Callable[[GraphOp, Any], bool] = lambda op, machine: False
     factor_orders: Callable[..., Mapping[int, tuple[int, ...]]] = lambda *_, **__: {}
 
@@ -90,6 +95,7 @@ BACKENDS = {
         machine_of,
         most_tensors=12,
         why_none="kernels need multiply-adds of vectors",
+        inner_axes=columns.inner_axes,
         factor_orders=contraction.factor_orders,
     ),
     "cuda": _GPUS,
@@ -133,6 +139,10 @@ class Capabilities:
     def part_count(self, op: GraphOp) -> int:
         """Return in how many parts a reduction is computed, which are then added up."""
         return self.emitted.part_count(op, self.machine)
+
+    def inner_axes(self, op: Reduction | Normalize) -> tuple[int, ...]:
+        """Return the axes that a kernel reduces first; none for all at once."""
+        return self.emitted.inner_axes(op, self.machine)
 
     def is_better_composed(self, op: GraphOp) -> bool:
         """Return whether an op is better computed as those that it is made of."""

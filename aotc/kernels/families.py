@@ -7,6 +7,7 @@ from typing import Any
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.selection import Cast
@@ -176,9 +177,12 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         prologue_axes=rows.row_axes,
     ),
     "columns": Family(
-        anchors=rows.REDUCTIONS,
+        anchors=(*rows.REDUCTIONS, Normalize),
         schedule=columns.ColumnTile,
         floats=FLOATS,
+        all_results=True,
+        ops_before=columns.ops_before,
+        computed=columns.computed,
         plan=columns.plan,
         workgroups=columns.workgroups,
         epilogue=BY_ROWS,
