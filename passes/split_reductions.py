@@ -70,6 +70,9 @@ def _reduce_matrices_in(
     """Split reductions as kernels for processors have them; whether there are any."""
     changed = False
     for op in _computed_ops(function, weights):
+        if isinstance(op, DotGeneral) and capabilities.numbers_products(op):
+            _multiply_by_images(op)
+            changed = True
         if not isinstance(op, Reduction | Normalize):
             continue
         inner = capabilities.inner_axes(op)
@@ -107,6 +110,27 @@ def _split_in(
         if parts > 1 and isinstance(op, (DotGeneral, Reduction)):
             changed |= _split(op, parts)
     return changed
+
+
+def _multiply_by_images(op: DotGeneral) -> None:
+    """Put the sum of a product for each image in the place of one of all images."""
+    kind = Tensor.of(op.y).dtype
+    with before(op):
+        b = Builder()
+        parts = b.dot_general(
+            op.lhs,
+            op.rhs,
+            lhs_batch=(0,),
+            rhs_batch=(0,),
+            lhs_contract=op.lhs_contract[1:],
+            rhs_contract=op.rhs_contract[1:],
+            dtype=accumulator(kind),
+        )
+        value = b.reduce_sum(parts, axes=(0,))
+        if accumulator(kind) != kind:
+            value = b.cast(value, dtype=kind)
+    op.y.replace_all_uses_with(value)
+    op.operation.erase()
 
 
 def _computed_ops(function: Function, weights: Container[Value]) -> list[GraphOp]:

@@ -60,6 +60,7 @@ class Emitted:
         part_count: in how many parts a reduction is computed, which are then added up.
         inner_axes: the axes of a reduction, or of a norm, that a kernel reduces first;
             over the others what it gives is combined.
+        numbers_products: whether a product over images is computed for each image.
         is_better_composed: whether no kernel computes an op as fast as those of the
             ops that it is made of do.
         factor_orders: the orders of axes in which operands of a product are read
@@ -74,6 +75,7 @@ class Emitted:
     on_gpus: bool = False
     part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
     inner_axes: Callable[[Any, Any], tuple[int, ...]] = lambda op, machine: ()
+    numbers_products: Callable[[DotGeneral, Any], bool] = lambda op, machine: False
     is_better_composed: Callable[[GraphOp, Any], bool] = lambda op, machine: False
     factor_orders: Callable[..., Mapping[int, tuple[int, ...]]] = lambda *_, **__: {}
 
@@ -96,6 +98,7 @@ BACKENDS = {
         most_tensors=12,
         why_none="kernels need multiply-adds of vectors",
         inner_axes=columns.inner_axes,
+        numbers_products=contraction.numbers_products,
         factor_orders=contraction.factor_orders,
     ),
     "cuda": _GPUS,
@@ -143,6 +146,10 @@ class Capabilities:
     def inner_axes(self, op: Reduction | Normalize) -> tuple[int, ...]:
         """Return the axes that a kernel reduces first; none for all at once."""
         return self.emitted.inner_axes(op, self.machine)
+
+    def numbers_products(self, op: DotGeneral) -> bool:
+        """Return whether a product over images is computed for each, and added up."""
+        return self.emitted.numbers_products(op, self.machine)
 
     def is_better_composed(self, op: GraphOp) -> bool:
         """Return whether an op is better computed as those that it is made of."""
