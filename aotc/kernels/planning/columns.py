@@ -38,7 +38,7 @@ from aotc.kernels.typical import IMAGES, typical
 from aotc.mlir import Value
 
 _SPARE = 6  # registers that are left to what makes the elements
-_MOST_TOGETHER = 4  # reductions that one kernel computes
+_MOST_TOGETHER = 3  # reductions that one kernel computes
 _MATRICES = 8  # that threads share evenly, at least
 _ROWS = 16  # of a matrix, at least
 
