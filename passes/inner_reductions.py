@@ -6,7 +6,7 @@
     %m = graph.mean(%ms) {axes = (0)}
     %v = graph.mean(%vs + (%ms - %m)**2) {axes = (0)}
 
-The mean and the variance of equally many numbers each are put together exactly so (Chan,
+The means and the variances of equally many numbers each are put together so (Chan,
 Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 variances", 1979): variances are sums of squares of what is left without a mean, never
 differences of larger numbers. Which matrices, the target says (`inner_axes`).
@@ -47,8 +47,8 @@ def reduce_by_parts(op: Reduction, inner: Sequence[int]) -> None:
 def normalize_by_parts(op: Normalize, inner: Sequence[int]) -> None:
     """Normalise by statistics of some axes, which are put together over the others.
 
-    Each reader computes what it reads of the normal values, of what they are made of: in
-    a training step, the derivative would have them stored until then.
+    Each reader computes what it reads of the normal values from what they are made of:
+    in a training step, the derivative would have them stored until then.
     """
     left = _others(op.axes, inner)
     with before(op):

@@ -306,7 +306,7 @@ def _is_made_of_results(value: Value, region: Region) -> bool:
 
 
 def _makes_elements(reader: object, value: Value) -> bool:
-    """Whether an op computes elements of an operand with its own, if they are not kept."""
+    """Whether an op may compute the elements of an operand with its own."""
     if isinstance(reader, Reduction):
         return True
     if not isinstance(reader, GraphOp) or not type(reader).on_scalars:

@@ -4,13 +4,13 @@
     %2 = graph.multiply(%dz, %1)         →    %2 = graph.multiply(%1, %scale)
     %3 = graph.reduce_sum(%2)
 
-where %scale repeats along the axes that are summed up, as the scale of a batch norm does
-in the sums of its derivative. These are then the sums that the gradients of the scale
-and the bias are, which `cse` sees.
+where %scale repeats along the axes that are summed up, as the scale of a batch norm
+does in the sums of its derivative. These are then the sums that the gradients of the
+scale and the bias are, which `cse` sees.
 
 Sums are rounded at another place, and a sum that overflows is infinite where the scaled
-one was not. Nothing is moved that is narrower than f32, or where the terms would be kept
-for the sum alone.
+one was not. Nothing is moved that is narrower than f32, or where the terms would be
+kept for the sum alone.
 
 Ensures: no sum has a factor of its own but where its terms are nothing but that.
 """

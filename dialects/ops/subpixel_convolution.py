@@ -187,10 +187,17 @@ def _phases(op: "ConvGeneral", pad: "Pad", number: int) -> list[Phase]:
     """The phases along axis `number` of the images; none where elements are cut off."""
     before, after = op.padding[2 * number - 2 : 2 * number]
     low, high, step = pad.low[number], pad.high[number], pad.interior[number] + 1
-    count, window = Tensor.of(pad.x).shape[number], Tensor.of(op.kernel).shape[number - 1]
+    count, window = (
+        Tensor.of(pad.x).shape[number],
+        Tensor.of(op.kernel).shape[number - 1],
+    )
     size = Tensor.of(op.y).shape[number]
     known = [low, high, count, window, size]
-    if any(isinstance(n, Dim) for n in known) or min(low, high) < 0 or 0 in (count, size):
+    if (
+        any(isinstance(n, Dim) for n in known)
+        or min(low, high) < 0
+        or 0 in (count, size)
+    ):
         return []
     low, places = low + before, -(-size // step)
     found = []

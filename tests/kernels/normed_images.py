@@ -109,3 +109,20 @@ def kernel_gradient(x, dy):
         return np.sum(nn.conv2d(x, kernel, padding="SAME") * dy)
 
     return aotc.grad(loss)(np.zeros((3, 3, 5, 24), "f32"))
+
+
+@aotc.entry(
+    x=aotc.Spec((3, 21, 18, 24), "f32"),
+    kernel=aotc.Spec((3, 3, 24, 32), "f32"),
+    one=aotc.Spec((1, 1, 24, 32), "f32"),
+    dy=aotc.Spec((3, 11, 9, 32), "f32"),
+)
+def strided(x, kernel, one, dy):
+    """The gradients of convolutions with steps of 2: no zeros are multiplied."""
+
+    def loss(x, kernel, one):
+        y = nn.conv2d(x, kernel, strides=2, padding="SAME")
+        z = nn.conv2d(x, kernel, strides=2, padding=((1, 2), (2, 1)))[:, :, :9]
+        return np.sum((y + z + nn.conv2d(x, one, strides=2, padding="SAME")) * dy)
+
+    return aotc.grad(loss, argnums=(0, 1, 2))(x, kernel, one)

@@ -25,7 +25,7 @@ from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.cpu.walks import block_bounds, parts, visit_some_parts
-from aotc.kernels.planning.columns import ColumnTile
+from aotc.kernels.planning.columns import ColumnTile, vectors_of
 from aotc.kernels.planning.reductions import Matrices, known_matrices
 from aotc.mlir import Function, Value, arith
 
@@ -41,7 +41,8 @@ def write(
     epilogue = Epilogue.of(function, anchor, given, tile.lanes)
     operations = function.entry_block.operations
     others = [op for op in operations if isinstance(op, Reduction) and op != anchor]
-    kernel = _Kernel(anchor, others, sizes, tile, epilogue)
+    side = vectors_of(1 + len(others), given.known_machine)
+    kernel = _Kernel(anchor, others, sizes, tile, epilogue, side)
     kernel.write(*given.workgroup, given.size(sizes.count))
 
 
@@ -55,6 +56,7 @@ class _Kernel:
         sizes: of the matrices.
         tile: how they are cut up.
         epilogue: makes the results of what the anchor gives, and elements of columns.
+        side: vectors that are gone through side by side, at most.
     """
 
     anchor: Reduction | Normalize
@@ -62,6 +64,7 @@ class _Kernel:
     sizes: Matrices
     tile: ColumnTile
     epilogue: Epilogue
+    side: int
 
     def write(self, part: Value, block: Value, count: Value) -> None:
         """Write the work of one workgroup.
@@ -88,6 +91,11 @@ class _Kernel:
 
     def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
         """Some columns of a matrix."""
+        for first, there in parts(count, self.side * self.tile.lanes):
+            self._write_columns(matrix, add(column, first), there)
+
+    def _write_columns(self, matrix: Value, column: Value, count: int) -> None:
+        """As many columns as there are registers for."""
         begin = scale(matrix, self.sizes.length * self.sizes.width)
         columns = _Columns(self, begin, column, count)
         here = columns.places(scale(matrix, self.sizes.width))

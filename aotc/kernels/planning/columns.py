@@ -146,7 +146,7 @@ def _numbering(run: tuple[int, ...], x: Tensor) -> int:
 def choose_tile(sizes: Matrices, machine: Machine) -> ColumnTile:
     """The schedule of a reduction of columns on a machine."""
     needed = -(-sizes.width // machine.lanes)
-    count = max(split_evenly(needed, (machine.registers - _SPARE) // 2))
+    count = max(split_evenly(needed, vectors_of(1, machine)))
     work = sizes.length * count * machine.lanes
     tiles, wanted = -(-needed // count), -(-grain.elements(grain.COLUMNS) // work)
     matrices = typical(sizes.count, IMAGES)
@@ -157,6 +157,11 @@ def choose_tile(sizes: Matrices, machine: Machine) -> ColumnTile:
         tiles=max(split_evenly(tiles, min(tiles, wanted))),
         block=max(split_evenly(matrices, max(1, min(matrices, wanted // tiles)))),
     )
+
+
+def vectors_of(count: int, machine: Machine) -> int:
+    """Return how many vectors of so many reductions go side by side, at most."""
+    return max(1, (machine.registers - _SPARE) // count)
 
 
 def workgroups(op: Reduction | Normalize, tile: ColumnTile) -> tuple[Size, Size]:
@@ -224,10 +229,11 @@ def _reductions_of(sources: list[Value], op: Reduction) -> list[Reduction]:
                 is_alike = type(user) is type(op) and user.axes == op.axes
                 if is_alike and Tensor.of(user.x) == Tensor.of(op.x):
                     found.append(user)
-            elif type(user).on_vectors and has_one_use(user.results[0]):
-                if user.results[0] not in known:
-                    known.add(user.results[0])
-                    rest.append(user.results[0])
+                continue
+            (value,) = user.results
+            if type(user).on_vectors and has_one_use(value) and value not in known:
+                known.add(value)
+                rest.append(value)
     return found
 
 

@@ -1,10 +1,10 @@
 """Which elementwise ops have a kernel of their own, and how it is cut up.
 
-IREE computes what several dispatches read once and stores it for all of them. Of a norm
-in a training step that is one more tensor that is written, kept until the derivative and
-read there, where a kernel computes it again of what it reads anyway. So a kernel is for
-elementwise ops of which others compute some as well (`split-reductions` leaves each
-reader of a norm its own).
+IREE computes what several dispatches read once and stores it for all of them. Of a
+norm in a training step that is one more tensor that is written, kept until the
+derivative and read there, where a kernel computes it again of what it reads anyway. So
+a kernel is for elementwise ops of which others compute some as well (`split-reductions`
+leaves each reader of a norm its own).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _can_be_last(op: GraphOp, known: Elementwise) -> bool:
 
 
 def _is_read_by_elements(op: GraphOp) -> bool:
-    """Whether all readers are elementwise, so that they compute it of what they read."""
+    """Whether one elementwise op reads it, which then computes it itself."""
     shape = Tensor.of(op.results[0]).shape
     readers = users_of(op.results)
     return len(readers) == 1 and all(
