@@ -84,7 +84,7 @@ def test_the_variance_of_large_numbers_keeps_its_digits(bundle, differentiated):
         _, _, mean, variance, *_ = model.entries[name](**inputs)
         x = inputs["x"].astype("f8")
         axes = tuple(range(x.ndim - 1))
-        np.testing.assert_allclose(mean, x.mean(axes), rtol=2e-7)
+        np.testing.assert_allclose(mean, x.mean(axes), rtol=5e-7)
         # the means of images are rounded to 3e-5, and they are apart from each other
         np.testing.assert_allclose(variance, x.var(axes), rtol=3e-5)
 

@@ -230,8 +230,10 @@ def _reductions_of(sources: list[Value], op: Reduction) -> list[Reduction]:
                 if is_alike and Tensor.of(user.x) == Tensor.of(op.x):
                     found.append(user)
                 continue
+            if not type(user).on_vectors:
+                continue
             (value,) = user.results
-            if type(user).on_vectors and has_one_use(value) and value not in known:
+            if has_one_use(value) and value not in known:
                 known.add(value)
                 rest.append(value)
     return found
