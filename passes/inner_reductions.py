@@ -33,7 +33,8 @@ def reduce_by_parts(op: Reduction, inner: Sequence[int]) -> None:
     kind, left = Tensor.of(op.y).dtype, _others(op.axes, inner)
     with before(op):
         b = Builder()
-        x, wide = op.x, accumulator(kind)
+        x: Value = op.x
+        wide = accumulator(kind)
         if wide != kind:
             x = b.cast(x, dtype=wide)
         parts = op.rebuild(x, axes=tuple(inner))
@@ -79,8 +80,8 @@ def normalize_by_parts(op: Normalize, inner: Sequence[int]) -> None:
 
 def _normal(b: Builder, op: Normalize, mean: Value, r: Value) -> Value:
     """The elements without their mean, over the deviation."""
-    wide, x = Tensor.of(mean).dtype, op.x
-    kind = Tensor.of(op.y).dtype
+    x: Value = op.x
+    wide, kind = Tensor.of(mean).dtype, Tensor.of(op.y).dtype
     if wide != kind:
         x = b.cast(x, dtype=wide)
     like = Tensor.of(x)

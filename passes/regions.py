@@ -206,7 +206,8 @@ def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
     reads = dict(region.reads)
     conditions = {made.y for made in map(condition_of, ops) if made is not None}
     for place, op in enumerate(ops):
-        found = _reads(op, region, is_condition=op.results[0] in conditions)
+        is_condition = any(value in conditions for value in op.results)
+        found = _reads(op, region, is_condition=is_condition)
         if found is None:
             for added in ops[:place]:
                 del region.values[added.results[0]]

@@ -78,7 +78,7 @@ def _reduce_matrices_in(
         inner = capabilities.inner_axes(op)
         if inner and isinstance(op, Normalize):
             normalize_by_parts(op, inner)
-        elif inner:
+        elif inner and isinstance(op, Reduction):
             reduce_by_parts(op, inner)
         changed |= bool(inner)
     return changed

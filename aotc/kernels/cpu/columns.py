@@ -105,7 +105,8 @@ class _Kernel:
         anchors = [self.anchor, *self.others]
         how = Combination.of(type(self.anchor))
         sums, *rest = columns.reduce(how, [each.x for each in anchors])
-        others = {op.y: x for op, x in zip(self.others, rest, strict=True)}
+        values: list[Value] = [op.y for op in self.others]
+        others = dict(zip(values, rest, strict=True))
         self.epilogue.write(here, sums, others)
 
     def _write_statistics(
@@ -127,7 +128,7 @@ class _Kernel:
 
         (squares,) = columns.reduce(total, [norm.x], square)
         variances = [arith.divf(x, length) for x in squares]
-        known = {norm.mean: means, norm.variance: variances}
+        known: dict[Value, Values] = {norm.mean: means, norm.variance: variances}
         for value, memory in self.epilogue.results:
             for place, x in zip(here, known[value], strict=True):
                 vectors.store(x, memory, place.at, lanes, place.count)

@@ -211,8 +211,9 @@ def _sources(op: Reduction) -> list[Value]:
 
     def goes_on(value: Value) -> bool:
         made = defining_op(value)
-        is_own = has_one_use(value) and isinstance(made, GraphOp)
-        return is_own and type(made).on_scalars
+        if not has_one_use(value) or not isinstance(made, GraphOp):
+            return False
+        return bool(type(made).on_scalars)
 
     behind = (op.x, *backward_slice([op.x], goes_on))
     return [value for value in dict.fromkeys(behind) if Tensor.of(value).shape == shape]

@@ -10,7 +10,7 @@ from aotc.dialects.contracts import Contract
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
 from aotc.dialects.symbols import known_contracts
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels import grain
 from aotc.kernels.facts import bytes_of
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
@@ -125,12 +125,14 @@ def numbers_products(op: DotGeneral, machine: Machine) -> bool:
     windows, axes = windows_of_left(op), (op.lhs_contract, op.rhs_contract)
     if windows is None or op.lhs_batch or any(len(x) < 2 or x[0] for x in axes):
         return False
-    sizes = [bytes_of(value) for value in (windows.x, op.rhs, op.y)]
+    image, right, result = (bytes_of(value) for value in (windows.x, op.rhs, op.y))
     images = Tensor.of(op.rhs).shape[0]
-    if not isinstance(images, int) or any(not isinstance(x, int) for x in sizes):
+    if isinstance(image, Dim) or isinstance(right, Dim):
         return False
-    read = sizes[0] + sizes[1]
-    return read > machine.second_cache and read >= _WORTH_ADDING * images * sizes[2]
+    if isinstance(images, Dim) or isinstance(result, Dim):
+        return False
+    read = image + right
+    return read > machine.second_cache and read >= _WORTH_ADDING * images * result
 
 
 def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
