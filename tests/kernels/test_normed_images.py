@@ -20,7 +20,7 @@ from aotc.pipeline import build
 from aotc.target import Target
 
 MODEL = Path(__file__).parent / "normed_images.py"
-LEVELS = ["x86_64-v3", "x86_64-v4"]
+LEVELS = [pytest.param("x86_64-v3", marks=pytest.mark.slow), "x86_64-v4"]
 ENTRIES = [entry.name for entry in load(MODEL).entries]
 IMAGES = {"any_batch": 5}
 
