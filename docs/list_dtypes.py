@@ -122,6 +122,11 @@ def columns(x):
     return np.mean(floats(x), 0), np.max(floats(x), 0)
 
 
+def norm_of_images(x):
+    y = nn.instance_norm(floats(x))
+    return nn.relu(y), np.exp(y)  # which both compute it
+
+
 def quantization(x):
     return np.astype(np.round(np.clip(x / 0.25, 0, 255)), "u8")
 
@@ -181,6 +186,7 @@ OPERATIONS: tuple[tuple[str, Callable[..., Any], Shapes], ...] = (
     ("norms", norms, _shapes(x=_ROWS)),
     ("reductions of rows", rows, _shapes(x=_ROWS)),
     ("reductions of columns", columns, _shapes(x=_ROWS)),
+    ("norm of images, read twice", norm_of_images, _shapes(x=_IMAGE)),
     ("quantisation", quantization, _shapes(x=_ROWS)),
     ("attention of many queries", attention, _shapes(q=_HEADS, k=_HEADS)),
     ("attention of one query", step, _shapes({"q": _QUERY, **_POSITION}, k=_HEADS)),

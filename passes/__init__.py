@@ -54,6 +54,7 @@ PASSES = {
     "integer-products": "aotc.passes.integer_products:IntegerProducts",
     "integer-sums": "aotc.passes.integer_sums:IntegerSums",
     "keep-quantized": "aotc.passes.keep_quantized:KeepQuantized",
+    "scale-sums": "aotc.passes.scale_sums:ScaleSums",
     "scale-weights": "aotc.passes.scale_weights:ScaleWeights",
     "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",
     "join-steps": "aotc.passes.join_steps:JoinSteps",

@@ -12,6 +12,7 @@ from aotc.dialects.functions import before
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.dialects.walking import (
@@ -23,7 +24,7 @@ from aotc.dialects.walking import (
 )
 from aotc.dtypes import bits
 from aotc.kernels.capabilities import Capabilities
-from aotc.kernels.elementwise import NARROW, Elementwise
+from aotc.kernels.elementwise import CONDITION, NARROW, Elementwise, condition_of
 from aotc.kernels.family import Family, Packing
 from aotc.kernels.operands import is_repeated, viewed_operand
 from aotc.kernels.planning.dequantized import blocks_of, rounded_rows
@@ -186,10 +187,12 @@ def region_at(
         op = rest.pop(0)
         if not isinstance(op, GraphOp) or region.computes(op):
             continue
-        if not (_add(region, [*_widening(op, region), op]) or _add(region, [op])):
+        made = [*_condition(op, region), *_widening(op, region)]
+        if not (_add(region, [*made, op]) or _add(region, [op])):
             continue
         rest = in_order([*rest, *users_of(op.results)])
     _drop_widened(region)
+    _leave_to_readers(region)
     if region.family.is_part is not None:
         _add_parts(region, anchor, region.family.is_part)
         region.views = _views(region)
@@ -208,8 +211,10 @@ def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
         ops: in order; what those before the last give, nothing else reads.
     """
     reads = dict(region.reads)
+    conditions = {made.y for made in map(condition_of, ops) if made is not None}
     for place, op in enumerate(ops):
-        found = _reads(op, region)
+        is_condition = any(value in conditions for value in op.results)
+        found = _reads(op, region, is_condition=is_condition)
         if found is None:
             for added in ops[:place]:
                 del region.values[added.results[0]]
@@ -219,6 +224,12 @@ def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
         region.reads = {**region.reads, **dict.fromkeys(found)}
     region.members += ops
     return True
+
+
+def _condition(op: GraphOp, region: Region) -> list[GraphOp]:
+    """Return the comparison that makes the condition of an op, unless it is there."""
+    made = condition_of(op)
+    return [] if made is None or region.computes(made) else [made]
 
 
 def _widening(op: GraphOp, region: Region) -> list[GraphOp]:
@@ -263,10 +274,62 @@ def _drop_widened(region: Region) -> None:
             del region.values[value]
         else:
             kept.insert(0, op)
-    if len(kept) < len(region.members):
-        region.members, region.reads = kept, {}
-        for op in kept:
-            region.reads.update(dict.fromkeys(_reads(op, region) or ()))
+    _keep(region, kept)
+
+
+def _leave_to_readers(region: Region) -> None:
+    """Drop ops of which nothing but a result would be more, and readers compute.
+
+    What they are computed from is written anyway, and their readers are elementwise or
+    add them up: so the derivative of a batch norm reads what flows back once, and not
+    each product with it that it adds up.
+    """
+    kept = list[GraphOp]()
+    for op in reversed(region.members):
+        (value,) = op.results
+        own = [x for x in op.operands if x in region.values]
+        readers = [use.owner.opview for use in value.uses]
+        if (
+            not type(op).is_approximated
+            and own
+            and all(_is_made_of_results(x, region) for x in own)
+            and all(_makes_elements(x, value) for x in readers)
+            and not any(map(region.computes, readers))
+        ):
+            del region.values[value]
+        else:
+            kept.insert(0, op)
+    _keep(region, kept)
+
+
+def _is_made_of_results(value: Value, region: Region) -> bool:
+    """Whether others read a value of a region, or those that it is computed from."""
+    if any(not region.computes(use.owner) for use in value.uses):
+        return True
+    op = defining_op(value)
+    if not isinstance(op, GraphOp) or op == region.anchor or type(op).is_approximated:
+        return False
+    own = [x for x in op.operands if x in region.values]
+    return bool(own) and all(_is_made_of_results(x, region) for x in own)
+
+
+def _makes_elements(reader: object, value: Value) -> bool:
+    """Whether an op may compute the elements of an operand with its own."""
+    if isinstance(reader, Reduction):
+        return True
+    if not isinstance(reader, GraphOp) or not type(reader).on_scalars:
+        return False
+    return all(Tensor.of(x).shape == Tensor.of(value).shape for x in reader.results)
+
+
+def _keep(region: Region, kept: list[GraphOp]) -> None:
+    """Keep some of the ops after an anchor, and what these read."""
+    if len(kept) == len(region.members):
+        return
+    region.members, region.reads = kept, {}
+    for op in kept:
+        found = _reads(op, region, is_condition=True)
+        region.reads.update(dict.fromkeys(found or ()))
 
 
 def _prologue_of(region: Region, value: Value) -> Elementwise:
@@ -360,19 +423,20 @@ def _add_prologue(
         return
     if not all(region.computes(use.owner) for use in value.uses):
         return
-    reads = []
-    for operand in op.operands:
-        read = prologue.operand(operand)
-        if read is None or is_repeated(read.source):
-            return
-        if read.in_memory:
-            reads.append(read.source)
+    condition = condition_of(op)
+    made = [op] if condition is None else [condition, op]
+    given = [each.results[0] for each in made]
+    operands = [x for each in made for x in each.operands if x not in given]
+    found = [prologue.operand(operand) for operand in operands]
+    if any(read is None or is_repeated(read.source) for read in found):
+        return
+    reads = [read.source for read in found if read is not None and read.in_memory]
     if not region.holds(reads):
         return
-    region.before.insert(0, op)
-    region.values[value] = None
+    region.before[:0] = made
+    region.values.update(dict.fromkeys(given))
     region.reads.update(dict.fromkeys(reads))
-    for operand in op.operands:
+    for operand in operands:
         _add_prologue(region, operand, prologue, kept)
 
 
@@ -460,14 +524,24 @@ def _erase_unread_tables(table: Dequantize) -> None:
         _erase_unread_tables(each)
 
 
-def _reads(op: GraphOp, region: Region) -> list[Value] | None:
-    """Return an op's reads from outside a region; None if it cannot join it."""
+def _reads(
+    op: GraphOp, region: Region, *, is_condition: bool = False
+) -> list[Value] | None:
+    """Return what an op would read from outside a region; None if it cannot join it.
+
+    Args:
+        op: that follows the anchor.
+        region: of the anchor.
+        is_condition: whether what it gives is read by the next op of the region alone.
+    """
     shape = Tensor.of(region.anchor.results[0]).shape
     if not region.epilogue.takes(op):
         return None
     if [Tensor.of(y).shape for y in op.results] != [shape]:
         return None
     if op.results[0] in region.states:
+        return None
+    if Tensor.of(op.results[0]).dtype == CONDITION and not is_condition:
         return None
     outside = [value for value in op.operands if value not in region.values]
     found = [region.epilogue.operand(value) for value in outside]

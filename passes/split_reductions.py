@@ -7,10 +7,12 @@
 
 So are products of few rows, gradients of biases and other sums over a batch. Each sum
 is made in an order that depends on nothing but the program and the target. In how many
-parts, a model of the chip says (`Capabilities.part_count`); processors, which have few
-cores, are left alone. A norm over the first axes, as that of a batch, becomes the
-reductions that it is made of, and attention of few queries by many keys, as in a step
-of a decoder, two products with a softmax between (`Capabilities.is_better_composed`).
+parts, a model of the chip says (`Capabilities.part_count`). A kernel for processors
+goes along neighbouring axes, so reductions over others, or over all but the last axes,
+are made of those of matrices (`Capabilities.inner_axes`). On GPUs, a norm over the
+first axes, as that of a batch, becomes the reductions that it is made of, and attention
+of few queries by many keys, as in a step of a decoder, two products with a softmax
+between (`Capabilities.is_better_composed`).
 
 Requires that derivatives are written. Ensures that reductions have as many parts as
 they gain by.
@@ -25,6 +27,7 @@ from aotc.dialects.functions import before
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.patterns.values import made_by
@@ -35,6 +38,7 @@ from aotc.kernels.scopes import functions_with_weights
 from aotc.kernels.transposes import with_factors_in_order
 from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
+from aotc.passes.inner_reductions import normalize_by_parts, reduce_by_parts
 from aotc.passes.properties import DERIVATIVES_WRITTEN
 
 
@@ -49,12 +53,35 @@ class SplitReductions(Pass):
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels) or not capabilities.emitted.on_gpus:
+        if isinstance(capabilities, NoKernels):
             return False
-        changed = False
+        changed, numerics = False, unit.program.numerics
         for function, weights in functions_with_weights(unit.module):
-            changed |= _split_in(function, weights, capabilities, unit.program.numerics)
+            if capabilities.emitted.on_gpus:
+                changed |= _split_in(function, weights, capabilities, numerics)
+            else:
+                changed |= _reduce_matrices_in(function, weights, capabilities)
         return changed
+
+
+def _reduce_matrices_in(
+    function: Function, weights: Container[Value], capabilities: Capabilities
+) -> bool:
+    """Split reductions as kernels for processors have them; whether there are any."""
+    changed = False
+    for op in _computed_ops(function, weights):
+        if isinstance(op, DotGeneral) and capabilities.numbers_products(op):
+            _multiply_by_images(op)
+            changed = True
+        if not isinstance(op, Reduction | Normalize):
+            continue
+        inner = capabilities.inner_axes(op)
+        if inner and isinstance(op, Normalize):
+            normalize_by_parts(op, inner)
+        elif inner and isinstance(op, Reduction):
+            reduce_by_parts(op, inner)
+        changed |= bool(inner)
+    return changed
 
 
 def _split_in(
@@ -83,6 +110,27 @@ def _split_in(
         if parts > 1 and isinstance(op, (DotGeneral, Reduction)):
             changed |= _split(op, parts)
     return changed
+
+
+def _multiply_by_images(op: DotGeneral) -> None:
+    """Put the sum of a product for each image in the place of one of all images."""
+    kind = Tensor.of(op.y).dtype
+    with before(op):
+        b = Builder()
+        parts = b.dot_general(
+            op.lhs,
+            op.rhs,
+            lhs_batch=(0,),
+            rhs_batch=(0,),
+            lhs_contract=op.lhs_contract[1:],
+            rhs_contract=op.rhs_contract[1:],
+            dtype=accumulator(kind),
+        )
+        value = b.reduce_sum(parts, axes=(0,))
+        if accumulator(kind) != kind:
+            value = b.cast(value, dtype=kind)
+    op.y.replace_all_uses_with(value)
+    op.operation.erase()
 
 
 def _computed_ops(function: Function, weights: Container[Value]) -> list[GraphOp]:

@@ -65,6 +65,7 @@ PASS_STAGES = (
             "keep-quantized",
             "fold-scales",
             "scale-weights",
+            "scale-sums",
             "rotate-pairs",
             "hoist-invariants",
             "join-steps",

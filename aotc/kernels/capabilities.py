@@ -22,6 +22,8 @@ from aotc.dialects.contracts import Contract
 from aotc.dialects.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.normalization import Normalize
+from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Tensor
 from aotc.dtypes import is_float
 from aotc.installation import has_triton, install_command
@@ -31,7 +33,7 @@ from aotc.kernels.gpu import families as gpu_families
 from aotc.kernels.gpu.composing import is_better_composed
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
-from aotc.kernels.planning import contraction
+from aotc.kernels.planning import columns, contraction
 from aotc.mlir import Function, Value
 from aotc.numerics import STRICT, allows
 from aotc.target import Target
@@ -56,6 +58,9 @@ class Emitted:
         on_gpus: whether they run on GPUs: the machine is a `Gpu`, and no threads of the
             loader share their work.
         part_count: in how many parts a reduction is computed, which are then added up.
+        inner_axes: the axes of a reduction, or of a norm, that a kernel reduces first;
+            over the others what it gives is combined.
+        numbers_products: whether a product over images is computed for each image.
         is_better_composed: whether no kernel computes an op as fast as those of the
             ops that it is made of do.
         pack_factors: lets a product read weights in fewer bytes, if there are some for
@@ -71,6 +76,8 @@ class Emitted:
     why_unwritten: Callable[[Function], str] = lambda region: ""
     on_gpus: bool = False
     part_count: Callable[[GraphOp, Any], int] = lambda op, machine: 1
+    inner_axes: Callable[[Any, Any], tuple[int, ...]] = lambda op, machine: ()
+    numbers_products: Callable[[DotGeneral, Any], bool] = lambda op, machine: False
     is_better_composed: Callable[[GraphOp, Any], bool] = lambda op, machine: False
     pack_factors: Callable[[GraphOp, Container[Value]], None] = lambda *_: None
     factor_orders: Callable[..., Mapping[int, tuple[int, ...]]] = lambda *_, **__: {}
@@ -94,6 +101,8 @@ BACKENDS = {
         machine_of,
         most_tensors=12,
         why_none="kernels need multiply-adds of vectors",
+        inner_axes=columns.inner_axes,
+        numbers_products=contraction.numbers_products,
         factor_orders=contraction.factor_orders,
     ),
     "cuda": _GPUS,
@@ -137,6 +146,14 @@ class Capabilities:
     def part_count(self, op: GraphOp) -> int:
         """Return in how many parts a reduction is computed, which are then added up."""
         return self.emitted.part_count(op, self.machine)
+
+    def inner_axes(self, op: Reduction | Normalize) -> tuple[int, ...]:
+        """Return the axes that a kernel reduces first; none for all at once."""
+        return self.emitted.inner_axes(op, self.machine)
+
+    def numbers_products(self, op: DotGeneral) -> bool:
+        """Return whether a product over images is computed for each, and added up."""
+        return self.emitted.numbers_products(op, self.machine)
 
     def is_better_composed(self, op: GraphOp) -> bool:
         """Return whether an op is better computed as those that it is made of."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.quantization import Lookup
-from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.selection import Cast, Compare, Select
 from aotc.dialects.types import Tensor
+from aotc.dialects.walking import defining_op, has_one_use
 from aotc.dtypes import is_float
 from aotc.kernels.operands import (
     Number,
@@ -34,6 +35,7 @@ ALIKE = frozenset({Whole, Number, PerColumn})  # in all rows, or of the result's
 BY_ROWS = ALIKE | {PerRow, PerGroup}
 OF_COLUMNS = BY_ROWS | {SomeColumns}
 
+CONDITION = "bool"  # of vectors that are in registers alone
 NARROW = ("i8", "u8")  # integers that memory has of vectors of f32 and i32
 FLOATS = ("f32", "bf16", "f16")  # floats that are f32 in vectors
 
@@ -73,6 +75,8 @@ class Elementwise:
             return self._casts(Tensor.of(op.x).dtype, Tensor.of(op.y).dtype)
         if isinstance(op, Lookup):
             return self.looks_up and all(kind in self.stored for kind in kinds)
+        if isinstance(op, Compare | Select):
+            return all(x in self.dtypes for x in kinds - {CONDITION}) and chooses(op)
         if not all(kind in self.dtypes for kind in kinds):
             return False
         if self.is_plain and type(op).is_approximated:
@@ -98,3 +102,24 @@ class Elementwise:
         sizes = tuple(kind.shape[axis] for axis in self.columns)
         fits = type(found) in self.operands and found.fits(sizes)
         return found if fits else Whole(value)
+
+
+def chooses(op: GraphOp) -> bool:
+    """Return whether an op compares vectors of floats, or chooses between such.
+
+    Conditions stay in registers: those of comparisons that are no `exact` ones, made
+    where they are used.
+    """
+    if isinstance(op, Compare):
+        return is_float(Tensor.of(op.lhs).dtype) and not op.exact
+    return isinstance(op, Select) and condition_of(op) is not None
+
+
+def condition_of(op: GraphOp) -> Compare | None:
+    """Return the comparison by which an op chooses between floats, and nothing else."""
+    if not isinstance(op, Select) or not is_float(Tensor.of(op.y).dtype):
+        return None
+    made = defining_op(op.condition)
+    if not isinstance(made, Compare) or not chooses(made):
+        return None
+    return made if has_one_use(op.condition) else None

@@ -7,6 +7,7 @@ from typing import Any
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
 from aotc.dialects.ops.selection import Cast
@@ -25,6 +26,7 @@ from aotc.kernels.planning import (
     joined,
     movement,
     quantization,
+    repeated,
     rows,
     sorting,
     transposing,
@@ -179,9 +181,12 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         all_results=True,
     ),
     "columns": Family(
-        anchors=rows.REDUCTIONS,
+        anchors=(*rows.REDUCTIONS, Normalize),
         schedule=columns.ColumnTile,
         floats=FLOATS,
+        all_results=True,
+        ops_before=columns.ops_before,
+        computed=columns.computed,
         plan=columns.plan,
         workgroups=columns.workgroups,
         epilogue=BY_ROWS,
@@ -219,6 +224,19 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         plan=quantization.plan,
         workgroups=quantization.workgroups,
         prologue=BY_ROWS,
+        is_last=True,
+    ),
+    "elementwise": Family(
+        anchors=repeated.ANCHORS,
+        schedule=movement.MovementBlocks,
+        floats=FLOATS,
+        plan=repeated.plan,
+        workgroups=repeated.workgroups,
+        prologue=BY_ROWS,
+        computed=repeated.computed,
+        views=repeated.views,
+        knows_constants=True,
+        leaves_states=False,
         is_last=True,
     ),
     "transpose": Family(

@@ -33,7 +33,10 @@ from benchmarks.fuzz.weighted import drawn_entries, source_of, used_families
 ROOT = Path(__file__).parents[2]
 MODELS = (
     *(f"tests/kernels/{name}.py" for name in ("contractions", "changing_products")),
-    *(f"tests/kernels/{name}.py" for name in ("windows", "rows", "symbolic")),
+    *(
+        f"tests/kernels/{name}.py"
+        for name in ("windows", "rows", "symbolic", "normed_images")
+    ),
     *(
         f"tests/kernels/{name}.py"
         for name in ("integers", "bytes", "narrow_floats", "sorts")

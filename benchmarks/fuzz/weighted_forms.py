@@ -30,6 +30,8 @@ NORMS = (
     "{0} * (1.0 / np.sqrt((({0} * {0}).mean(-1, keepdims=True) + 1e-6))) * {1}",
     "np.exp({0} - {0}.max(-1, keepdims=True))"
     " / np.exp({0} - {0}.max(-1, keepdims=True)).sum(-1, keepdims=True)",
+    "nn.layer_norm({0}, axes=[*range({0}.ndim - 1)])"  # which is read twice
+    " - 0.1 * np.sum(np.tanh(nn.layer_norm({0}, axes=[*range({0}.ndim - 1)])), 0)",
 )  # fmt: skip
 SOFTMAXES = ("nn.softmax({0})", "nn.log_softmax({0})", "nn.softmax({0}, axis=-2)")
 REDUCTIONS = (

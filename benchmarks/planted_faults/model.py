@@ -127,6 +127,17 @@ def columns(x):
     return np.sum(x, axis=1)
 
 
+@aotc.entry(x=S((3, 70, 37), "f32"))
+def statistics(x):
+    return nn.batch_norm_training(x, np.zeros(37), np.ones(37))[1:]
+
+
+@aotc.entry(x=S((3, 70, 37), "f32"))
+def elementwise(x):
+    y = nn.batch_norm_training(x, np.zeros(37), np.ones(37))[0]
+    return np.where(y > 0.5, y, 0.1 * x), np.max(np.exp(y), axis=1)
+
+
 @aotc.entry(x=S((4, 300), "f32"))
 def sort(x):
     return np.argsort(x)

@@ -11,11 +11,15 @@ laid beside each other afterwards (the sub-pixel convolution of Shi et al. 2016,
 With z[low + i * s] = x[i], y[o] = sum over k of z[o + k] * w[k], o = q * s + r, and
 low % s = s - 1, element k = m * s + (s - 1 - r) of the kernel meets element
 q + m - low // s of x. Kernels that s divides have as many elements for each phase.
-Others would need zeros in some, which times an infinite element of x are NaN, so they
-stay as they are. (An infinite element of a kernel meets no zeros any more: NaN it makes
-only where a transposed convolution would.)
+Others, as in the derivative of a convolution of 3×3 elements and steps of 2, would need
+zeros in some, which times an infinite element of x are NaN. So each phase is a
+convolution of its own with the elements that it meets, if there are few phases and they
+are worth it; one that meets none is zeros. (An infinite element of a kernel meets no
+zeros any more: NaN it makes only where a transposed convolution would.)
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +30,10 @@ from aotc.mlir import Value
 if TYPE_CHECKING:
     from aotc.dialects.ops.convolution import ConvGeneral
     from aotc.dialects.ops.slicing import Pad
+
+
+_MOST_PHASES = 4  # with a convolution for each
+_LEAST_FLOPS = 1 << 20  # of an image with zeros, for that
 
 
 class Axis(NamedTuple):
@@ -55,9 +63,30 @@ def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | No
         return None
     if {*op.strides, *op.dilation} != {1} or not _is_spatial(pad):
         return None
+    if {*Tensor.of(op.kernel).shape[:-2]} == {1} and not any(op.padding):
+        return _spread(b, op, pad)
     axes = [_axis(op, pad, number) for number in range(1, Tensor.of(op.x).rank - 1)]
     found = [axis for axis in axes if axis is not None]
-    return _from_phases(b, pad.x, op.kernel, found) if len(found) == len(axes) else None
+    if len(found) == len(axes):
+        return _from_phases(b, pad.x, op.kernel, found)
+    each = [_phases(op, pad, number) for number in range(1, Tensor.of(op.x).rank - 1)]
+    if any(not phases for phases in each) or not _is_worth(op, each):
+        return None
+    return _by_phases(b, op, pad.x, each)
+
+
+def _spread(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value:
+    """Zeros between the results of a kernel that sees one element."""
+    y = b.conv_general(
+        pad.x,
+        op.kernel,
+        strides=op.strides,
+        padding=op.padding,
+        dilation=op.dilation,
+        groups=1,
+    )
+    ends = {"low": pad.low, "high": pad.high, "interior": pad.interior}
+    return b.pad(y, **ends, value=0.0)
 
 
 def _is_spatial(pad: "Pad") -> bool:
@@ -135,3 +164,130 @@ def _kernel_of_phases(b: Builder, kernel: Value, axes: list[Axis]) -> Value:
         b.transpose(mirrored, permutation=order),
         shape=(*(axis.window for axis in axes), channels, count * features),
     )
+
+
+# ---- a convolution for each phase ---------------------------------------------------
+
+
+class Phase(NamedTuple):
+    """Every so many-th place of the result, along one axis.
+
+    Attributes:
+        first: of the elements of the kernel that it meets.
+        taps: how many of them there are.
+        low: padding before.
+        high: padding after.
+    """
+
+    first: int
+    taps: int
+    low: int
+    high: int
+
+
+def _phases(op: "ConvGeneral", pad: "Pad", number: int) -> list[Phase]:
+    """The phases along axis `number` of the images; none where elements are cut off."""
+    before, after = op.padding[2 * number - 2 : 2 * number]
+    low, high, step = pad.low[number], pad.high[number], pad.interior[number] + 1
+    count, window = (
+        Tensor.of(pad.x).shape[number],
+        Tensor.of(op.kernel).shape[number - 1],
+    )
+    size = Tensor.of(op.y).shape[number]
+    if isinstance(low, Dim) or isinstance(high, Dim) or isinstance(count, Dim):
+        return []
+    if isinstance(window, Dim) or isinstance(size, Dim):
+        return []
+    if min(low, high) < 0 or 0 in (count, size):
+        return []
+    low, places = low + before, -(-size // step)
+    found = []
+    for place in range(step):
+        first = (low - place) % step
+        taps = len(range(first, window, step))
+        start = (low - place - first) // step
+        end = places + taps - 1 - start - count
+        if taps and min(start, end) < 0:
+            return []
+        found.append(Phase(first, taps, start, end))
+    return found
+
+
+def _is_worth(op: "ConvGeneral", each: list[list[Phase]]) -> bool:
+    """Whether a convolution for each phase takes less than one that meets zeros."""
+    products = prod(Tensor.of(op.kernel).shape[:-1])
+    flops = 2 * prod(Tensor.of(op.y).shape[1:]) * products
+    count = prod(len(phases) for phases in each)
+    return 1 < count <= _MOST_PHASES and bool(flops >= _LEAST_FLOPS)
+
+
+def _by_phases(
+    b: Builder, op: "ConvGeneral", x: Value, each: list[list[Phase]]
+) -> Value:
+    """A convolution for each phase, whose results are laid between each other."""
+    images, *sizes, features = Tensor.of(op.y).shape
+    places = [-(-n // len(phases)) for n, phases in zip(sizes, each, strict=True)]
+    dtype = Tensor.of(op.y).dtype
+    kind = Tensor((images, *places, features), dtype)
+    steps = [len(phases) for phases in each]
+    parts = (
+        _of_phase(b, x, op.kernel, phases, steps, kind) for phases in product(*each)
+    )
+    y = _interleaved(b, parts, steps, 1)
+    wholes = [n * len(phases) for n, phases in zip(places, each, strict=True)]
+    y = b.reshape(y, shape=(images, *wholes, features))
+    wanted = (images, *sizes, features)
+    return y if Tensor.of(y).shape == wanted else b.cut_to(y, wanted)
+
+
+def _of_phase(
+    b: Builder,
+    x: Value,
+    kernel: Value,
+    phases: tuple[Phase, ...],
+    steps: Sequence[int],
+    kind: Tensor,
+) -> Value:
+    """The results of one phase along each axis, of a given type.
+
+    Args:
+        b: inserts ops.
+        x: the image.
+        kernel: of all phases.
+        phases: one for each axis.
+        steps: of these phases.
+        kind: of the results.
+    """
+    if any(phase.taps == 0 for phase in phases):
+        return b.full(kind, 0.0)
+    own = b.slice(
+        kernel,
+        start=(*(phase.first for phase in phases), 0, 0),
+        sizes=(*(phase.taps for phase in phases), *Tensor.of(kernel).shape[-2:]),
+        strides=(*steps, 1, 1),
+    )
+    return b.conv_general(
+        x,
+        own,
+        strides=(1,) * len(phases),
+        padding=tuple(n for phase in phases for n in (phase.low, phase.high)),
+        dilation=(1,) * len(phases),
+        groups=1,
+    )
+
+
+def _interleaved(
+    b: Builder, parts: Iterator[Value], counts: list[int], axis: int
+) -> Value:
+    """The next of some parts, with an axis behind each spatial one for its phases."""
+    if not counts:
+        return next(parts)
+    count, *rest = counts
+    whole: Value | None = None
+    for _ in range(count):
+        inner = _interleaved(b, parts, rest, axis + 1)
+        shape = Tensor.of(inner).shape
+        part = b.reshape(inner, shape=(*shape[: axis + 1], 1, *shape[axis + 1 :]))
+        whole = part if whole is None else b.concatenate(whole, part, axis=axis + 1)
+    assert whole is not None
+    return whole

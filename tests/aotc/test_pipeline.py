@@ -80,6 +80,7 @@ _FOR_GRAPHS = {
     "relax-order",
     "rotate-pairs",
     "round-rows",
+    "scale-sums",
     "scale-weights",
     "mix-precision",
     "set-io-layout",

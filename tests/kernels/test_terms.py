@@ -46,6 +46,7 @@ CASES = {
     "contraction": "contractions.py",
     "decoder": "symbolic.py",
     "depthwise": "windows.py",
+    "elementwise": "normed_images.py",
     "movement": "concatenations.py",
     "pooling": "windows.py",
     "quantization": "quantizations.py",

@@ -3,32 +3,46 @@
 Vectors hold neighbouring columns, of which as many as there are registers for are gone
 through from the first row to the last, side by side. Sums are made in parts, as those
 of rows are (`aotc.kernels.cpu.rows.walk`). The mean of the pixels of an image, by
-channels, is one of these.
+channels, is one of these. Several reductions of what is made of the same tensors go
+through it once, each with accumulators of its own.
+
+Of a norm, the mean and the variance of columns are made by two passes over them: one
+adds up elements, and the other one the squares of what is left of them without their
+mean, so that a mean that is much larger than the deviation takes no digits away.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from aotc.dialects.ops.reduction import Reduction
-from aotc.kernels.cpu import loops
+from aotc.dialects.ops.normalization import Normalize
+from aotc.dialects.ops.reduction import ReduceSum, Reduction
+from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.cpu.walks import block_bounds, parts, visit_some_parts
-from aotc.kernels.planning.columns import ColumnTile
+from aotc.kernels.planning.columns import ColumnTile, vectors_of
 from aotc.kernels.planning.reductions import Matrices, known_matrices
-from aotc.mlir import Function, Value
+from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: Reduction, tile: ColumnTile, given: Arguments
+    function: Function,
+    anchor: Reduction | Normalize,
+    tile: ColumnTile,
+    given: Arguments,
 ) -> None:
     """Write the kernel of a region."""
     sizes = known_matrices(anchor)
     epilogue = Epilogue.of(function, anchor, given, tile.lanes)
-    kernel = _Kernel(anchor, sizes, tile, epilogue)
+    operations = function.entry_block.operations
+    others = [op for op in operations if isinstance(op, Reduction) and op != anchor]
+    side = vectors_of(1 + len(others), given.known_machine)
+    kernel = _Kernel(anchor, others, sizes, tile, epilogue, side)
     kernel.write(*given.workgroup, given.size(sizes.count))
 
 
@@ -38,15 +52,19 @@ class _Kernel:
 
     Args:
         anchor: what is computed.
+        others: reductions that are computed with it.
         sizes: of the matrices.
         tile: how they are cut up.
         epilogue: makes the results of what the anchor gives, and elements of columns.
+        side: vectors that are gone through side by side, at most.
     """
 
-    anchor: Reduction
+    anchor: Reduction | Normalize
+    others: Sequence[Reduction]
     sizes: Matrices
     tile: ColumnTile
     epilogue: Epilogue
+    side: int
 
     def write(self, part: Value, block: Value, count: Value) -> None:
         """Write the work of one workgroup.
@@ -72,27 +90,108 @@ class _Kernel:
         loops.repeat_for(*bounds, 1, write_matrix)
 
     def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
-        """Write some columns of a matrix."""
-        sizes, lanes = self.sizes, self.tile.lanes
-        how = Combination.of(type(self.anchor))
-        begin = scale(matrix, sizes.length * sizes.width)
+        """Some columns of a matrix."""
+        for first, there in parts(count, self.side * self.tile.lanes):
+            self._write_columns(matrix, add(column, first), there)
 
-        def places(row: Value) -> list[Place]:
-            return [
-                Place(
-                    at=add(add(row, column), first),
-                    column=add(column, first),
-                    key=number,
-                    count=there,
-                )
-                for number, (first, there) in enumerate(parts(count, lanes))
-            ]
+    def _write_columns(self, matrix: Value, column: Value, count: int) -> None:
+        """As many columns as there are registers for."""
+        begin = scale(matrix, self.sizes.length * self.sizes.width)
+        columns = _Columns(self, begin, column, count)
+        here = columns.places(scale(matrix, self.sizes.width))
+        if isinstance(self.anchor, Normalize):
+            self._write_statistics(self.anchor, columns, here)
+            return
+        anchors = [self.anchor, *self.others]
+        how = Combination.of(type(self.anchor))
+        sums, *rest = columns.reduce(how, [each.x for each in anchors])
+        values: list[Value] = [op.y for op in self.others]
+        others = dict(zip(values, rest, strict=True))
+        self.epilogue.write(here, sums, others)
+
+    def _write_statistics(
+        self, norm: Normalize, columns: _Columns, here: Sequence[Place]
+    ) -> None:
+        """The means and the variances of some columns, or the means of squares."""
+        lanes = self.tile.lanes
+        count, total = float(self.sizes.length), Combination.of(ReduceSum)
+        length = vectors.splat(count, lanes)
+        zero = vectors.splat(0.0, lanes)
+        means = [zero] * len(here)
+        if norm.centered:
+            (sums,) = columns.reduce(total, [norm.x])
+            means = [arith.divf(x, length) for x in sums]
+
+        def square(number: int, x: Value) -> Value:
+            shifted = arith.subf(x, means[number]) if norm.centered else x
+            return arith.mulf(shifted, shifted)
+
+        (squares,) = columns.reduce(total, [norm.x], square)
+        variances = [arith.divf(x, length) for x in squares]
+        known: dict[Value, Values] = {norm.mean: means, norm.variance: variances}
+        for value, memory in self.epilogue.results:
+            for place, x in zip(here, known[value], strict=True):
+                vectors.store(x, memory, place.at, lanes, place.count)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Goes through some columns of a matrix.
+
+    Args:
+        kernel: that does.
+        begin: where the matrix begins.
+        column: the first of the columns.
+        count: of the columns.
+    """
+
+    kernel: _Kernel
+    begin: Value
+    column: Value
+    count: int
+
+    def places(self, row: Value) -> list[Place]:
+        """Return the places of the vectors of a row, given where that begins."""
+        return [
+            Place(
+                at=add(add(row, self.column), first),
+                column=add(self.column, first),
+                key=number,
+                count=there,
+            )
+            for number, (first, there) in enumerate(parts(self.count, self._lanes))
+        ]
+
+    def reduce(
+        self,
+        how: Combination,
+        operands: Sequence[Value],
+        change: Callable[[int, Value], Value] = lambda number, x: x,
+    ) -> list[Values]:
+        """Return what the columns of some tensors make together, for each of them.
+
+        Args:
+            how: they make it.
+            operands: the tensors.
+            change: makes what is combined of an element, given the number of its
+                vector.
+        """
+        kernel = self.kernel
 
         def elements(row: Value, _: int) -> Values:
-            here = places(add(begin, scale(row, sizes.width)))
-            return [self.epilogue.compute(self.anchor.x, place) for place in here]
+            here = self.places(add(self.begin, scale(row, kernel.sizes.width)))
+            found = map(partial(kernel.epilogue.compute_all, operands), here)
+            made = [
+                [change(number, x) for x in each] for number, each in enumerate(found)
+            ]
+            return [x for each in zip(*made, strict=True) for x in each]
 
-        side = -(-count // lanes)
-        walk = Walk(side, sizes.length, lanes, self.tile.steps, width=1)
-        sums, here = walk.reduce(how, elements), places(scale(matrix, sizes.width))
-        self.epilogue.write(here, sums)
+        side = -(-self.count // self._lanes)
+        rows = side * len(operands)
+        walk = Walk(rows, kernel.sizes.length, self._lanes, kernel.tile.steps, width=1)
+        found = walk.reduce(how, elements)
+        return [found[first : first + side] for first in range(0, rows, side)]
+
+    @property
+    def _lanes(self) -> int:
+        return self.kernel.tile.lanes

@@ -15,8 +15,8 @@ from aotc.kernels.cpu import (
     columns,
     contraction,
     depthwise,
+    elementwise,
     movement,
-    quantization,
     rows,
     sorting,
     transposing,
@@ -42,6 +42,7 @@ EMITTERS: Mapping[str, Emitter] = {
     "columns": columns.write,
     "sort": sorting.write,
     "movement": movement.write,
-    "quantization": quantization.write,
+    "quantization": elementwise.write,
+    "elementwise": elementwise.write,
     "transpose": transposing.write,
 }

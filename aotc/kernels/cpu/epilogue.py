@@ -24,7 +24,7 @@ from aotc.dialects.ops.activation import Relu
 from aotc.dialects.ops.binary import Maximum, Minimum
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.quantization import Lookup
-from aotc.dialects.ops.selection import Cast, Clamp
+from aotc.dialects.ops.selection import Cast, Clamp, Compare, Select
 from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.dialects.walking import defining_op
@@ -50,8 +50,8 @@ from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.quantization import Quantization
 from aotc.mlir import Function, Value, arith, ir, math
 
-# whose results are numbers of their operands' dtype, whatever it is
-_EXACT = (Abs, Clamp, Maximum, Minimum, Negate, Relu)
+# whose results are numbers of their operands' dtype, whatever it is, or conditions
+_EXACT = (Abs, Clamp, Compare, Maximum, Minimum, Negate, Relu, Select)
 
 # bodies that are faster on vectors, which have no f64
 _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
@@ -254,6 +254,17 @@ class Epilogue:
         given = {each: [*vector] for each, vector in (known or {}).items()}
         (found,) = self._value(value, given, [place], _Shared())
         return found
+
+    def compute_all(self, values: Sequence[Value], place: Place) -> list[Value]:
+        """Return the vectors of some values, which do not depend on the sums.
+
+        Args:
+            values: to be computed; what several need is computed once.
+            place: where they lie.
+        """
+        known: dict[Value, list[Value]] = {}
+        shared = _Shared()
+        return [self._value(each, known, [place], shared)[0] for each in values]
 
     def is_read(self, value: Value) -> bool:
         """Return whether a value is read from memory, not computed."""

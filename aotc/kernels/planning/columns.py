@@ -1,20 +1,46 @@
-"""Plans of reductions of columns."""
+"""Which reductions of columns have a kernel, and how they are cut up.
+
+A kernel goes from the first row of a matrix to the last, so what is reduced over all
+but the last axes, as in a batch norm and its derivative, is one matrix, which threads
+could not share. `split-reductions` makes it a reduction of each of several matrices
+(`inner_axes`), and one of what these give.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.types import Size, Tensor, ceil_divide
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
+from aotc.dialects.walking import (
+    backward_slice,
+    defining_op,
+    has_one_use,
+    in_order,
+    users_of,
+)
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.reductions import Matrices, is_in_memory, known_matrices
+from aotc.kernels.planning.reductions import (
+    Matrices,
+    is_in_memory,
+    known_matrices,
+    reduced_axes,
+)
 from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.typical import IMAGES, typical
+from aotc.mlir import Value
 
 _SPARE = 6  # registers that are left to what makes the elements
+_MOST_TOGETHER = 3  # reductions that one kernel computes
+_MATRICES = 8  # that threads share evenly, at least
+_ROWS = 16  # of a matrix, at least
 
 
 @dataclass(frozen=True)
@@ -41,27 +67,86 @@ class ColumnTile(Schedule):
         return self.lanes * self.vectors
 
 
-def plan(op: Reduction, machine: Machine) -> ColumnTile | None:
+def plan(op: Reduction | Normalize, machine: Machine) -> ColumnTile | None:
     """The schedule of a reduction; None where there is no kernel for it.
 
     All but the first axes are static, those that are reduced are beside each other, and
-    elements are floats.
+    elements are floats. Of a norm a kernel makes the statistics, if nothing reads more.
     """
     x, sizes = Tensor.of(op.x), Matrices.of(op)
     if sizes is None or x.dtype not in machine.dtypes or 0 in x.shape:
         return None
-    size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
-    if size < grain.elements(grain.LEAST) or not machine.half_fills(sizes.width):
+    if isinstance(op, Normalize) and any(True for _ in op.y.uses):
+        return None
+    if not _is_worth(sizes, machine):
         return None
     if not is_in_memory(op.x, _columns(op), machine.dtypes):
         return None
     return choose_tile(sizes, machine)
 
 
+def _is_worth(sizes: Matrices, machine: Machine) -> bool:
+    size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
+    is_large = size >= grain.elements(grain.LEAST)
+    return is_large and machine.half_fills(sizes.width)
+
+
+def inner_axes(op: Reduction | Normalize, machine: Machine) -> tuple[int, ...]:
+    """Return the axes of an op over which a kernel reduces matrices of it first.
+
+    Those of the longest run, but of the first axes of a tensor some that number the
+    matrices, so that threads share them. None of them where the op is better computed
+    at once.
+    """
+    x, axes = Tensor.of(op.x), reduced_axes(op)
+    if not axes or x.dtype not in machine.dtypes or 0 in x.shape:
+        return ()
+    is_run = axes == tuple(range(axes[0], axes[-1] + 1))
+    if is_run and axes[-1] == x.rank - 1:
+        return ()  # rows
+    found = max(_runs(axes, x), key=lambda run: _count(x, run), default=())
+    if found and found[0] == 0:
+        found = found[_numbering(found, x) :]
+    if not found or (found == axes and isinstance(op, Reduction)):
+        return ()
+    length, width = _count(x, found), element_count(x.shape[found[-1] + 1 :])
+    if not isinstance(width, int) or length < _ROWS:
+        return ()
+    count = element_count(x.shape[: found[0]])
+    return found if _is_worth(Matrices(count, length, width), machine) else ()
+
+
+def _runs(axes: tuple[int, ...], x: Tensor) -> Iterator[tuple[int, ...]]:
+    """Return the runs of neighbouring axes, but for one at the end of a tensor.
+
+    All but the first one of a tensor are of static size.
+    """
+    run: tuple[int, ...] = ()
+    for axis in axes:
+        run = (*run, axis) if run and run[-1] == axis - 1 else (axis,)
+        is_end = axis + 1 not in axes
+        static = all(isinstance(x.shape[each], int) for each in run if each)
+        if is_end and axis != x.rank - 1 and static:
+            yield run
+
+
+def _count(x: Tensor, axes: tuple[int, ...]) -> int:
+    sizes = [typical(x.shape[axis], IMAGES) for axis in axes]
+    return [*accumulate(sizes, mul, initial=1)][-1]
+
+
+def _numbering(run: tuple[int, ...], x: Tensor) -> int:
+    """Return how many of the first axes number matrices: as few as can be shared."""
+    for number in range(1, len(run)):
+        if _count(x, run[:number]) >= _MATRICES:
+            return number
+    return len(run) - 1 if isinstance(x.shape[0], int) else 1
+
+
 def choose_tile(sizes: Matrices, machine: Machine) -> ColumnTile:
     """The schedule of a reduction of columns on a machine."""
     needed = -(-sizes.width // machine.lanes)
-    count = max(split_evenly(needed, machine.registers - _SPARE))
+    count = max(split_evenly(needed, vectors_of(1, machine)))
     work = sizes.length * count * machine.lanes
     tiles, wanted = -(-needed // count), -(-grain.elements(grain.COLUMNS) // work)
     matrices = typical(sizes.count, IMAGES)
@@ -74,10 +159,13 @@ def choose_tile(sizes: Matrices, machine: Machine) -> ColumnTile:
     )
 
 
-def workgroups(op: Reduction, tile: ColumnTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: parts of the columns, and blocks of
-    matrices.
-    """
+def vectors_of(count: int, machine: Machine) -> int:
+    """Return how many vectors of so many reductions go side by side, at most."""
+    return max(1, (machine.registers - _SPARE) // count)
+
+
+def workgroups(op: Reduction | Normalize, tile: ColumnTile) -> tuple[Size, Size]:
+    """How many there are: parts of the columns, and blocks of matrices."""
     sizes = known_matrices(op)
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
     return parts, ceil_divide(sizes.count, tile.block)
@@ -89,5 +177,78 @@ def column_axes(op: GraphOp) -> int:
 
 
 def _columns(op: GraphOp) -> range:
-    assert isinstance(op, Reduction)
-    return range(max(op.axes) + 1, Tensor.of(op.x).rank)
+    return range(max(reduced_axes(op)) + 1, Tensor.of(op.operands[0]).rank)
+
+
+# ---- reductions of what is read once ------------------------------------------------
+
+
+def ops_before(op: Reduction | Normalize) -> list[Reduction]:
+    """Return reductions before another one that its kernel computes as well, in order.
+
+    They are over the same axes, of what is made of the same tensor, and none needs
+    what another one gives.
+    """
+    if not isinstance(op, Reduction):
+        return []
+    sources = _sources(op)
+    found = list[Reduction]()
+    for other in in_order(_reductions_of(sources, op)):
+        is_free = not any(_needs(other, each) for each in found)
+        if is_free and len(found) < _MOST_TOGETHER - 1 and not _needs(op, other):
+            found.append(other)
+    return found
+
+
+def computed(op: Reduction | Normalize) -> list[Value]:
+    """Return the operands that elementwise ops of a kernel make: of all reductions."""
+    return list(dict.fromkeys(each.operands[0] for each in (op, *ops_before(op))))
+
+
+def _sources(op: Reduction) -> list[Value]:
+    """Return the tensors of its operand's shape that elementwise ops make it of."""
+    shape = Tensor.of(op.x).shape
+
+    def goes_on(value: Value) -> bool:
+        made = defining_op(value)
+        if not has_one_use(value) or not isinstance(made, GraphOp):
+            return False
+        return bool(type(made).on_scalars)
+
+    behind = (op.x, *backward_slice([op.x], goes_on))
+    return [value for value in dict.fromkeys(behind) if Tensor.of(value).shape == shape]
+
+
+def _reductions_of(sources: list[Value], op: Reduction) -> list[Reduction]:
+    """Return the reductions before another one that are alike, of what some give."""
+    found, known, rest = list[Reduction](), set(sources), [*sources]
+    while rest:
+        for user in users_of([rest.pop()]):
+            if not isinstance(user, GraphOp) or not _is_before(user, op):
+                continue
+            if isinstance(user, Reduction):
+                is_alike = type(user) is type(op) and user.axes == op.axes
+                if is_alike and Tensor.of(user.x) == Tensor.of(op.x):
+                    found.append(user)
+                continue
+            if not type(user).on_vectors:
+                continue
+            (value,) = user.results
+            if has_one_use(value) and value not in known:
+                known.add(value)
+                rest.append(value)
+    return found
+
+
+def _is_before(op: GraphOp, other: GraphOp) -> bool:
+    return bool(op.operation.is_before_in_block(other.operation))
+
+
+def _needs(op: GraphOp, other: GraphOp) -> bool:
+    """Whether an op is computed of what one before it gives."""
+
+    def is_after(value: Value) -> bool:
+        made = defining_op(value)
+        return made is not None and other.operation.is_before_in_block(made.operation)
+
+    return other.results[0] in backward_slice([*op.operands], is_after)

@@ -10,8 +10,9 @@ from aotc.dialects.contracts import Contract
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
 from aotc.dialects.symbols import known_contracts
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels import grain
+from aotc.kernels.facts import bytes_of
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.layout import windows_of_left
 from aotc.kernels.machine import KEPT_BYTES, Machine
@@ -46,6 +47,7 @@ _FEW_TILES = 16  # of a panel
 _SHORTEST = 8  # f32 of a vector, of those that may be shorter than the longest
 _LEAST_SPLIT = 8  # rows at one distance, where not all are
 _WORTH_PACKING = 16  # rows for which it pays to pack the right operand in each call
+_WORTH_ADDING = 2  # bytes that are read, by those of products that are then added up
 _WORTH_PAIRING = 32  # the same, where it could be read as it lies
 
 
@@ -106,6 +108,31 @@ def factor_orders(
     rank = Tensor.of(op.lhs).rank
     free = free_axes(rank, op.lhs_batch, op.lhs_contract)
     return {0: (*op.lhs_batch, *free, *op.lhs_contract)}
+
+
+def numbers_products(op: DotGeneral, machine: Machine) -> bool:
+    """Return whether a product over all images is better computed for each image.
+
+    So is the gradient of the kernel of a convolution of few channels: its tiles read
+    all images and what flows back, which do not stay in the second cache, again and
+    again. One image does. The products are added up, so they are to be small beside
+    what they are of.
+
+    Args:
+        op: a product; only one of windows over images is.
+        machine: that computes it.
+    """
+    windows, axes = windows_of_left(op), (op.lhs_contract, op.rhs_contract)
+    if windows is None or op.lhs_batch or any(len(x) < 2 or x[0] for x in axes):
+        return False
+    image, right, result = (bytes_of(value) for value in (windows.x, op.rhs, op.y))
+    images = Tensor.of(op.rhs).shape[0]
+    if isinstance(image, Dim) or isinstance(right, Dim):
+        return False
+    if isinstance(images, Dim) or isinstance(result, Dim):
+        return False
+    read = image + right
+    return read > machine.second_cache and read >= _WORTH_ADDING * images * result
 
 
 def plan_fetching(op: GraphOp, tile: Tile) -> Tile:

@@ -10,10 +10,10 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.quantization import ByteSoftmax
 from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.selection import Cast, Compare, Select
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.dialects.walking import backward_slice, defining_op
+from aotc.dialects.walking import backward_slice, defining_op, has_one_use
 from aotc.kernels.elementwise import ALIKE, NARROW, Elementwise
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value
@@ -73,7 +73,10 @@ def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) ->
         op = defining_op(value)
         if not isinstance(op, GraphOp) or isinstance(op, (Broadcast, Constant)):
             return False
-        return elementwise.takes(op) if isinstance(op, Cast) else op.on_vectors
+        if not has_one_use(value):
+            return False
+        is_asked = isinstance(op, (Cast, Compare, Select))
+        return elementwise.takes(op) if is_asked else op.on_vectors
 
     return all(
         is_computed(each) or _is_written(each, columns)
@@ -88,9 +91,12 @@ def _is_written(value: Value, columns: Sequence[int]) -> bool:
     op = defining_op(value)
     if not isinstance(op, GraphOp) or type(op).in_memory:
         return True
+    is_repeated = isinstance(op, (Broadcast, Constant))
+    if not is_repeated and not has_one_use(value):
+        return True  # for its other readers
     if Tensor.of(value).dtype in NARROW:
         return True  # by a kernel that quantises
-    if not isinstance(op, (Broadcast, Constant)):
+    if not is_repeated:
         return False
     read = Elementwise(ALIKE, columns, ("f32", "i32")).operand(value)
     return read is not None and not isinstance(read, Whole)

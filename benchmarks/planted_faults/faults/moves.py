@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aotc.kernels.cpu import epilogue, movement, quantization, transposing, vectors
+from aotc.kernels.cpu import elementwise, epilogue, movement, transposing, vectors
+from aotc.mlir import Value
 
 from ..planting import Fault
 from .ways import by, given
@@ -14,6 +15,10 @@ from .ways import by, given
 
 def _without_rest(length: int, lanes: int, write: Any) -> Sequence[Any]:
     return max(length - length % lanes, lanes), lanes, write
+
+
+def _one_less(first: Value, last: Value) -> tuple[Value, Value]:
+    return first, vectors.add(last, -1)
 
 
 FAULTS = [
@@ -28,8 +33,14 @@ FAULTS = [
     ),
     Fault(
         "bytes after the last whole vector are not written",
-        "quantization", "quantization", quantization, "visit_parts",
-        given(_without_rest),
+        "quantization", "quantization", elementwise, "visit_parts",
+        given(_without_rest), frozenset({"elementwise"}),
+    ),
+    Fault(
+        "the last row of a block is not written",
+        "elementwise", "elementwise", elementwise, "block_bounds",
+        lambda right: lambda number, size, end: _one_less(*right(number, size, end)),
+        frozenset({"quantization"}),
     ),
     Fault(
         "the zero point of bytes is one too great",

@@ -73,6 +73,14 @@ def _reading_first(right: Any) -> Any:
     return write
 
 
+def _about_zero(right: Any) -> Any:
+    def write(self: Any, norm: Any, *rest: Any) -> None:
+        kept = {name: getattr(norm, name) for name in ("x", "mean", "variance")}
+        right(self, SimpleNamespace(centered=False, **kept), *rest)
+
+    return write
+
+
 FAULTS = [
     Fault(
         "zeros after the end of a row take part",
@@ -103,6 +111,10 @@ FAULTS = [
         "a matrix reads the rows of the first",
         "columns", "columns", columns._Kernel, "_write_tile",
         _reading_first,
+    ),
+    Fault(
+        "a variance is the mean of squares",
+        "columns", "statistics", columns._Kernel, "_write_statistics", _about_zero,
     ),
     Fault(
         "ties are in the opposite order",

@@ -1,8 +1,8 @@
-"""Elementwise ops that end with bytes, row by row."""
+"""Elementwise ops by themselves, row by row: those that end with bytes, and others."""
 
 from __future__ import annotations
 
-from aotc.dialects.ops.selection import Cast
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count, static_size
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
@@ -14,10 +14,10 @@ from aotc.mlir import Function, Value
 
 
 def write(
-    function: Function, anchor: Cast, schedule: MovementBlocks, given: Arguments
+    function: Function, anchor: GraphOp, schedule: MovementBlocks, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    *outer, last = Tensor.of(anchor.y).shape
+    *outer, last = Tensor.of(anchor.results[0]).shape
     width, lanes = static_size(last), schedule.lanes
     epilogue = Epilogue.of(function, anchor, given, lanes)
     ((value, memory),) = epilogue.results
