@@ -69,6 +69,7 @@ PASSES = {
     "round-rows": "aotc.passes.round_rows:RoundRows",
     "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
     "widen-scales": "aotc.passes.widen_scales:WidenScales",
+    "fuse-loops": "aotc.passes.fuse_loops:FuseLoops",
     "join-products": "aotc.passes.join_products:JoinProducts",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
     "share-kernels": "aotc.passes.share_kernels:ShareKernels",

@@ -93,6 +93,7 @@ PASS_STAGES = (
             "decompose",
             "simplify",
             "cse",
+            "fuse-loops",
             "record-intermediates",
         ),
         per_target=True,

@@ -31,7 +31,8 @@ class Family(Generic[A, S]):
 
     Args:
         anchors: the ops, whose rules (`nests`, `cascade`, `view`) say what its terms
-            are (`aotc.kernels.term_builder`).
+            are (`aotc.kernels.term_builder`). None for regions of any ops, of which the
+            last one stands for all (`fuse-loops` forms them).
         schedule: the class of its schedules.
         plan: how such an op is cut up for a machine; None where there is no kernel for
             it, or where what IREE makes of it is as good.
@@ -97,6 +98,7 @@ class Family(Generic[A, S]):
         has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
             time, because it keeps something from one to the next
             (`Arguments.workgroup`). There are at most as many runs as threads.
+        inner: how often a kernel runs those of other regions, and these.
     """
 
     anchors: tuple[type[A], ...]
@@ -134,15 +136,18 @@ class Family(Generic[A, S]):
     has_runs: bool = False
     knows_constants: bool = False
     packing: Callable[[S], Packing | None] = lambda schedule: None
-    scratch: Callable[[A, S], int] = lambda op, schedule: 0
+    scratch: Callable[[A, S], Size] = lambda op, schedule: 0
     lifts: Callable[[GraphOp], bool] | None = None
     all_results: bool = False
     numerics: str = STRICT
     is_exact: Callable[[A], bool] = lambda op: False
+    inner: Callable[[A], tuple[Size, Sequence[Function]]] = lambda op: (0, ())
 
     def anchors_in(self, function: Function) -> list[A]:
         """Return the ops of a region that kernels of this family are for, in order."""
-        operations = function.entry_block.operations
+        *operations, _ = function.entry_block.operations
+        if not self.anchors:
+            return [*operations][-1:]
         return [op for op in operations if isinstance(op, self.anchors)]
 
     def anchor_in(self, function: Function) -> A:
@@ -276,7 +281,7 @@ class PlannedKernel(Generic[A, S]):
         return self.family.workgroups(self.anchor, self.schedule)
 
     @property
-    def scratch(self) -> int:
+    def scratch(self) -> Size:
         """How many elements of scratch each share of the workgroups has."""
         return self.family.scratch(self.anchor, self.schedule)
 

@@ -8,7 +8,7 @@ shares of the workgroups there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.dialects import iree_text
@@ -26,7 +26,7 @@ from aotc.dialects.types import (
     lowered_type,
     symbols_of,
 )
-from aotc.kernels.cpu import elementary, sharing, vectors
+from aotc.kernels.cpu import elementary, loops, sharing, vectors
 from aotc.kernels.cpu.arguments import Arguments, Scratch
 from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.facts import facts_of, work_of
@@ -104,7 +104,8 @@ class KernelCalls:
         given = [*operands, *lowering.symbols[: dispatch.symbols], shares, *sizes]
         if dispatch.kernel.scratch:
             # for as many as there may be: how much memory a call takes is known then
-            given.append(vectors.scale(most, dispatch.kernel.scratch))
+            scratch = lowering.size(dispatch.kernel.scratch)
+            given.append(arith.muli(most, scratch))
         return iree_text.call_declared(dispatch.function, given)
 
 
@@ -156,9 +157,11 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
             def write(x: Value, y: Value) -> None:
                 own = None
                 if scratch:
-                    own = Scratch(memories[-1], vectors.scale(share, scratch))
+                    begin = arith.muli(share, size(scratch))
+                    own = Scratch(memories[-1], begin)
                 given = memories[: len(taken) + len(made)]
-                arguments = Arguments(given, numbers, (x, y), machine, own)
+                at = x, y
+                arguments = Arguments(given, numbers, at, machine, own, _write_inner)
                 emit(function, kernel.anchor, kernel.schedule, arguments)
 
             workgroups = size(columns), size(rows)
@@ -176,6 +179,26 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
         if scratch:
             stated["elements"].append(_scratch_elements(scratch, symbols))
         holder.attributes[KERNEL] = attribute_of(stated)
+
+
+def _write_inner(region: Function, given: Arguments) -> None:
+    """Write the kernel of a region, all its workgroups one after the other."""
+    kernel = PlannedKernel.of(region, FAMILIES)
+    assert kernel is not None
+    emit = EMITTERS[kernel.name]
+    columns, rows = map(given.size, kernel.workgroups)
+
+    def write(x: Value, y: Value) -> None:
+        emit(region, kernel.anchor, kernel.schedule, replace(given, workgroup=(x, y)))
+
+    if kernel.family.has_runs:
+        write(vectors.index(0), arith.muli(columns, rows))
+        return
+
+    def write_row(y: Value) -> None:
+        loops.repeat_for(0, columns, 1, lambda x: write(x, y))
+
+    loops.repeat_for(0, rows, 1, write_row)
 
 
 def _thread_count() -> Value:
@@ -199,10 +222,13 @@ def _elements(kind: Tensor, symbols: int) -> str:
     return str(ir.AffineMap.get(0, symbols + 1, [expr]))
 
 
-def _scratch_elements(count: int, symbols: int) -> str:
+def _scratch_elements(count: Size, symbols: int) -> str:
     """The same of scratch, of which each share has so many elements."""
     shares = ir.AffineSymbolExpr.get(symbols)
-    return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
+    if isinstance(count, int):
+        return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
+    # a product of symbols is no affine expression; families of such have one share
+    return str(ir.AffineMap.get(0, symbols + 1, [count.expr]))
 
 
 def _machine_of(module: Module) -> Machine | None:

@@ -16,8 +16,10 @@ from aotc.kernels.cpu import (
     contraction,
     depthwise,
     movement,
+    nests,
     quantization,
     rows,
+    scan,
     sorting,
     transposing,
     winograd,
@@ -44,4 +46,6 @@ EMITTERS: Mapping[str, Emitter] = {
     "movement": movement.write,
     "quantization": quantization.write,
     "transpose": transposing.write,
+    "nests": nests.write,
+    "scan": scan.write,
 }
