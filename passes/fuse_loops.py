@@ -35,7 +35,7 @@ from aotc.dialects.fusion import Fused, fused_of, is_region, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect, has_view
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
 from aotc.dialects.walking import clone, walk
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.facts import flops_of, work_of
@@ -173,15 +173,21 @@ class _Steps:
                 kernel = self.fusing.capabilities.planned(region)
                 if kernel is None:
                     return False
-                work += typical(work_of(kernel), 0)
+                work += self._usual(work_of(kernel))
             elif not isinstance(op, GraphOp) or has_effect(op):
                 return False
             else:
                 counts = [element_count(Tensor.of(x).shape) for x in op.results]
-                if any(typical(count, 0) > _MOST_ELEMENTS for count in counts):
+                if any(self._usual(count) > _MOST_ELEMENTS for count in counts):
                     return False
-                work += 8 * typical(flops_of(op), 0)
+                work += 8 * self._usual(flops_of(op))
         return work <= MOST_WORK
+
+    def _usual(self, size: Size) -> int:
+        """Return a size in a usual call."""
+        count = len(contracts_of(self.body))
+        symbols = (Dim.symbol(n) for n in range(count))
+        return evaluate_size(size, [typical(each, _ROWS) for each in symbols])
 
     def write(self) -> str | None:
         """Write a body that calls regions alone; None if it cannot."""
@@ -195,7 +201,11 @@ class _Steps:
             nonlocal failed
             known = dict(zip(self.body.entry_block.arguments, arguments, strict=False))
             known.update(
-                zip([op.results[0] for op in tables], arguments[len(kinds) :], strict=True)
+                zip(
+                    [op.results[0] for op in tables],
+                    arguments[len(kinds) :],
+                    strict=True,
+                )
             )
             for run in self._runs():
                 first = run[0]

@@ -10,7 +10,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.contracts import Contract
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Dim, Size, Tensor
 from aotc.dialects.walking import backward_slice
 from aotc.kernels import sharing
 from aotc.kernels.elementwise import ALIKE, NARROW, NONE, Elementwise, Operands
@@ -284,6 +284,11 @@ class PlannedKernel(Generic[A, S]):
     def scratch(self) -> Size:
         """How many elements of scratch each share of the workgroups has."""
         return self.family.scratch(self.anchor, self.schedule)
+
+    @property
+    def has_scratch(self) -> bool:
+        """Whether it has any, if only in some calls."""
+        return isinstance(self.scratch, Dim) or self.scratch > 0
 
     @property
     def packing(self) -> Packing | None:

@@ -102,7 +102,7 @@ class KernelCalls:
         sizes, most = lowering.once(name, write_sizes)
         shares = arith.minui(most, _thread_count()) if dispatch.has_runs else most
         given = [*operands, *lowering.symbols[: dispatch.symbols], shares, *sizes]
-        if dispatch.kernel.scratch:
+        if dispatch.kernel.has_scratch:
             # for as many as there may be: how much memory a call takes is known then
             scratch = lowering.size(dispatch.kernel.scratch)
             given.append(arith.muli(most, scratch))
@@ -121,7 +121,7 @@ def _dispatch_of(region: Function) -> _Dispatch:
     symbols = _symbol_count(region)
     sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
     operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
-    scratches = [any_size()] if kernel.scratch else []
+    scratches = [any_size()] if kernel.has_scratch else []
     numbers = symbols + 1 + len(sizes) + len(scratches)
     function = iree_text.declare(
         f"{name}{CALL}",
@@ -139,7 +139,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
     symbols = _symbol_count(function)
     kinds = [_memory_type(kind) for kind in (*taken, *made)]
     scratch = kernel.scratch
-    if scratch:
+    if kernel.has_scratch:
         kinds.append(_memref(ir.ShapedType.get_dynamic_size(), ir.F32Type.get()))
     indices = [ir.IndexType.get()] * (symbols + 2)
     with ir.InsertionPoint(module.body), function.location:
@@ -156,7 +156,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
 
             def write(x: Value, y: Value) -> None:
                 own = None
-                if scratch:
+                if kernel.has_scratch:
                     begin = arith.muli(share, size(scratch))
                     own = Scratch(memories[-1], begin)
                 given = memories[: len(taken) + len(made)]
@@ -176,7 +176,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
             "results": len(kinds) - len(taken),
             "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
         }
-        if scratch:
+        if kernel.has_scratch:
             stated["elements"].append(_scratch_elements(scratch, symbols))
         holder.attributes[KERNEL] = attribute_of(stated)
 

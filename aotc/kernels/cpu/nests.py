@@ -19,6 +19,7 @@ from aotc.dialects.types import Size, Tensor, element_count
 from aotc.dialects.views import Strides, View
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.room import Room
 from aotc.kernels.cpu.epilogue import apply_to_vectors, takes_vectors
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import add, index
@@ -70,12 +71,9 @@ def write(
     values = [*term.arguments, *term.results]
     pairs = zip(values, given.memories, strict=True)
     memories = {value: _Memory(memory) for value, memory in pairs}
-    temporaries = temporaries_of(term)
-    begin: Value | int = given.own.begin if temporaries else 0
-    for value in temporaries:
-        memories[value] = _Memory(given.own.memory, begin)
-        size = given.size(element_count(Tensor.of(value).shape))
-        begin = arith.addi(begin, size)
+    room = Room(given)
+    for value in temporaries_of(term):
+        memories[value] = _Memory(*room.take(value))
     for group in _groups(term.statements):
         _Writer.of(group, memories, schedule.lanes, given).write()
 
@@ -259,9 +257,7 @@ class _Writer:
             first = arith.subi(end, rest)
             loops.repeat_for(first, end, lanes, lambda at: visit(at, rest))
 
-    def _write_elements(
-        self, kept: Sequence[Value], count: int | Value | None
-    ) -> None:
+    def _write_elements(self, kept: Sequence[Value], count: int | Value | None) -> None:
         """Write what the statements give for the numbers of the loops over results."""
         known: dict[Value, Value] = {}
         for statement, place in zip(self.statements, self.places, strict=True):
@@ -387,4 +383,3 @@ class _Body:
         if access.is_along(self.writer.kept - 1):
             return vectors.load(memory, at, lanes, self.count)
         return vectors.repeat(vectors.load_element(memory, at), lanes)
-

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.types import Size, Tensor, element_count, lowered_element
+from aotc.dialects.types import Size, Tensor, element_count
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments, Scratch
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.room import Room
 from aotc.kernels.cpu.vectors import add, index
-from aotc.kernels.planning.scan import Loop, is_in_scratch
+from aotc.kernels.planning.scan import Loop
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Operation, Value, arith, func
 
@@ -30,39 +31,7 @@ def write(
     results = dict(given.results_of(function))
     taken = [operands[value] for value in loop.call.operands]
     made = [results[value] for value in loop.call.results]
-    _Writer(loop, taken, made, given, _Room(given)).write()
-
-
-class _Room:
-    """Memory of the steps of a loop, part by part.
-
-    Args:
-        given: the arguments of the kernel, with its scratch.
-    """
-
-    def __init__(self, given: Arguments) -> None:
-        self._given = given
-        self._at: Value | int = 0 if given.scratch is None else given.scratch.begin
-
-    def take(self, value: Value, count: int) -> tuple[Value, Value]:
-        """Return memory for a value, so many times side by side, and where it begins."""
-        size = self._given.size(element_count(Tensor.of(value).shape))
-        if not is_in_scratch(value):
-            elements = element_count(Tensor.of(value).shape)
-            assert isinstance(elements, int)
-            element = lowered_element(Tensor.of(value).dtype)
-            return vectors.allocate(max(1, count * elements), element), index(0)
-        assert not isinstance(self._at, int)
-        begin = self._at
-        self._at = arith.addi(begin, vectors.scale(size, count))
-        return self._given.own.memory, begin
-
-    @property
-    def rest(self) -> Scratch | None:
-        """What has not been taken."""
-        if self._given.scratch is None or isinstance(self._at, int):
-            return None
-        return Scratch(self._given.scratch.memory, self._at)
+    _Writer(loop, taken, made, given, Room(given)).write()
 
 
 @dataclass(frozen=True)
@@ -81,7 +50,7 @@ class _Writer:
     taken: Sequence[Value]
     made: Sequence[Value]
     given: Arguments
-    room: _Room
+    room: Room
 
     def write(self) -> None:
         """Write all steps, and what is before and after."""

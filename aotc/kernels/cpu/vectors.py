@@ -143,9 +143,7 @@ def part_of(memory: Value, begin: Value, size: Value | int) -> Value:
     """Elements of memory from a place on, as memory of their own."""
     dynamic = ir.ShapedType.get_dynamic_size()
     is_static = isinstance(size, int)
-    layout = ir.StridedLayoutAttr.get(
-        ir.ShapedType.get_dynamic_stride_or_offset(), [1]
-    )
+    layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), [1])
     count = size if isinstance(size, int) else dynamic
     kind = ir.MemRefType.get([count], memory.type.element_type, layout)
     return _make(

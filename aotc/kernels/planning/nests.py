@@ -8,7 +8,7 @@ thousand elements, where a dispatch would take longer than they do.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from aotc.kernels.terms import Apply, Read, Statement, Term
 from aotc.mlir import Function, Value, func
 
 _COMBINED = ("add", "maximum", "minimum", "multiply")
+_MOST_ON_STACK = 2048  # elements
 _LONGEST = 512  # terms of a sum that is made in order; longer ones lose digits
 
 
@@ -59,7 +60,19 @@ def is_writable(term: Term) -> bool:
         if not _is_statement_writable(statement, known):
             return False
         known.add(statement.value)
-    return all(Tensor.of(x).dtype == "f32" for x in temporaries_of(term))
+    return all(is_in_scratch(x) or can_be_on_stack([x]) for x in temporaries_of(term))
+
+
+def is_in_scratch(value: Value) -> bool:
+    """Whether what lies between statements is in scratch, which is of f32."""
+    return Tensor.of(value).dtype == "f32"
+
+
+def can_be_on_stack(values: Iterable[Value]) -> bool:
+    """Whether there is room for values on the stack, where those of other dtypes lie."""
+    sizes = [element_count(Tensor.of(x).shape) for x in values]
+    static = [size for size in sizes if isinstance(size, int)]
+    return len(static) == len(sizes) and sum(static) <= _MOST_ON_STACK
 
 
 def temporaries_of(term: Term) -> list[Value]:
@@ -73,7 +86,8 @@ def scratch_elements(op: GraphOp, schedule: NestSchedule) -> Size:
     """How many elements of memory the temporaries of a region take."""
     term = term_of(_function_of(op))
     assert term is not None
-    sizes = (element_count(Tensor.of(x).shape) for x in temporaries_of(term))
+    own = filter(is_in_scratch, temporaries_of(term))
+    sizes = (element_count(Tensor.of(x).shape) for x in own)
     return sum(sizes, start=0)
 
 

@@ -21,11 +21,11 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size, Tensor, element_count, symbols_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning import nests
+from aotc.kernels.planning.nests import can_be_on_stack, is_in_scratch
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Operation, Value, func
 
 _OF_OWN_MEMORY = ("winograd", "chain")
-_MOST_ON_STACK = 2048  # elements of other dtypes than f32, which scratch is of
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,8 @@ def why_no_kernel(loop: Loop) -> str:
     kinds = [Tensor.of(x) for x in (*loop.call.operands, *loop.call.results)]
     if any(kind.dtype == "bool" for kind in kinds):
         return "it takes or returns bool, which code does not know the memory of"
-    own = [Tensor.of(x) for x in (*loop.between(), *loop.carried())]
-    others = [kind for kind in own if kind.dtype != "f32"]
-    sizes = [element_count(kind.shape) for kind in others]
-    static = [size for size in sizes if isinstance(size, int)]
-    if len(static) < len(sizes) or sum(static) > _MOST_ON_STACK:
+    own = [*loop.between(), *loop.carried()]
+    if not can_be_on_stack(x for x in own if not is_in_scratch(x)):
         return "too much in other dtypes than f32 lies between the ops of a step"
     known = {n for kind in kinds for size in kind.shape for n in symbols_of(size)}
     needed = {*symbols_of(loop.scan.length)}
@@ -164,8 +161,3 @@ def inner(op: Operation) -> tuple[Size, list[Function]]:
     """Return how many steps there are, and the regions of each."""
     loop = Loop.of(op)
     return loop.scan.length, [function for _, function in loop.regions()]
-
-
-def is_in_scratch(value: Value) -> bool:
-    """Whether a value of a step lies in scratch, not on the stack."""
-    return Tensor.of(value).dtype == "f32"
