@@ -31,12 +31,12 @@ from aotc.dialects.functions import (
     signature,
     types_of,
 )
-from aotc.dialects.fusion import Fused, fused_of, is_region, mark_fused
+from aotc.dialects.fusion import Fused, is_region, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect, has_view
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
-from aotc.dialects.walking import clone, walk
+from aotc.dialects.walking import clone
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.facts import flops_of, work_of
 from aotc.kernels.typical import typical
@@ -50,8 +50,16 @@ _FEW = 4  # elements that are made again for each of their readers
 _ROWS = 32  # of a step, where a call decides how many
 
 
+@dataclass(frozen=True)
 class FuseLoops(Pass):
-    """Form the regions of loops in every entry, the innermost first."""
+    """Form the regions of loops in every entry, the innermost first.
+
+    Args:
+        without: families of kernels that are left out, with `+` between: where `scan`
+            or `nests` is, there are none.
+    """
+
+    without: str = ""
 
     name = "fuse-loops"
     level = 2
@@ -63,7 +71,11 @@ class FuseLoops(Pass):
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             return False
-        if "scan" not in capabilities.families:
+        left_out = self.without.split("+")
+        if not all(
+            name in capabilities.families and name not in left_out
+            for name in ("scan", "nests")
+        ):
             return False
         with index_functions(unit.module) as functions:
             fusing = _Fusing(functions, capabilities)
@@ -250,7 +262,7 @@ class _Steps:
         return runs
 
     def _is_computed(self, op: Operation) -> bool:
-        """Whether a reshape is of what an op of a run makes, which may not be stored."""
+        """Whether a reshape is of what an op of a run makes, which may be nowhere."""
         owner = getattr(op.operands[0].owner, "opview", None)
         return isinstance(owner, GraphOp) and not _keeps_order(owner)
 

@@ -17,7 +17,6 @@ from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.dialects.walking import backward_slice
 from aotc.dtypes import to_numpy
 from aotc.kernels import grain
-from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import PlannedKernel
 from aotc.kernels.machine import Machine
 from aotc.mlir import Value
@@ -91,10 +90,9 @@ def work_of(kernel: PlannedKernel[Any, Any]) -> Size:
 
     That of a loop is what the regions of its steps have.
     """
-    times, regions = kernel.family.inner(kernel.anchor)
-    if regions:
-        inner = (PlannedKernel.of(each, FAMILIES) for each in regions)
-        return times * sum((work_of(x) for x in inner if x is not None), start=0)
+    times, inner = kernel.inner()
+    if inner:
+        return times * sum(map(work_of, inner), start=0)
     block = kernel.function.entry_block
     *_, end = block.operations
     moved = map(bytes_of, (*block.arguments, *end.operands))
@@ -104,12 +102,10 @@ def work_of(kernel: PlannedKernel[Any, Any]) -> Size:
 
 def _parts_of(kernel: PlannedKernel[Any, Any]) -> Iterator[tuple[Size, GraphOp]]:
     """Yield the ops that a kernel computes, those of its steps too, and how often."""
-    times, regions = kernel.family.inner(kernel.anchor)
-    for region in regions:
-        inner = PlannedKernel.of(region, FAMILIES)
-        assert inner is not None
-        yield from ((times * count, op) for count, op in _parts_of(inner))
-    if not regions:
+    times, inner = kernel.inner()
+    for each in inner:
+        yield from ((times * count, op) for count, op in _parts_of(each))
+    if not inner:
         yield from ((1, op) for op in _computing_ops(kernel))
 
 

@@ -235,6 +235,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         plan=nests.plan,
         workgroups=nests.workgroups,
         scratch=nests.scratch_elements,
+        is_never_alone=True,
     ),
     "scan": Family(
         anchors=(),
@@ -243,5 +244,6 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         workgroups=scan.workgroups,
         scratch=scan.scratch_elements,
         inner=scan.inner,
+        is_never_alone=True,
     ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from aotc.dialects.builder import Builder
@@ -255,6 +255,7 @@ class PlannedKernel(Generic[A, S]):
         family: what that is.
         anchor: the op of the region that it is for.
         schedule: how its work is cut up.
+        families: those that there are.
     """
 
     function: Function
@@ -262,6 +263,7 @@ class PlannedKernel(Generic[A, S]):
     family: Family[A, S]
     anchor: A
     schedule: S
+    families: Mapping[str, Family[Any, Any]] = field(repr=False)
 
     @staticmethod
     def of(
@@ -273,7 +275,14 @@ class PlannedKernel(Generic[A, S]):
             return None
         family = families[fused.kernel]
         anchor, schedule = family.anchor_in(function), family.schedule_of(fused)
-        return PlannedKernel(function, fused.kernel, family, anchor, schedule)
+        given = fused.kernel, family, anchor, schedule, families
+        return PlannedKernel(function, *given)
+
+    def inner(self) -> tuple[Size, list[PlannedKernel[Any, Any]]]:
+        """Return how often it runs the kernels of other regions, and these."""
+        times, regions = self.family.inner(self.anchor)
+        found = (PlannedKernel.of(each, self.families) for each in regions)
+        return times, [each for each in found if each is not None]
 
     @property
     def workgroups(self) -> tuple[Size, Size]:

@@ -66,7 +66,7 @@ def takes_vectors(op: GraphOp) -> bool:
 
 
 def apply_to_vectors(op: GraphOp, operands: Sequence[Value]) -> Value:
-    """Return what an elementwise op of floats makes of vectors, rounded to its dtype."""
+    """Return what an elementwise op of floats makes of vectors, in its dtype."""
     if isinstance(op, Cast):
         found = operands[0]
     else:

@@ -19,8 +19,8 @@ from aotc.dialects.types import Size, Tensor, element_count
 from aotc.dialects.views import Strides, View
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.room import Room
 from aotc.kernels.cpu.epilogue import apply_to_vectors, takes_vectors
+from aotc.kernels.cpu.room import Room
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import add, index
 from aotc.kernels.elementwise import FLOATS

@@ -22,7 +22,7 @@ class Room:
         self._at: Value | int = 0 if given.scratch is None else given.scratch.begin
 
     def take(self, value: Value, count: int = 1) -> tuple[Value, Value]:
-        """Return memory for a value, so many times side by side, and where it begins."""
+        """Return memory for a value, so many times, and where it begins there."""
         if not is_in_scratch(value):
             elements = static_size(element_count(Tensor.of(value).shape))
             element = lowered_element(Tensor.of(value).dtype)

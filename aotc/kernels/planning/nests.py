@@ -69,7 +69,7 @@ def is_in_scratch(value: Value) -> bool:
 
 
 def can_be_on_stack(values: Iterable[Value]) -> bool:
-    """Whether there is room for values on the stack, where those of other dtypes lie."""
+    """Whether there is room for values on the stack: of other dtypes than f32."""
     sizes = [element_count(Tensor.of(x).shape) for x in values]
     static = [size for size in sizes if isinstance(size, int)]
     return len(static) == len(sizes) and sum(static) <= _MOST_ON_STACK

@@ -8,7 +8,7 @@ step costs a dispatch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -101,29 +101,44 @@ def plan(op: Operation, machine: Machine) -> Schedule | None:
 
 def why_no_kernel(loop: Loop) -> str:
     """Return why a loop cannot be one kernel; "" if it can."""
-    for op in loop.ops:
-        if isinstance(op, GraphOp) and type(op).keeps_order:
-            continue
-        if not isinstance(op, func.CallOp):
-            return f"a step computes {op.operation.name}, of which there is no region"
-        if fused_of(loop.functions[callee_of(op)]) is None:
-            return f"a step calls '{callee_of(op)}', which is no region"
-    for _, region in loop.regions():
-        fused = fused_of(region)
-        if fused is None or fused.kernel in _OF_OWN_MEMORY:
-            return "a step has a kernel with memory of its own"
+    why = _why_no_step(loop)
+    if why:
+        return why
     kinds = [Tensor.of(x) for x in (*loop.call.operands, *loop.call.results)]
     if any(kind.dtype == "bool" for kind in kinds):
         return "it takes or returns bool, which code does not know the memory of"
     own = [*loop.between(), *loop.carried()]
     if not can_be_on_stack(x for x in own if not is_in_scratch(x)):
         return "too much in other dtypes than f32 lies between the ops of a step"
-    known = {n for kind in kinds for size in kind.shape for n in symbols_of(size)}
-    needed = {*symbols_of(loop.scan.length)}
-    for _, function in loop.regions():
-        for kind in (x for side in signature(function) for x in side):
-            needed.update(n for size in kind.shape for n in symbols_of(size))
-    return "" if needed <= known else "nothing that it takes has the size of its steps"
+    inside = [
+        kind
+        for _, function in loop.regions()
+        for side in signature(function)
+        for kind in side
+    ]
+    needed = {*symbols_of(loop.scan.length), *_symbols_in(inside)}
+    if not needed <= _symbols_in(kinds):
+        return "nothing that it takes has the size of its steps"
+    return ""
+
+
+def _why_no_step(loop: Loop) -> str:
+    """Return why the kernel of a loop cannot compute a step; "" if it can."""
+    for op in loop.ops:
+        if isinstance(op, GraphOp) and type(op).keeps_order:
+            continue
+        if not isinstance(op, func.CallOp):
+            return f"a step computes {op.operation.name}, of which there is no region"
+        fused = fused_of(loop.functions[callee_of(op)])
+        if fused is None:
+            return f"a step calls '{callee_of(op)}', which is no region"
+        if fused.kernel in _OF_OWN_MEMORY:
+            return f"a step has a kernel of the family '{fused.kernel}'"
+    return ""
+
+
+def _symbols_in(kinds: Iterable[Tensor]) -> set[int]:
+    return {n for kind in kinds for size in kind.shape for n in symbols_of(size)}
 
 
 def workgroups(op: Operation, schedule: Schedule) -> tuple[Size, Size]:
