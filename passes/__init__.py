@@ -57,6 +57,7 @@ PASSES = {
     "scale-weights": "aotc.passes.scale_weights:ScaleWeights",
     "hoist-invariants": "aotc.passes.hoist_invariants:HoistInvariants",
     "join-steps": "aotc.passes.join_steps:JoinSteps",
+    "share-steps": "aotc.passes.share_steps:ShareSteps",
     "relax-order": "aotc.passes.relax_order:RelaxOrder",
     "fold-parameters": "aotc.passes.fold_parameters:FoldParameters",
     "delay-dequantization": "aotc.passes.delay_dequantization:DelayDequantization",

@@ -70,6 +70,7 @@ PASS_STAGES = (
             "join-steps",
             "simplify",
             "cse",
+            "share-steps",
             "relax-order",
             "fold-parameters",
             "record-devices",
