@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import aotc
 from aotc import dtypes, reference
 from aotc.dialects.functions import functions_of
 from aotc.dialects.fusion import fused_of
@@ -79,3 +80,20 @@ def test_a_loop_gives_what_the_reference_gives(compiled, program, name):
 @pytest.mark.parametrize("name", OF_ANY_SIZE)
 def test_a_call_decides_how_many_steps_and_sequences(compiled, program, name, size):
     compare(compiled, program, name, drawn(program, name, *size))
+
+
+@pytest.mark.parametrize("name", ["masked", "gradients", "lstm"])
+def test_threads_and_values_that_are_no_numbers_change_nothing(bundles, program, name):
+    bundle = bundles(Target.parse("x86_64-v3"))
+    inputs = drawn(program, name, 9, 5)
+    inputs["xs"][3, 1] = np.nan
+    first, second = (
+        flatten(
+            aotc.load(bundle, allow_unsigned=True, threads=n).entries[name](**inputs)
+        )[0]
+        for n in (1, 2)
+    )
+    expected = reference.evaluate(program.module, name, [*inputs.values()])
+    for one, two, theirs in zip(first, second, expected, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(np.isnan(one), np.isnan(theirs))
