@@ -28,6 +28,7 @@ from aotc.dialects.functions import (
     define,
     find,
     is_private,
+    name_of,
     signature,
     types_of,
 )
@@ -132,7 +133,8 @@ class _Fusing:
                 return invoke(loop, arguments)
 
             region = define("scan", types_of(given), body)
-            *_, inner, _ = find(region).entry_block.operations
+            inner, _ = find(region).entry_block.operations
+            assert isinstance(inner, func.CallOp)
             family = self.capabilities.families["scan"]
             schedule = family.plan(inner, self.capabilities.machine)
             if schedule is None:
@@ -232,7 +234,7 @@ class _Steps:
                 return arguments[:1]
             return [known[value] for value in end.operands]
 
-        name = define(f"{_stem(self.body)}.fused", [*kinds, *more], body)
+        name = define(f"{name_of(self.body)}.fused", [*kinds, *more], body)
         if failed:
             self.forget([name])
             return None
@@ -331,7 +333,3 @@ def _is_table(op: GraphOp) -> bool:
         return True
     array = np.asarray(op.value)
     return array.size == 0 or bool((array != array.flat[0]).any())
-
-
-def _stem(function: Function) -> str:
-    return str(function.name.value)

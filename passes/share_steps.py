@@ -91,9 +91,10 @@ def _share(op: func.CallOp, functions: Functions) -> bool:
         given = []
         for value in moving:
             number = pair.stack_of(value)
-            is_new = number is None
-            found = added[pair.same[value]] if is_new else first.call.results[number]
-            given.append(found)
+            if number is None:
+                given.append(added[pair.same[value]])
+            else:
+                given.append(first.call.results[number])
         name = define_scanning(again, moving)
         operands = list(again.call.operands)
         place = again.scan.first_capture
@@ -143,7 +144,7 @@ def _equal_values(first: ScanCall, again: ScanCall) -> dict[Value, Value]:
         if other is not None and other not in scanned | carried:
             known[value] = other
     made = {
-        _key(op, op.operands): op
+        _key(op, list(op.operands)): op
         for op in first.body.entry_block.operations
         if _is_pure(op)
     }
@@ -159,7 +160,7 @@ def _is_pure(op: Operation) -> bool:
     return isinstance(op, GraphOp) and not has_effect(op)
 
 
-def _key(op: Operation, operands: Iterator[Value] | list[Value]) -> tuple[object, ...]:
+def _key(op: Operation, operands: list[Value]) -> tuple[object, ...]:
     """Return what two ops have in common that compute the same."""
     attributes = sorted((x, str(op.attributes[x])) for x in op.attributes)
     return op.operation.name, tuple(attributes), tuple(operands)
@@ -206,7 +207,7 @@ class _Pair:
         needed = {
             *backward_slice(self.again.returned, lambda value: value not in stacked)
         }
-        found = []
+        found: list[Value] = []
         for op in self.again.body.entry_block.operations:
             if not isinstance(op, Add) or op.y not in self.same:
                 continue

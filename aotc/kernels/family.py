@@ -147,7 +147,8 @@ class Family(Generic[A, S]):
         """Return the ops of a region that kernels of this family are for, in order."""
         *operations, _ = function.entry_block.operations
         if not self.anchors:
-            return [*operations][-1:]
+            last: Any = [*operations][-1]
+            return [last]
         return [op for op in operations if isinstance(op, self.anchors)]
 
     def anchor_in(self, function: Function) -> A:

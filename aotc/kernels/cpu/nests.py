@@ -363,6 +363,7 @@ class _Body:
         if self.writer.lanes > 1:
             return apply_to_vectors(op, operands)
         numbers = _Elements([*self.writer.given.symbols])
+        found: Value
         (found,) = as_tuple(type(op).lower(numbers, op, *operands))
         return found
 
