@@ -6,8 +6,9 @@
 The scan carries h [32, 128] and collects it: `h = tanh(h @ w + x[t])`. Backward is the
 gradient of the mean square of all h by w, with the forward part. The filters are 64 of
 first order, `y = a * y + (1 - a) * x[t]`, all y collected; the equation is Lorenz's, by
-the classical method of Runge and Kutta. The LSTM is that of step_time.py. f32; every round runs both once, in turn, after a rest. Ratios are the
-time of aotc over that of jax.jit, of medians and of minima (below 1: aotc is faster).
+the classical method of Runge and Kutta. The LSTM is that of step_time.py. f32; every
+round runs both once, in turn, after a rest. Ratios are the time of aotc over that of
+jax.jit, of medians and of minima (below 1: aotc is faster).
 """
 
 import argparse

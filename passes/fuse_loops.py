@@ -39,13 +39,13 @@ from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
 from aotc.dialects.walking import clone
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
-from aotc.kernels.facts import flops_of, work_of
+from aotc.kernels.facts import bytes_of, flops_of, work_of
 from aotc.kernels.typical import typical
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import OPS_DECOMPOSED
 
-MOST_WORK = 30_000_000  # float operations of a step: some 0.2 ms of one core
+MOST_WORK = 16_000_000  # float operations of a step: some 0.1 ms of one core
 _MOST_ELEMENTS = 1 << 16  # of a value that a step computes without a tile
 _FEW = 4  # elements that are made again for each of their readers
 _ROWS = 32  # of a step, where a call decides how many
@@ -119,7 +119,8 @@ class _Fusing:
     def _fuse(self, op: func.CallOp, scan: Scan) -> bool:
         """Put the call of a region in the place of that of a scan, if it can be one."""
         steps = _Steps(self.functions[scan.functions[0]], self)
-        if not steps.are_small():
+        captured = [*op.operands][scan.first_capture :]
+        if not steps.are_small() or not steps.stay_in_cache(captured):
             return False
         with before(op):
             name = steps.write()
@@ -196,6 +197,14 @@ class _Steps:
                     return False
                 work += 8 * self._usual(flops_of(op))
         return work <= MOST_WORK
+
+    def stay_in_cache(self, captured: Sequence[Value]) -> bool:
+        """Whether what every step reads stays in the second cache of one core.
+
+        Several cores have more of that together.
+        """
+        size = sum(self._usual(bytes_of(value)) for value in captured)
+        return bool(size <= self.fusing.capabilities.machine.second_cache)
 
     def _usual(self, size: Size) -> int:
         """Return a size in a usual call."""
