@@ -26,7 +26,8 @@ from aotc.mlir import func
 
 Watch = Callable[[Any, list[Any], list[Any]], None]
 EvaluateOp = Callable[[Any, Sequence[Any], Sequence[int]], list[Any]]
-EvaluateRegion = Callable[[Any, Sequence[Any], Sequence[int]], list[Any]]
+# None where the region calls others, which are then evaluated
+EvaluateRegion = Callable[[Any, Sequence[Any], Sequence[int]], list[Any] | None]
 
 
 def evaluate(
@@ -185,7 +186,9 @@ class Evaluation:
         """The results of a function."""
         function = self.functions[name]
         if self.with_region is not None and is_region(function):
-            return self.with_region(function, arrays, self.symbols)
+            found = self.with_region(function, arrays, self.symbols)
+            if found is not None:
+                return found
         if name not in self._declared:
             declared = declaration_of(function)
             self._declared[name] = declared and (declared, signature(function)[1])

@@ -75,9 +75,9 @@ class _Choosing:
     numerics: str
     ranges: Mapping[Value, Range]
 
-    def kernel_for(self, op: GraphOp, weights: Container[Value]) -> Fused | None:
-        """The kernel for an op, given which values are weights."""
-        by_weight = len(op.operands) > 1 and op.operands[1] in weights
+    def kernel_for(self, op: GraphOp, packable: Container[Value]) -> Fused | None:
+        """The kernel for an op, given which values are packed before it is computed."""
+        by_weight = len(op.operands) > 1 and op.operands[1] in packable
         if by_weight:
             self._state_bound(op)
         return self.capabilities.choose(
@@ -281,8 +281,9 @@ def _all_anchors(
     body, and a call all there are. What does not stay in the caches until then is
     fetched ahead.
     """
+    packable = scopes_of(functions, entry.name, with_invariants=True)
     found = {
-        name: _anchors(functions[name], weights, choosing)
+        name: _anchors(functions[name], weights, packable[name], choosing)
         for name, weights in scopes_of(functions, entry.name).items()
     }
     capabilities = choosing.capabilities
@@ -352,16 +353,24 @@ def _packed_bytes(anchors: list[_Anchor], capabilities: Capabilities) -> int:
 def _anchors(
     function: Function,
     weights: Container[Value],
+    packable: Container[Value],
     choosing: _Choosing,
 ) -> list[_Anchor]:
     """The ops of a function that are anchors of a kernel, in order.
 
     Those that the kernel of a later anchor computes as well are left out.
+
+    Args:
+        function: an entry, or the body of a loop.
+        weights: what weights alone decide in it, which the build computes.
+        packable: these, and what every step of a loop reads: it is packed once.
+        choosing: what decides about kernels.
     """
     with known_contracts(contracts_of(function)):
         found: list[_Anchor] = []
         computed: set[Value] = set()
-        for op, fused in reversed([*_find_anchors(function, weights, choosing)]):
+        anchors = [*_find_anchors(function, weights, packable, choosing)]
+        for op, fused in reversed(anchors):
             if op.results[0] not in computed:
                 before = choosing.capabilities.family_of(fused).ops_before(op)
                 computed.update(each.results[0] for each in before)
@@ -372,6 +381,7 @@ def _anchors(
 def _find_anchors(
     function: Function,
     weights: Container[Value],
+    packable: Container[Value],
     choosing: _Choosing,
 ) -> Iterator[_Anchor]:
     capabilities = choosing.capabilities
@@ -383,10 +393,10 @@ def _find_anchors(
         if isinstance(op, DotGeneral) and capabilities.multiplies(op):
             op = without_transposes(op)
             orders = capabilities.factor_orders(
-                op, choosing.numerics, by_weight=op.rhs in weights
+                op, choosing.numerics, by_weight=op.rhs in packable
             )
             op = with_factors_in_order(op, orders)
-        fused = choosing.kernel_for(op, weights)
+        fused = choosing.kernel_for(op, packable)
         if fused is not None:
             capabilities.emitted.pack_factors(op, weights)
             yield op, fused

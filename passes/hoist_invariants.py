@@ -29,6 +29,7 @@ from aotc.dialects.functions import (
     is_private,
     signature,
 )
+from aotc.dialects.fusion import is_region
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add, Subtract
 from aotc.dialects.ops.bits import Bitcast, Bitwise
@@ -83,7 +84,9 @@ def _loop_of(op: Operation, functions: Functions) -> Scan | While | None:
 def _hoist(op: func.CallOp, control: Scan | While, functions: Functions) -> bool:
     """Replace the call of a loop by one of a loop that is given more."""
     bodies = [functions[name] for name in control.functions]
-    found = [list(_invariants(each, control.first_capture)) for each in bodies]
+    found = [
+        list(_invariants(each, control.first_capture, functions)) for each in bodies
+    ]
     moving = [value for each in found for value in each]
     if not moving:
         return False
@@ -103,12 +106,14 @@ def _hoist(op: func.CallOp, control: Scan | While, functions: Functions) -> bool
     return True
 
 
-def _invariants(body: Function, first_capture: int) -> Iterator[Value]:
+def _invariants(
+    body: Function, first_capture: int, functions: Functions
+) -> Iterator[Value]:
     """The values of a body that are worth to be computed before its loop."""
     captures = list(body.entry_block.arguments)[first_capture:]
     sources: dict[Value, set[Value]] = {value: {value} for value in captures}
     for op in body.entry_block.operations:
-        if _can_move(op) and all(value in sources for value in op.operands):
+        if _can_move(op, functions) and all(value in sources for value in op.operands):
             read = set().union(*(sources[value] for value in op.operands))
             sources |= dict.fromkeys(op.results, read)
     for value, read in sources.items():
@@ -124,10 +129,10 @@ def _gives(op: Operation, values: Container[Value]) -> bool:
     return bool(list(op.results)) and all(value in values for value in op.results)
 
 
-def _can_move(op: Operation) -> bool:
-    """Return whether an op may be computed where it might not have been computed at
-    all.
-    """
+def _can_move(op: Operation, functions: Functions) -> bool:
+    """Whether an op can be computed where it might not have been computed at all."""
+    if isinstance(op, func.CallOp):
+        return is_region(functions[callee_of(op)])
     if not isinstance(op, GraphOp) or has_effect(op) or type(op).expands:
         return False
     if type(op).rearranges or isinstance(op, (Constant, *_HARMLESS)):

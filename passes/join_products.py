@@ -127,7 +127,8 @@ def _families(
     entries = entries_of(module)
     scopes: dict[str, list[_Family]] = {}  # a loop may be one of several entries
     for entry in entries:
-        for name, weights in scopes_of(functions, entry.name).items():
+        scopes_here = scopes_of(functions, entry.name, with_invariants=True)
+        for name, weights in scopes_here.items():
             if name not in scopes:
                 inside = _families_in(entry, name, weights, functions, capabilities)
                 scopes[name] = [*inside]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import Scan, control_of, invoke
@@ -41,6 +41,7 @@ from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.dialects.walking import clone, defining_op, has_one_use, walk
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Pass, Unit
+from aotc.passes.scan_calls import ScanCall, define_scanning
 
 _GROWTH = 4  # gates of an LSTM
 _FEW_ROWS = 4
@@ -74,64 +75,16 @@ def _join_all(function: Function, functions: Functions) -> bool:
         bodies = [functions[name] for name in control.functions]
         changed |= any([_join_all(body, functions) for body in bodies])
         if isinstance(control, Scan):
-            loop = _Loop.of(op, functions)
+            loop = ScanCall.of(op, functions)
             changed |= _compute_before(loop)
-            loop = _Loop.of(loop.call, functions)
+            loop = ScanCall.of(loop.call, functions)
             changed |= _compute_after(loop)
     return changed
 
 
-@dataclass
-class _Loop:
-    """A call of a scan.
-
-    Args:
-        call: of it; another one, once it is replaced.
-        scan: what it does.
-        body: the function of a step.
-    """
-
-    call: func.CallOp
-    scan: Scan
-    body: Function
-
-    @classmethod
-    def of(cls, call: func.CallOp, functions: Functions) -> _Loop:
-        """Return the scan of a call."""
-        scan = control_of(functions[callee_of(call)])
-        assert isinstance(scan, Scan)
-        return cls(call, scan, functions[scan.functions[0]])
-
-    @property
-    def arguments(self) -> list[Value]:
-        """The arguments of a step."""
-        return list(self.body.entry_block.arguments)
-
-    @property
-    def scanned(self) -> list[Value]:
-        """The arguments of a step that are elements of sequences."""
-        return self.arguments[self.scan.carries : self.scan.first_capture]
-
-    @property
-    def returned(self) -> list[Value]:
-        """The results of a step."""
-        *_, end = self.body.entry_block.operations
-        return list(end.operands)
-
-    def whole(self, argument: Value) -> Value:
-        """Return the operand of the loop for an argument of its steps."""
-        return self.call.operands[self.arguments.index(argument)]
-
-    def can_stack(self, values: Sequence[Value]) -> bool:
-        """Return whether values are small beside the scanned arrays."""
-        return _elements(values) <= _GROWTH * _elements(self.scanned)
-
-    def replace(self, results: Sequence[Value], call: Operation) -> None:
-        """Replace the results of the loop."""
-        for old, new in zip(self.call.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        self.call.operation.erase()
-        self.call = call.opview
+def _can_stack(loop: ScanCall, values: Sequence[Value]) -> bool:
+    """Return whether values are small beside what a loop goes through."""
+    return _elements(values) <= _GROWTH * _elements(loop.scanned)
 
 
 def _elements(values: Sequence[Value]) -> int:
@@ -150,7 +103,7 @@ def _are_few(sizes: Shape) -> bool:
 # ---- before the loop ----------------------------------------------------------------
 
 
-def _compute_before(loop: _Loop) -> bool:
+def _compute_before(loop: ScanCall) -> bool:
     """Compute the products of scanned values by invariants before the loop."""
     moving = list(_products_of_scanned(loop))
     if not moving:
@@ -158,7 +111,7 @@ def _compute_before(loop: _Loop) -> bool:
     scan, b = loop.scan, Builder()
     with before(loop.call):
         given = [_of_all_steps(b, loop, value) for value in moving]
-        name = _define_given(loop, moving)
+        name = define_scanning(loop, moving)
         operands = list(loop.call.operands)
         operands[scan.first_capture : scan.first_capture] = given
         longer = replace(scan, functions=(name,), scanned=scan.scanned + len(given))
@@ -167,7 +120,7 @@ def _compute_before(loop: _Loop) -> bool:
     return True
 
 
-def _products_of_scanned(loop: _Loop) -> Iterator[Value]:
+def _products_of_scanned(loop: ScanCall) -> Iterator[Value]:
     """Yield products of no carried value that are worth to be computed before."""
     scanned, captures = loop.scanned, loop.arguments[loop.scan.first_capture :]
     for op in loop.body.entry_block.operations:
@@ -182,7 +135,7 @@ def _products_of_scanned(loop: _Loop) -> Iterator[Value]:
         total = _sum_with_scanned(op, scanned)
         if total is not None:
             yield total
-        elif loop.can_stack([op.y]):
+        elif _can_stack(loop, [op.y]):
             yield op.y
 
 
@@ -207,8 +160,8 @@ def _other(total: Add, value: Value) -> Value:
     return second if first == value else first
 
 
-def _of_all_steps(b: Builder, loop: _Loop, value: Value) -> Value:
-    """Write a product, or its sum with scanned values, for all steps."""
+def _of_all_steps(b: Builder, loop: ScanCall, value: Value) -> Value:
+    """Write a product, or its sum with what the loop goes through, for all steps."""
     op = defining_op(value)
     if isinstance(op, Add):
         first, second = (
@@ -234,30 +187,10 @@ def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(axis + 1 for axis in axes)
 
 
-def _define_given(loop: _Loop, moving: Sequence[Value]) -> str:
-    """Define a body that scans some values besides, after those that it scans."""
-    kinds, _ = signature(loop.body)
-    first = loop.scan.first_capture
-    kinds[first:first] = [Tensor.of(value) for value in moving]
-
-    def body(arguments: list[Value]) -> list[Value]:
-        last = first + len(moving)
-        given = dict(zip(moving, arguments[first:last], strict=True))
-
-        def visit(op: Operation, operands: list[Value]) -> list[Value]:
-            known = [given[value] for value in op.results if value in given]
-            return known or clone(op, operands)
-
-        own = [*arguments[:first], *arguments[last:]]
-        return walk(loop.body.entry_block, own, visit)
-
-    return define(loop.scan.functions[0], kinds, body)
-
-
 # ---- after the loop -----------------------------------------------------------------
 
 
-def _compute_after(loop: _Loop) -> bool:
+def _compute_after(loop: ScanCall) -> bool:
     """Take from a loop the sums of products that no step reads."""
     sums = _sums_of_products(loop)
     if not sums:
@@ -303,7 +236,7 @@ def _over_all_steps(b: Builder, op: DotGeneral, whole: Mapping[Value, Value]) ->
     return found
 
 
-def _sums_of_products(loop: _Loop) -> dict[int, DotGeneral]:
+def _sums_of_products(loop: ScanCall) -> dict[int, DotGeneral]:
     """Return the products that steps add up, by the number of the carried value."""
     found: dict[int, DotGeneral] = {}
     captures = loop.arguments[loop.scan.first_capture :]
@@ -319,7 +252,7 @@ def _sums_of_products(loop: _Loop) -> dict[int, DotGeneral]:
         if not isinstance(op, DotGeneral) or not has_one_use(product):
             continue
         factors = [x for x in op.operands if x not in loop.scanned]
-        if any(x in captures for x in factors) or not loop.can_stack(factors):
+        if any(x in captures for x in factors) or not _can_stack(loop, factors):
             continue
         summed = tuple(Tensor.of(op.lhs).shape[axis] for axis in op.lhs_contract)
         if not _are_few(summed):
@@ -329,7 +262,7 @@ def _sums_of_products(loop: _Loop) -> dict[int, DotGeneral]:
 
 
 def _define_without(
-    loop: _Loop, sums: dict[int, DotGeneral], more: Sequence[Value]
+    loop: ScanCall, sums: dict[int, DotGeneral], more: Sequence[Value]
 ) -> str:
     """Define a body that adds up no products, and returns their factors besides."""
     kinds, _ = signature(loop.body)

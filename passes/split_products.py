@@ -51,7 +51,8 @@ class SplitProducts(Pass):
         if isinstance(capabilities, NoKernels) or not capabilities.joins_products:
             return False
         changed = False
-        for function, weights in functions_with_weights(unit.module):
+        scopes = functions_with_weights(unit.module, with_invariants=True)
+        for function, weights in scopes:
             changed |= _split_in(function, weights, capabilities)
         return changed
 

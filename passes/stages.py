@@ -71,6 +71,7 @@ PASS_STAGES = (
             "join-steps",
             "simplify",
             "cse",
+            "share-steps",
             "relax-order",
             "fold-parameters",
             "advance-collectives",
@@ -95,6 +96,7 @@ PASS_STAGES = (
             "decompose",
             "simplify",
             "cse",
+            "fuse-loops",
             "record-intermediates",
         ),
         per_target=True,
@@ -271,11 +273,14 @@ def _choose(
     passes: Iterable[Pass], level: int, without: Collection[str]
 ) -> tuple[Pass, ...]:
     from aotc.kernels.capabilities import family_names
+    from aotc.passes.fuse_loops import FuseLoops
     from aotc.passes.fuse_regions import FuseRegions
 
     families = "+".join(name for name in family_names() if name in without)
     return tuple(
-        replace(each, without=families) if isinstance(each, FuseRegions) else each
+        replace(each, without=families)
+        if isinstance(each, FuseRegions | FuseLoops)
+        else each
         for each in passes
         if each.level <= level and each.name not in without
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from aotc.dialects.graph import GraphOp
@@ -44,7 +45,7 @@ def facts_of(kernel: PlannedKernel[Any, Any], machine: Machine | None) -> Facts:
     contracts = contracts_of(function)
     with known_contracts(contracts):
         values = [_usual_symbol(n) for n in range(len(contracts))]
-    ops = _computing_ops(kernel)
+    parts = [*_parts_of(kernel)]
     *_, end = function.entry_block.operations
     groups = [evaluate_size(size, values) for size in kernel.workgroups]
     work = evaluate_size(work_of(kernel), values)
@@ -53,14 +54,17 @@ def facts_of(kernel: PlannedKernel[Any, Any], machine: Machine | None) -> Facts:
         "family": kernel.name,
         "tile": schedule.to_plain(),
         "schedule": str(schedule),
-        "ops": [_name_of(op) for op in ops],
+        "ops": [_name_of(op) for _, op in parts],
         "sizes": {
             contract.name: contract.multiple_of * value
             for contract, value in zip(contracts, values, strict=True)
         },
         "workgroups": groups,
         "shares": kernel.most_shares(work, math.prod(groups)),
-        "flops": sum(evaluate_size(flops_of(op), values) for op in ops),
+        "flops": sum(
+            evaluate_size(times, values) * evaluate_size(flops_of(op), values)
+            for times, op in parts
+        ),
         "bytes_read": sum(evaluate_size(bytes_of(x), values) for x in read),
         "bytes_written": sum(evaluate_size(bytes_of(x), values) for x in written),
     }
@@ -82,12 +86,27 @@ def _usual_symbol(position: int) -> int:
 
 
 def work_of(kernel: PlannedKernel[Any, Any]) -> Size:
-    """Return the work of a region: its float operations and its bytes (`grain`)."""
+    """Return the work of a region: its float operations and its bytes (`grain`).
+
+    That of a loop is what the regions of its steps have.
+    """
+    times, inner = kernel.inner()
+    if inner:
+        return times * sum(map(work_of, inner), start=0)
     block = kernel.function.entry_block
     *_, end = block.operations
     moved = map(bytes_of, (*block.arguments, *end.operands))
     flops = map(flops_of, _computing_ops(kernel))
     return sum(flops, start=0) + grain.BYTE * sum(moved, start=0)
+
+
+def _parts_of(kernel: PlannedKernel[Any, Any]) -> Iterator[tuple[Size, GraphOp]]:
+    """Yield the ops that a kernel computes, those of its steps too, and how often."""
+    times, inner = kernel.inner()
+    for each in inner:
+        yield from ((times * count, op) for count, op in _parts_of(each))
+    if not inner:
+        yield from ((1, op) for op in _computing_ops(kernel))
 
 
 def _computing_ops(kernel: PlannedKernel[Any, Any]) -> list[GraphOp]:

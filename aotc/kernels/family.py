@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.contracts import Contract
 from aotc.dialects.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Dim, Size, Tensor
 from aotc.dialects.walking import backward_slice
 from aotc.kernels import sharing
 from aotc.kernels.elementwise import ALIKE, NARROW, NONE, Elementwise, Operands
@@ -31,7 +31,8 @@ class Family(Generic[A, S]):
 
     Args:
         anchors: the ops, whose rules (`nests`, `cascade`, `view`) say what its terms
-            are (`aotc.kernels.term_builder`).
+            are (`aotc.kernels.term_builder`). None for regions of any ops, of which the
+            last one stands for all (`fuse-loops` forms them).
         schedule: the class of its schedules.
         plan: how such an op is cut up for a machine; None where there is no kernel for
             it, or where what IREE makes of it is as good.
@@ -97,6 +98,7 @@ class Family(Generic[A, S]):
         has_runs: whether `write` gets the bounds of a run of workgroups, not one at a
             time, because it keeps something from one to the next
             (`Arguments.workgroup`). There are at most as many runs as threads.
+        inner: how often a kernel runs those of other regions, and these.
     """
 
     anchors: tuple[type[A], ...]
@@ -134,15 +136,19 @@ class Family(Generic[A, S]):
     has_runs: bool = False
     knows_constants: bool = False
     packing: Callable[[S], Packing | None] = lambda schedule: None
-    scratch: Callable[[A, S], int] = lambda op, schedule: 0
+    scratch: Callable[[A, S], Size] = lambda op, schedule: 0
     lifts: Callable[[GraphOp], bool] | None = None
     all_results: bool = False
     numerics: str = STRICT
     is_exact: Callable[[A], bool] = lambda op: False
+    inner: Callable[[A], tuple[Size, Sequence[Function]]] = lambda op: (0, ())
 
     def anchors_in(self, function: Function) -> list[A]:
         """Return the ops of a region that kernels of this family are for, in order."""
-        operations = function.entry_block.operations
+        *operations, _ = function.entry_block.operations
+        if not self.anchors:
+            last: Any = [*operations][-1]
+            return [last]
         return [op for op in operations if isinstance(op, self.anchors)]
 
     def anchor_in(self, function: Function) -> A:
@@ -256,6 +262,7 @@ class PlannedKernel(Generic[A, S]):
         family: what that is.
         anchor: the op of the region that it is for.
         schedule: how its work is cut up.
+        families: those that there are.
     """
 
     function: Function
@@ -263,6 +270,7 @@ class PlannedKernel(Generic[A, S]):
     family: Family[A, S]
     anchor: A
     schedule: S
+    families: Mapping[str, Family[Any, Any]] = field(repr=False)
 
     @staticmethod
     def of(
@@ -274,7 +282,14 @@ class PlannedKernel(Generic[A, S]):
             return None
         family = families[fused.kernel]
         anchor, schedule = family.anchor_in(function), family.schedule_of(fused)
-        return PlannedKernel(function, fused.kernel, family, anchor, schedule)
+        given = fused.kernel, family, anchor, schedule, families
+        return PlannedKernel(function, *given)
+
+    def inner(self) -> tuple[Size, list[PlannedKernel[Any, Any]]]:
+        """Return how often it runs the kernels of other regions, and these."""
+        times, regions = self.family.inner(self.anchor)
+        found = (PlannedKernel.of(each, self.families) for each in regions)
+        return times, [each for each in found if each is not None]
 
     @property
     def workgroups(self) -> tuple[Size, Size]:
@@ -282,9 +297,14 @@ class PlannedKernel(Generic[A, S]):
         return self.family.workgroups(self.anchor, self.schedule)
 
     @property
-    def scratch(self) -> int:
-        """The number of scratch elements of each share of the workgroups."""
+    def scratch(self) -> Size:
+        """How many elements of scratch each share of the workgroups has."""
         return self.family.scratch(self.anchor, self.schedule)
+
+    @property
+    def has_scratch(self) -> bool:
+        """Whether it has any, if only in some calls."""
+        return isinstance(self.scratch, Dim) or self.scratch > 0
 
     @property
     def packing(self) -> Packing | None:

@@ -24,7 +24,7 @@ from aotc.dialects.views import View
 from aotc.errors import CompileError
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Apply, Expression, Read, Statement, Term
-from aotc.mlir import Function, Value
+from aotc.mlir import Function, Value, func
 
 
 def evaluate(
@@ -53,8 +53,13 @@ def evaluate(
 
 def evaluate_region(
     function: Function, arguments: Sequence[np.ndarray], symbols: Sequence[int]
-) -> list[np.ndarray]:
-    """Return the results of a region by its term: `with_region` of `aotc.reference`."""
+) -> list[np.ndarray] | None:
+    """Return the results of a region by its term: `with_region` of `aotc.reference`.
+
+    None for a loop, whose steps call regions.
+    """
+    if isinstance(function.entry_block.operations[0], func.CallOp):
+        return None
     term = term_of(function)
     if term is None:
         _refuse(f"'{name_of(function)}' has none")

@@ -14,22 +14,34 @@ from aotc.mlir import Function, Module, Value, func
 Weights = dict[str, set[Value]]
 
 
-def functions_with_weights(module: Module) -> Iterator[tuple[Function, set[Value]]]:
-    """Yield the scopes of all entries, each within the contracts of its symbols."""
+def functions_with_weights(
+    module: Module, *, with_invariants: bool = False
+) -> Iterator[tuple[Function, set[Value]]]:
+    """Yield the scopes of all entries, each within what is known of its symbols."""
     functions = functions_of(module)
     for entry in entries_of(module):
-        for name, weights in scopes_of(functions, entry.name).items():
+        scopes = scopes_of(functions, entry.name, with_invariants=with_invariants)
+        for name, weights in scopes.items():
             with known_contracts(contracts_of(functions[name])):
                 yield functions[name], weights
 
 
-def scopes_of(functions: Mapping[str, Function], entry: str) -> Weights:
-    """Return an entry and the bodies of its loops, each with values of weights alone.
+def scopes_of(
+    functions: Mapping[str, Function], entry: str, *, with_invariants: bool = False
+) -> Weights:
+    """An entry and the bodies of its loops, each with what weights alone decide in it.
 
     What every step of a loop reads is a weight in its body if it is one outside.
+
+    Args:
+        functions: of the module, by name.
+        entry: the name of the entry.
+        with_invariants: whether whatever every step of a loop reads counts as a weight
+            of the body: what is computed of it alone, such as its packing, is computed
+            once before the loop (`hoist-invariants`).
     """
     found: Weights = {}
-    _add(functions, entry, [], found)
+    _add(functions, entry, [], found, with_invariants=with_invariants)
     return found
 
 
@@ -38,16 +50,19 @@ def _add(
     name: str,
     weights: list[Value],
     found: Weights,
+    *,
+    with_invariants: bool,
 ) -> None:
     function = functions[name]
     found[name] = known = weight_values(function, weights)
     for op, loop in _loops_in(function, functions):
         captured = range(loop.first_capture, len(op.operands))
-        given = [n for n in captured if op.operands[n] in known]
+        given = [n for n in captured if with_invariants or op.operands[n] in known]
         for body in loop.functions:
             if body not in found:
                 arguments = functions[body].entry_block.arguments
-                _add(functions, body, [arguments[n] for n in given], found)
+                inner = [arguments[n] for n in given]
+                _add(functions, body, inner, found, with_invariants=with_invariants)
 
 
 def _loops_in(

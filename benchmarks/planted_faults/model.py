@@ -8,7 +8,7 @@ import numpy as onp
 
 import aotc
 import aotc.numpy as np
-from aotc import nn
+from aotc import control, nn
 
 S = aotc.Spec
 _rng = onp.random.default_rng(0)
@@ -169,6 +169,27 @@ def transpose(x):
 @aotc.entry(x=S((2, 53, 37, 3), "f32"))
 def transpose_of_few(x):
     return np.transpose(x, (0, 3, 1, 2))
+
+
+# ---- loops --------------------------------------------------------------------------
+
+
+@aotc.entry(x=S((7, 3, 21), "f32"))
+def scan(x):
+    def step(total, x):
+        total = 0.5 * total + np.tanh(x)
+        return total, total
+
+    return control.scan(step, np.zeros((3, 21)), x)
+
+
+@aotc.entry(x=S((5, 4, 21), "f32"))
+def nests(x):
+    def step(total, x):
+        total = 0.5 * total + x.max(1)[:, None] * x
+        return total, np.exp(x - total)
+
+    return control.scan(step, np.zeros((4, 21)), x)
 
 
 # ---- what IREE compiles -------------------------------------------------------------

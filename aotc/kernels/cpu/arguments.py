@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.lowering import Lowering
@@ -37,6 +37,8 @@ class Arguments:
             `has_runs` the first of a run of workgroups, and the one after the last.
         machine: that runs it; None if that is not known.
         scratch: what the kernel's family asks for, see `Family.scratch`; None for none.
+        write_inner: writes all workgroups of the kernel of another region, which this
+            one runs.
     """
 
     memories: Sequence[Value]
@@ -44,6 +46,12 @@ class Arguments:
     workgroup: tuple[Value, Value]
     machine: Machine | None = None
     scratch: Scratch | None = None
+    write_inner: Callable[[Function, Arguments], None] | None = None
+
+    def write_region(self, function: Function, given: Arguments) -> None:
+        """Write the kernel of a region that the kernel runs, for its own arguments."""
+        assert self.write_inner is not None
+        self.write_inner(function, given)
 
     @property
     def own(self) -> Scratch:

@@ -8,7 +8,7 @@ shares of the workgroups there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.dialects import iree_text
@@ -26,7 +26,7 @@ from aotc.dialects.types import (
     lowered_type,
     symbols_of,
 )
-from aotc.kernels.cpu import elementary, sharing, vectors
+from aotc.kernels.cpu import elementary, loops, sharing, vectors
 from aotc.kernels.cpu.arguments import Arguments, Scratch
 from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.facts import facts_of, work_of
@@ -102,9 +102,10 @@ class KernelCalls:
         sizes, most = lowering.once(name, write_sizes)
         shares = arith.minui(most, _thread_count()) if dispatch.has_runs else most
         given = [*operands, *lowering.symbols[: dispatch.symbols], shares, *sizes]
-        if dispatch.kernel.scratch:
+        if dispatch.kernel.has_scratch:
             # for as many as there may be: how much memory a call takes is known then
-            given.append(vectors.scale(most, dispatch.kernel.scratch))
+            scratch = lowering.size(dispatch.kernel.scratch)
+            given.append(arith.muli(most, scratch))
         return iree_text.call_declared(dispatch.function, given)
 
 
@@ -120,7 +121,7 @@ def _dispatch_of(region: Function) -> _Dispatch:
     symbols = _symbol_count(region)
     sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
     operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
-    scratches = [any_size()] if kernel.scratch else []
+    scratches = [any_size()] if kernel.has_scratch else []
     numbers = symbols + 1 + len(sizes) + len(scratches)
     function = iree_text.declare(
         f"{name}{CALL}",
@@ -138,7 +139,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
     symbols = _symbol_count(function)
     kinds = [_memory_type(kind) for kind in (*taken, *made)]
     scratch = kernel.scratch
-    if scratch:
+    if kernel.has_scratch:
         kinds.append(_memref(ir.ShapedType.get_dynamic_size(), ir.F32Type.get()))
     indices = [ir.IndexType.get()] * (symbols + 2)
     with ir.InsertionPoint(module.body), function.location:
@@ -155,10 +156,12 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
 
             def write(x: Value, y: Value) -> None:
                 own = None
-                if scratch:
-                    own = Scratch(memories[-1], vectors.scale(share, scratch))
+                if kernel.has_scratch:
+                    begin = arith.muli(share, size(scratch))
+                    own = Scratch(memories[-1], begin)
                 given = memories[: len(taken) + len(made)]
-                arguments = Arguments(given, numbers, (x, y), machine, own)
+                at = x, y
+                arguments = Arguments(given, numbers, at, machine, own, _write_inner)
                 emit(function, kernel.anchor, kernel.schedule, arguments)
 
             workgroups = size(columns), size(rows)
@@ -173,9 +176,29 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
             "results": len(kinds) - len(taken),
             "elements": [_elements(kind, symbols) for kind in (*taken, *made)],
         }
-        if scratch:
+        if kernel.has_scratch:
             stated["elements"].append(_scratch_elements(scratch, symbols))
         holder.attributes[KERNEL] = attribute_of(stated)
+
+
+def _write_inner(region: Function, given: Arguments) -> None:
+    """Write the kernel of a region, all its workgroups one after the other."""
+    kernel = PlannedKernel.of(region, FAMILIES)
+    assert kernel is not None
+    emit = EMITTERS[kernel.name]
+    columns, rows = map(given.size, kernel.workgroups)
+
+    def write(x: Value, y: Value) -> None:
+        emit(region, kernel.anchor, kernel.schedule, replace(given, workgroup=(x, y)))
+
+    if kernel.family.has_runs:
+        write(vectors.index(0), arith.muli(columns, rows))
+        return
+
+    def write_row(y: Value) -> None:
+        loops.repeat_for(0, columns, 1, lambda x: write(x, y))
+
+    loops.repeat_for(0, rows, 1, write_row)
 
 
 def _thread_count() -> Value:
@@ -199,10 +222,13 @@ def _elements(kind: Tensor, symbols: int) -> str:
     return str(ir.AffineMap.get(0, symbols + 1, [expr]))
 
 
-def _scratch_elements(count: int, symbols: int) -> str:
-    """Return the number of scratch elements, given those of each share."""
+def _scratch_elements(count: Size, symbols: int) -> str:
+    """The same of scratch, of which each share has so many elements."""
     shares = ir.AffineSymbolExpr.get(symbols)
-    return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
+    if isinstance(count, int):
+        return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
+    # a product of symbols is no affine expression; families of such have one share
+    return str(ir.AffineMap.get(0, symbols + 1, [count.expr]))
 
 
 def _machine_of(module: Module) -> Machine | None:

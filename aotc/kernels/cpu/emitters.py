@@ -17,7 +17,9 @@ from aotc.kernels.cpu import (
     depthwise,
     elementwise,
     movement,
+    nests,
     rows,
+    scan,
     sorting,
     transposing,
     winograd,
@@ -45,4 +47,6 @@ EMITTERS: Mapping[str, Emitter] = {
     "quantization": elementwise.write,
     "elementwise": elementwise.write,
     "transpose": transposing.write,
+    "nests": nests.write,
+    "scan": scan.write,
 }

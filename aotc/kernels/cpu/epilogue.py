@@ -63,6 +63,22 @@ _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
 }
 
 
+def takes_vectors(op: GraphOp) -> bool:
+    """Whether `apply_to_vectors` computes an op, given that it is of floats."""
+    return bool(type(op).on_vectors) or isinstance(op, Cast)
+
+
+def apply_to_vectors(op: GraphOp, operands: Sequence[Value]) -> Value:
+    """Return what an elementwise op of floats makes of vectors, in its dtype."""
+    if isinstance(op, Cast):
+        found = operands[0]
+    else:
+        (found,) = as_tuple(type(op).lower(VectorLowering(), op, *operands))
+    if isinstance(op, _EXACT):
+        return found
+    return round_to(found, Tensor.of(op.results[0]).dtype)
+
+
 class VectorLowering(Lowering):
     """Lowers elementwise ops on vectors, as others on tensors."""
 

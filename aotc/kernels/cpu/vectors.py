@@ -134,8 +134,35 @@ def select_first(x: Value, count: int, otherwise: float) -> Value:
     return arith.select(_mask(lanes, count), x, splat(otherwise, lanes))
 
 
+def store_element(element: Value, memory: Value, at: Value) -> None:
+    """Write one element, of the type that memory has."""
+    ir.Operation.create("memref.store", operands=[element, memory, at])
+
+
+def part_of(memory: Value, begin: Value, size: Value | int) -> Value:
+    """Elements of memory from a place on, as memory of their own."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    is_static = isinstance(size, int)
+    layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), [1])
+    count = size if isinstance(size, int) else dynamic
+    kind = ir.MemRefType.get([count], memory.type.element_type, layout)
+    return _make(
+        "memref.subview",
+        [memory, begin, *([] if isinstance(size, int) else [size])],
+        kind,
+        operandSegmentSizes=ir.DenseI32ArrayAttr.get([1, 1, int(not is_static), 0]),
+        static_offsets=ir.DenseI64ArrayAttr.get([dynamic]),
+        static_sizes=ir.DenseI64ArrayAttr.get([count]),
+        static_strides=ir.DenseI64ArrayAttr.get([1]),
+    )
+
+
 def store(
-    vector: Value, memory: Value, at: Value, lanes: int, count: int | None = None
+    vector: Value,
+    memory: Value,
+    at: Value,
+    lanes: int,
+    count: int | Value | None = None,
 ) -> None:
     """Write a vector, or its first `count` elements.
 

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aotc.kernels.cpu import elementwise, epilogue, movement, transposing, vectors
+from aotc.kernels.cpu import (
+    elementwise,
+    epilogue,
+    movement,
+    nests,
+    scan,
+    transposing,
+    vectors,
+)
 from aotc.mlir import Value
 
 from ..planting import Fault
@@ -63,5 +71,17 @@ FAULTS = [
         "vectors of a short axis are mixed in another order",
         "transpose", "transpose_of_few", vectors, "gather",
         given(lambda found, places: (found, [*places[:-1], places[0]])),
+    ),
+    Fault(
+        "every step goes to the first element of sequences",
+        "scan", "scan", scan._Writer, "_element",
+        given(lambda self, x, memory, place: (self, x, memory, scan.index(0))),
+        touches=frozenset({"nests"}),
+    ),
+    Fault(
+        "an op on vectors gives what its first operand is",
+        "nests", "nests", nests, "apply_to_vectors",
+        by(lambda found, op, operands: operands[0]),
+        touches=frozenset({"scan"}),
     ),
 ]  # fmt: skip

@@ -1,0 +1,386 @@
+"""Statements of a term as loops over memory, in their order.
+
+Neighbouring statements of the same loops, which combine nothing, share them: what one
+gives, the next one has in a register. The last loop over elements of a result goes
+along vectors where floats lie side by side in all that is read or written, and all is
+computed by ops that take vectors; else element by element, in the ops' own dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aotc.dialects.graph import GraphOp, as_tuple
+from aotc.dialects.lowering.conversion import conversion
+from aotc.dialects.lowering.numbers import Numbers
+from aotc.dialects.nests import COPY
+from aotc.dialects.types import Size, Tensor, element_count
+from aotc.dialects.views import Strides, View
+from aotc.kernels.cpu import loops, vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.epilogue import apply_to_vectors, takes_vectors
+from aotc.kernels.cpu.room import Room
+from aotc.kernels.cpu.rounding import round_to
+from aotc.kernels.cpu.vectors import add, index
+from aotc.kernels.elementwise import FLOATS
+from aotc.kernels.planning.nests import (
+    NestSchedule,
+    applied_in,
+    number_of,
+    temporaries_of,
+)
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Expression, Read, Statement
+from aotc.mlir import Function, Value, arith
+
+_NARROWEST = 4  # elements that are worth a vector
+
+_COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
+    "add": arith.addf,
+    "multiply": arith.mulf,
+    "maximum": arith.maximumf,
+    "minimum": arith.minimumf,
+}
+
+
+class _Elements(Numbers):
+    """Lowers elementwise ops on an element of each operand, whatever their rank."""
+
+    def pointwise(
+        self, inputs: Sequence[Value], result: Tensor, body: Callable[..., Value]
+    ) -> Value:
+        """Apply the body to elements."""
+        return body(*inputs)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Where the elements of a value lie: from a place of some memory on."""
+
+    memory: Value
+    begin: Value | int = 0
+
+
+def write(
+    function: Function, anchor: GraphOp, schedule: NestSchedule, given: Arguments
+) -> None:
+    """Write the kernel of a region."""
+    term = term_of(function)
+    assert term is not None
+    values = [*term.arguments, *term.results]
+    pairs = zip(values, given.memories, strict=True)
+    memories = {value: _Memory(memory) for value, memory in pairs}
+    room = Room(given)
+    for value in temporaries_of(term):
+        memories[value] = _Memory(*room.take(value))
+    for group in _groups(term.statements):
+        _Writer.of(group, memories, schedule.lanes, given).write()
+
+
+def _groups(statements: Sequence[Statement]) -> list[list[Statement]]:
+    """Return neighbouring statements that share their loops."""
+    found: list[list[Statement]] = []
+    for statement in statements:
+        if found and _joins(statement, found[-1]):
+            found[-1].append(statement)
+        else:
+            found.append([statement])
+    return found
+
+
+def _joins(statement: Statement, group: Sequence[Statement]) -> bool:
+    """Whether a statement can share the loops of those before it."""
+    nests = [each.nest for each in (*group, statement)]
+    if any(x.combine != COPY or x.sizes != nests[0].sizes for x in nests):
+        return False
+    if _takes_vectors(statement) != _takes_vectors(group[0]):
+        return False
+    given = {each.value: each.nest.place is None for each in group}
+    if statement.value in given:
+        return False
+    return all(
+        read.views[0].is_identity and given[read.source]
+        for read in statement.reads()
+        if read.source in given
+    )
+
+
+def _takes_vectors(statement: Statement) -> bool:
+    """Whether a statement is of floats, and all its ops take vectors of f32."""
+    kinds = [Tensor.of(statement.value).dtype]
+    kinds += [Tensor.of(factor.value).dtype for factor in statement.factors]
+    kinds += [Tensor.of(read.source).dtype for read in statement.reads()]
+    return all(kind in FLOATS for kind in kinds) and all(
+        takes_vectors(each.op) for each in applied_in(statement)
+    )
+
+
+@dataclass(frozen=True)
+class _Access:
+    """The distances in memory along each loop.
+
+    Args:
+        memory: where the first of them lies; None for a constant.
+        begin: elements from there to the first that is accessed.
+        axes: the strides along each loop.
+    """
+
+    memory: _Memory | None
+    begin: Size
+    axes: tuple[Strides, ...]
+
+    @classmethod
+    def of(cls, memory: _Memory | None, view: View) -> _Access:
+        """Return the access through a view."""
+        flat = view.flat()
+        return cls(memory, flat.begin[0], flat.axes)
+
+    def merged(self, count: int) -> _Access | None:
+        """Return it with one loop in the place of the first; None if they are not."""
+        flat = View((0,), self.axes, (0,))
+        first = flat.group(range(count))
+        if len(first) > 1:
+            return None
+        return replace(self, axes=(first, *self.axes[count:]))
+
+    def is_along(self, loop: int) -> bool:
+        """Whether neighbours along a loop are neighbours in memory."""
+        strides = self.axes[loop]
+        return len(strides) == 1 and not strides[0].repeats and strides[0].step == 1
+
+    def repeats_along(self, loop: int) -> bool:
+        """Whether all along a loop are one element."""
+        return all(stride.repeats for stride in self.axes[loop])
+
+
+@dataclass
+class _Writer:
+    """Writes the loops that some statements share.
+
+    Args:
+        statements: in order.
+        sizes: of the loops; merged ones are one.
+        kept: how many of them are over elements of results.
+        places: where results are written.
+        reads: where each source is read.
+        lanes: of a vector; 1 for elements by themselves.
+        given: the arguments of the kernel.
+    """
+
+    statements: Sequence[Statement]
+    sizes: Sequence[Size]
+    kept: int
+    places: Sequence[_Access]
+    reads: Mapping[Read, _Access]
+    lanes: int
+    given: Arguments
+
+    @classmethod
+    def of(
+        cls,
+        statements: Sequence[Statement],
+        memories: Mapping[Value, _Memory],
+        lanes: int,
+        given: Arguments,
+    ) -> _Writer:
+        """Return what writes statements that share loops."""
+        nest = statements[0].nest
+        places = []
+        for each in statements:
+            place = each.place()
+            assert place is not None
+            places.append(_Access.of(memories[each.value], place))
+        reads = {
+            read: _Access.of(memories.get(read.source), read.views[0])
+            for each in statements
+            for read in each.reads()
+        }
+        sizes, kept = [*nest.sizes], len(nest.kept)
+        whole = [x.merged(kept) for x in (*places, *reads.values())]
+        known = [x for x in whole if x is not None]
+        if kept > 1 and len(known) == len(whole):
+            sizes = [element_count(nest.sizes[:kept]), *sizes[kept:]]
+            kept = 1
+            places = known[: len(places)]
+            reads = dict(zip(reads, known[len(places) :], strict=True))
+        found = cls(statements, sizes, kept, places, reads, lanes, given)
+        return found if found._has_vectors() else replace(found, lanes=1)
+
+    def _has_vectors(self) -> bool:
+        """Whether the last loop over elements goes along vectors."""
+        last = self.kept - 1
+        if last < 0 or not all(map(_takes_vectors, self.statements)):
+            return False
+        size = self.sizes[last]
+        if isinstance(size, int) and size < _NARROWEST:
+            return False
+        return all(each.is_along(last) for each in self.places) and all(
+            each.is_along(last) or each.repeats_along(last)
+            for each in self.reads.values()
+        )
+
+    def write(self) -> None:
+        """Write the loops."""
+        self._visit([])
+
+    def _visit(self, outer: list[Value]) -> None:
+        """Write the loops within some others, given the numbers of these."""
+        loop = len(outer)
+        if loop == self.kept:
+            self._write_elements(outer, None)
+        elif loop == self.kept - 1 and self.lanes > 1:
+            self._visit_vectors(outer)
+        else:
+            end = self.given.size(self.sizes[loop])
+            loops.repeat_for(0, end, 1, lambda at: self._visit([*outer, at]))
+
+    def _visit_vectors(self, outer: list[Value]) -> None:
+        size, lanes = self.sizes[self.kept - 1], self.lanes
+        end = self.given.size(size)
+
+        def visit(at: Value, count: int | Value | None) -> None:
+            self._write_elements([*outer, at], count)
+
+        if isinstance(size, int):
+            whole: Value | int = size // lanes * lanes
+            rest: Value | int = size % lanes
+        else:
+            rest = arith.remui(end, index(lanes))
+            whole = arith.subi(end, rest)
+        if not isinstance(size, int) or size >= lanes:
+            loops.repeat_for(0, whole, lanes, lambda at: visit(at, None))
+        if isinstance(rest, int):
+            if rest:
+                visit(index(size - rest if isinstance(size, int) else 0), rest)
+        else:
+            first = arith.subi(end, rest)
+            loops.repeat_for(first, end, lanes, lambda at: visit(at, rest))
+
+    def _write_elements(self, kept: Sequence[Value], count: int | Value | None) -> None:
+        """Write what the statements give for the numbers of the loops over results."""
+        known: dict[Value, Value] = {}
+        for statement, place in zip(self.statements, self.places, strict=True):
+            body = _Body(self, count, known)
+            if statement.nest.combine == COPY:
+                found = body.value(statement.factors[0], kept)
+            else:
+                found = self._combine(statement, body, kept)
+            known[statement.value] = found
+            assert place.memory is not None
+            at = self.address(place, kept)
+            if self.lanes > 1:
+                vectors.store(found, place.memory.memory, at, self.lanes, count)
+            else:
+                vectors.store_element(found, place.memory.memory, at)
+
+    def _combine(
+        self, statement: Statement, body: _Body, kept: Sequence[Value]
+    ) -> Value:
+        """Write the combined loops; return what they make."""
+        nest, dtype = statement.nest, statement.dtype
+        combine = _COMBINE[nest.combine]
+        start = Numbers([]).scalar(dtype, nest.start)
+        if self.lanes > 1:
+            start = vectors.repeat(start, self.lanes)
+
+        def visit(numbers: list[Value], total: Value) -> Value:
+            loop = len(numbers)
+            if loop < len(self.sizes):
+                end = self.given.size(self.sizes[loop])
+                (found,) = loops.loop(
+                    0, end, 1, [total], lambda i, x: [visit([*numbers, i], *x)]
+                )
+                return found
+            made = [body.factor(x, numbers, dtype) for x in statement.factors]
+            product = made[0]
+            for each in made[1:]:
+                product = arith.mulf(product, each)
+            return combine(total, product)
+
+        total = visit([*kept], start)
+        kind = Tensor.of(statement.value).dtype
+        if self.lanes > 1:
+            return round_to(total, kind)
+        return conversion(dtype, kind)(total) if dtype != kind else total
+
+    def address(self, access: _Access, numbers: Sequence[Value]) -> Value:
+        """Return where an element lies, for the numbers of the loops."""
+        assert access.memory is not None
+        found = self.given.size(access.begin)
+        found = add(found, access.memory.begin)
+        for number, strides in zip(numbers, access.axes, strict=False):
+            rest = number
+            for place, stride in reversed([*enumerate(strides)]):
+                digit = rest
+                if place:
+                    rest, digit = self.given.divide(rest, stride.size)
+                if not stride.repeats:
+                    found = arith.addi(found, self.given.scale(digit, stride.step))
+        return found
+
+
+@dataclass(frozen=True)
+class _Body:
+    """Computes the expressions of a statement at one place.
+
+    Args:
+        writer: of the loops.
+        count: how many lanes there are, of a vector; None for all of them.
+        known: what other statements give at the place.
+    """
+
+    writer: _Writer
+    count: int | Value | None
+    known: Mapping[Value, Value]
+
+    def factor(
+        self, expression: Expression, numbers: Sequence[Value], dtype: str
+    ) -> Value:
+        """Return a factor in the dtype of its sums."""
+        found = self.value(expression, numbers)
+        kind = Tensor.of(expression.value).dtype
+        if self.writer.lanes > 1 or kind == dtype:
+            return found
+        return conversion(kind, dtype)(found)
+
+    def value(self, expression: Expression, numbers: Sequence[Value]) -> Value:
+        """Return an expression for the numbers of the loops."""
+        made: dict[int, Value] = {}
+
+        def visit(node: Expression) -> Value:
+            if id(node) not in made:
+                if isinstance(node, Read):
+                    made[id(node)] = self._read(node, numbers)
+                else:
+                    operands = [visit(x) for x in node.operands]
+                    made[id(node)] = self._apply(node.op, operands)
+            return made[id(node)]
+
+        return visit(expression)
+
+    def _apply(self, op: GraphOp, operands: Sequence[Value]) -> Value:
+        if self.writer.lanes > 1:
+            return apply_to_vectors(op, operands)
+        numbers = _Elements([*self.writer.given.symbols])
+        found: Value
+        (found,) = as_tuple(type(op).lower(numbers, op, *operands))
+        return found
+
+    def _read(self, read: Read, numbers: Sequence[Value]) -> Value:
+        if read.source in self.known:
+            return self.known[read.source]
+        lanes, number = self.writer.lanes, number_of(read)
+        kind = Tensor.of(read.source).dtype
+        if number is not None:
+            if lanes > 1:
+                return vectors.splat(float(number), lanes)
+            return Numbers([]).scalar(kind, number)
+        access = self.writer.reads[read]
+        assert access.memory is not None
+        memory, at = access.memory.memory, self.writer.address(access, numbers)
+        if lanes == 1:
+            return vectors.load_element_as_is(memory, at)
+        if access.is_along(self.writer.kept - 1):
+            return vectors.load(memory, at, lanes, self.count)
+        return vectors.repeat(vectors.load_element(memory, at), lanes)

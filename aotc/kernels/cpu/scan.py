@@ -1,0 +1,161 @@
+"""A loop as one kernel: its steps one after the other, each by the kernels of its body.
+
+What is carried has two places, which a step reads and writes in turns. Elements of
+scanned values and of stacks are parts of the memory of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.types import Size, Tensor, element_count
+from aotc.kernels.cpu import loops, vectors
+from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.room import Room
+from aotc.kernels.cpu.vectors import add, index
+from aotc.kernels.planning.scan import Loop
+from aotc.kernels.schedule import Schedule
+from aotc.mlir import Function, Operation, Value, arith, func
+
+_LANES = 16  # elements that are copied at a time
+
+
+def write(
+    function: Function, anchor: Operation, schedule: Schedule, given: Arguments
+) -> None:
+    """Write the kernel of a region."""
+    loop = Loop.of(anchor)
+    operands = given.operands_of(function)
+    results = dict(given.results_of(function))
+    taken = [operands[value] for value in loop.call.operands]
+    made = [results[value] for value in loop.call.results]
+    _Writer(loop, taken, made, given, Room(given)).write()
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes a loop.
+
+    Args:
+        loop: that is written.
+        taken: the memory of each operand of it.
+        made: that of each result.
+        given: the arguments of the kernel.
+        room: for what steps hold.
+    """
+
+    loop: Loop
+    taken: Sequence[Value]
+    made: Sequence[Value]
+    given: Arguments
+    room: Room
+
+    def write(self) -> None:
+        """Write all steps, and what is before and after."""
+        loop, scan = self.loop, self.loop.scan
+        carried = [(x, *self.room.take(x, 2)) for x in loop.carried()]
+        between = {x: self._part(x, *self.room.take(x, 1)) for x in loop.between()}
+        zero = index(0)
+        for (x, memory, begin), first in zip(carried, self.taken, strict=False):
+            self._copy(first, self._turn(x, memory, begin, zero), x)
+        length = self.given.size(scan.length)
+
+        def write_step(number: Value) -> None:
+            turn = arith.remui(number, index(2))
+            other = arith.subi(index(1), turn)
+            place = number
+            if scan.reverse:
+                place = arith.subi(arith.subi(length, index(1)), number)
+            old = [self._turn(*each, turn) for each in carried]
+            new = [self._turn(*each, other) for each in carried]
+            self._write_step(place, old, new, between)
+
+        loops.repeat_for(0, length, 1, write_step)
+        turn = arith.remui(length, index(2))
+        for (x, memory, begin), last in zip(carried, self.made, strict=False):
+            self._copy(self._turn(x, memory, begin, turn), last, x)
+
+    def _write_step(
+        self,
+        place: Value,
+        old: Sequence[Value],
+        new: Sequence[Value],
+        between: dict[Value, Value],
+    ) -> None:
+        """Write a step: of which element, and where carried values lie."""
+        loop, scan = self.loop, self.loop.scan
+        arguments = [*loop.body.entry_block.arguments]
+        scanned = zip(
+            arguments[scan.carries : scan.first_capture],
+            self.taken[scan.carries : scan.first_capture],
+            strict=True,
+        )
+        each = [self._element(x, memory, place) for x, memory in scanned]
+        captured = self.taken[scan.first_capture :]
+        known = dict(zip(arguments, [*old, *each, *captured], strict=True))
+        returned = loop.returned
+        stacked = zip(returned[scan.carries :], self.made[scan.carries :], strict=True)
+        homes = [*new, *(self._element(x, memory, place) for x, memory in stacked)]
+        for op in loop.ops:
+            if isinstance(op, GraphOp):  # which keeps elements where they are
+                known[op.results[0]] = known[op.operands[0]]
+                continue
+            assert isinstance(op, func.CallOp)
+            for value in op.results:
+                number = loop.home(value)
+                known[value] = between[value] if number is None else homes[number]
+            self._call(op, known)
+        for number, (value, home) in enumerate(zip(returned, homes, strict=True)):
+            is_there = loop.home(value) == number and isinstance(
+                getattr(value.owner, "opview", None), func.CallOp
+            )
+            if not is_there:
+                self._copy(known[value], home, value)
+
+    def _call(self, call: func.CallOp, known: dict[Value, Value]) -> None:
+        """Write the kernel of a region for the memory of its operands and results."""
+        region = next(x for op, x in self.loop.regions() if op == call)
+        memories = [known[x] for x in (*call.operands, *call.results)]
+        inner = replace(self.given, memories=memories, scratch=self.room.rest)
+        self.given.write_region(region, inner)
+
+    def _element(self, value: Value, memory: Value, place: Value) -> Value:
+        """Return the memory of one element of a sequence, of the type of a value."""
+        size = element_count(Tensor.of(value).shape)
+        return self._slice(memory, self.given.scale(place, size), size)
+
+    def _turn(self, value: Value, memory: Value, begin: Value, turn: Value) -> Value:
+        """Return one of the two places of a carried value."""
+        size = element_count(Tensor.of(value).shape)
+        at = add(begin, self.given.scale(turn, size))
+        return self._slice(memory, at, size)
+
+    def _part(self, value: Value, memory: Value, begin: Value) -> Value:
+        return self._slice(memory, begin, element_count(Tensor.of(value).shape))
+
+    def _slice(self, memory: Value, begin: Value, size: Size) -> Value:
+        count = size if isinstance(size, int) else self.given.size(size)
+        return vectors.part_of(memory, begin, count)
+
+    def _copy(self, source: Value, target: Value, like: Value) -> None:
+        """Copy all elements of a value."""
+        size = element_count(Tensor.of(like).shape)
+        end = self.given.size(size)
+        whole = arith.subi(end, arith.remui(end, index(_LANES)))
+        first: Value | int = 0
+        if Tensor.of(like).dtype != "bool":
+
+            def copy_vector(at: Value) -> None:
+                vector = vectors.load_as_is(source, at, _LANES)
+                vectors.store(vector, target, at, _LANES)
+
+            loops.repeat_for(0, whole, _LANES, copy_vector)
+            first = whole
+
+        def copy_element(at: Value) -> None:
+            element = vectors.load_element_as_is(source, at)
+            vectors.store_element(element, target, at)
+
+        loops.repeat_for(first, end, 1, copy_element)

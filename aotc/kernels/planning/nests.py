@@ -1,0 +1,149 @@
+"""Which regions are written as the loops of their terms, one statement after the other.
+
+Such code multiplies slower than that of families with tiles, and reads memory in its
+order alone. It is for what a step of a loop computes beside products (`loop`): a few
+thousand elements, where a dispatch would take longer than they do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.nests import COPY
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.types import Size, Tensor, element_count
+from aotc.dtypes import is_float
+from aotc.kernels.machine import Machine
+from aotc.kernels.schedule import Schedule
+from aotc.kernels.term_builder import term_of
+from aotc.kernels.terms import Apply, Read, Statement, Term
+from aotc.mlir import Function, Value, func
+
+_COMBINED = ("add", "maximum", "minimum", "multiply")
+_MOST_ON_STACK = 2048  # elements
+_LONGEST = 512  # terms of a sum that is made in order; longer ones lose digits
+
+
+@dataclass(frozen=True)
+class NestSchedule(Schedule):
+    """The schedule of statements.
+
+    Args:
+        lanes: elements of a vector.
+    """
+
+    lanes: int
+
+
+def plan(op: GraphOp, machine: Machine) -> NestSchedule | None:
+    """The schedule of a region that an op ends; None where it cannot be written so."""
+    term = term_of(_function_of(op))
+    if term is None or not is_writable(term):
+        return None
+    return NestSchedule(machine.lanes)
+
+
+def workgroups(op: GraphOp, schedule: NestSchedule) -> tuple[Size, Size]:
+    """One."""
+    return 1, 1
+
+
+def is_writable(term: Term) -> bool:
+    """Whether there is code for each statement of a term."""
+    known = {*term.arguments}
+    for statement in term.statements:
+        if not _is_statement_writable(statement, known):
+            return False
+        known.add(statement.value)
+    return all(is_in_scratch(x) or can_be_on_stack([x]) for x in temporaries_of(term))
+
+
+def is_in_scratch(value: Value) -> bool:
+    """Whether what lies between statements is in scratch, which is of f32."""
+    return Tensor.of(value).dtype == "f32"
+
+
+def can_be_on_stack(values: Iterable[Value]) -> bool:
+    """Whether there is room for values on the stack: of other dtypes than f32."""
+    sizes = [element_count(Tensor.of(x).shape) for x in values]
+    static = [size for size in sizes if isinstance(size, int)]
+    return len(static) == len(sizes) and sum(static) <= _MOST_ON_STACK
+
+
+def temporaries_of(term: Term) -> list[Value]:
+    """Return the values of a term that are neither given nor results, in order."""
+    results = {*term.results}
+    values = dict.fromkeys(each.value for each in term.statements)
+    return [value for value in values if value not in results]
+
+
+def scratch_elements(op: GraphOp, schedule: NestSchedule) -> Size:
+    """How many elements of memory the temporaries of a region take."""
+    term = term_of(_function_of(op))
+    assert term is not None
+    own = filter(is_in_scratch, temporaries_of(term))
+    sizes = (element_count(Tensor.of(x).shape) for x in own)
+    return sum(sizes, start=0)
+
+
+def number_of(read: Read) -> float | int | bool | None:
+    """Return the number that all elements of a constant are; None for another source.
+
+    Args:
+        read: of a term.
+    """
+    if not isinstance(read.op, Constant):
+        return None
+    array = np.asarray(read.op.value)
+    if array.size == 0 or (array != array.flat[0]).any():
+        return None
+    found: float | int | bool = array.flat[0].item()
+    return found
+
+
+def applied_in(statement: Statement) -> Iterator[Apply]:
+    """Yield the elementwise ops of a statement, each as often as a factor has it."""
+    for factor in statement.factors:
+        yield from (node for node in factor.nodes() if isinstance(node, Apply))
+
+
+def _is_statement_writable(statement: Statement, known: set[Value]) -> bool:
+    nest, place = statement.nest, statement.place()
+    if place is None or place.fill is not None:
+        return False
+    if nest.combine != COPY and not _is_combination_writable(statement):
+        return False
+    if not all(type(each.op).on_scalars for each in applied_in(statement)):
+        return False
+    return all(
+        read.view is not None
+        and read.view.fill is None
+        and (read.source in known or number_of(read) is not None)
+        for read in statement.reads()
+    )
+
+
+def _is_combination_writable(statement: Statement) -> bool:
+    """Whether what a statement combines is few floats, in one dtype or in f32."""
+    nest = statement.nest
+    sizes = [nest.sizes[loop] for loop in nest.combined]
+    static = [size for size in sizes if isinstance(size, int)]
+    dtypes = {Tensor.of(factor.value).dtype for factor in statement.factors}
+    return (
+        nest.combine in _COMBINED
+        and len(static) == len(sizes)
+        and math.prod(static) <= _LONGEST
+        and all(map(is_float, dtypes))
+        and (dtypes == {statement.dtype} or statement.dtype == "f32")
+    )
+
+
+def _function_of(op: GraphOp) -> Function:
+    function = op.operation.parent.opview
+    assert isinstance(function, func.FuncOp)
+    return function

@@ -1,0 +1,178 @@
+"""Which loops are one kernel: scans all of whose steps compute by kernels.
+
+The region of such a loop is a call of a scan and nothing else, and the body of that is
+calls of regions, and reshapes (`fuse-loops` makes it so). One workgroup runs all steps:
+what is carried, and what lies between kernels, stays in the caches of a core, and no
+step costs a dispatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from aotc.dialects.control import Scan, control_of
+from aotc.dialects.function_table import Functions, table_of
+from aotc.dialects.functions import callee_of, signature
+from aotc.dialects.fusion import fused_of
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.types import Size, Tensor, element_count, symbols_of
+from aotc.kernels.machine import Machine
+from aotc.kernels.planning import nests
+from aotc.kernels.planning.nests import can_be_on_stack, is_in_scratch
+from aotc.kernels.schedule import Schedule
+from aotc.mlir import Function, Operation, Value, func
+
+_OF_OWN_MEMORY = ("winograd", "chain")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A scan whose steps are calls of regions.
+
+    Args:
+        call: of it, in a region.
+        functions: of the module.
+    """
+
+    call: func.CallOp
+    functions: Functions
+
+    @classmethod
+    def of(cls, call: Operation) -> Loop:
+        """Return the loop that a call runs."""
+        opview = call.operation.opview
+        assert isinstance(opview, func.CallOp)
+        module = opview.operation.parent.operation.parent.opview
+        return cls(opview, table_of(module))
+
+    @cached_property
+    def scan(self) -> Scan:
+        """What is called."""
+        control = control_of(self.functions[callee_of(self.call)])
+        assert isinstance(control, Scan)
+        return control
+
+    @cached_property
+    def body(self) -> Function:
+        """The function of a step."""
+        return self.functions[self.scan.functions[0]]
+
+    @property
+    def ops(self) -> list[Operation]:
+        """The ops of a step, in order."""
+        *ops, _ = self.body.entry_block.operations
+        return list(ops)
+
+    @property
+    def returned(self) -> list[Value]:
+        """What a step returns."""
+        *_, end = self.body.entry_block.operations
+        return list(end.operands)
+
+    def regions(self) -> Iterator[tuple[func.CallOp, Function]]:
+        """Yield the calls of a step, each with its region, in order."""
+        for op in self.ops:
+            if isinstance(op, func.CallOp):
+                yield op, self.functions[callee_of(op)]
+
+    def home(self, value: Value) -> int | None:
+        """Return the number of the first result of a step that a value is, if any."""
+        found = (n for n, each in enumerate(self.returned) if each == value)
+        return next(found, None)
+
+    def between(self) -> list[Value]:
+        """Return what regions make for others of the step alone, in order."""
+        made = (value for call, _ in self.regions() for value in call.results)
+        return [value for value in made if self.home(value) is None]
+
+    def carried(self) -> list[Value]:
+        """Return the arguments of a step that are carried."""
+        return [*self.body.entry_block.arguments][: self.scan.carries]
+
+
+def plan(op: Operation, machine: Machine) -> Schedule | None:
+    """The schedule of a loop; None where it cannot be one kernel."""
+    loop = Loop.of(op)
+    return Schedule() if why_no_kernel(loop) == "" else None
+
+
+def why_no_kernel(loop: Loop) -> str:
+    """Return why a loop cannot be one kernel; "" if it can."""
+    why = _why_no_step(loop)
+    if why:
+        return why
+    kinds = [Tensor.of(x) for x in (*loop.call.operands, *loop.call.results)]
+    if any(kind.dtype == "bool" for kind in kinds):
+        return "it takes or returns bool, which code does not know the memory of"
+    own = [*loop.between(), *loop.carried()]
+    if not can_be_on_stack(x for x in own if not is_in_scratch(x)):
+        return "too much in other dtypes than f32 lies between the ops of a step"
+    inside = [
+        kind
+        for _, function in loop.regions()
+        for side in signature(function)
+        for kind in side
+    ]
+    needed = {*symbols_of(loop.scan.length), *_symbols_in(inside)}
+    if not needed <= _symbols_in(kinds):
+        return "nothing that it takes has the size of its steps"
+    return ""
+
+
+def _why_no_step(loop: Loop) -> str:
+    """Return why the kernel of a loop cannot compute a step; "" if it can."""
+    for op in loop.ops:
+        if isinstance(op, GraphOp) and type(op).keeps_order:
+            continue
+        if not isinstance(op, func.CallOp):
+            return f"a step computes {op.operation.name}, of which there is no region"
+        fused = fused_of(loop.functions[callee_of(op)])
+        if fused is None:
+            return f"a step calls '{callee_of(op)}', which is no region"
+        if fused.kernel in _OF_OWN_MEMORY:
+            return f"a step has a kernel of the family '{fused.kernel}'"
+    return ""
+
+
+def _symbols_in(kinds: Iterable[Tensor]) -> set[int]:
+    return {n for kind in kinds for size in kind.shape for n in symbols_of(size)}
+
+
+def workgroups(op: Operation, schedule: Schedule) -> tuple[Size, Size]:
+    """One, which runs all steps."""
+    return 1, 1
+
+
+def scratch_elements(op: Operation, schedule: Schedule) -> Size:
+    """How many elements of f32 a loop holds, with those of its regions.
+
+    Each carried value twice: as a step reads it, and as it leaves it.
+    """
+    loop = Loop.of(op)
+    own = [*loop.between(), *loop.carried(), *loop.carried()]
+    sizes = [element_count(Tensor.of(x).shape) for x in own if is_in_scratch(x)]
+    for _, region in loop.regions():
+        sizes.append(_scratch_of(region))
+    return sum(sizes, start=0)
+
+
+def _scratch_of(region: Function) -> Size:
+    """Return how many elements the kernel of a region holds."""
+    fused = fused_of(region)
+    assert fused is not None
+    last: Any = [*region.entry_block.operations][-2]
+    if fused.kernel == "scan":
+        return scratch_elements(last, Schedule())
+    if fused.kernel == "nests":
+        schedule = nests.NestSchedule.of_plain(fused.tile)
+        return nests.scratch_elements(last, schedule)
+    return 0
+
+
+def inner(op: Operation) -> tuple[Size, list[Function]]:
+    """Return how many steps there are, and the regions of each."""
+    loop = Loop.of(op)
+    return loop.scan.length, [function for _, function in loop.regions()]

@@ -1,0 +1,344 @@
+"""Make one kernel of a loop of small steps.
+
+    %h, %ys = call @f.scan(%h0, %xs, %w)        (its steps call kernels, and compute)
+    →
+    %h, %ys = call @scan(%h0, %xs, %w)          (a region: it calls @f.scan_1, all of
+                                                 whose steps call regions)
+
+What a step computes beside its kernels becomes regions of the family `nests`. A loop
+stays as it is where a step has an op that these cannot compute, or so much work that
+threads had better share it.
+
+The innermost loops come first: what is a region then may be part of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from aotc.dialects.control import Scan, control_of, invoke
+from aotc.dialects.function_table import Functions, erase, index_functions
+from aotc.dialects.functions import (
+    before,
+    call,
+    callee_of,
+    define,
+    find,
+    is_private,
+    name_of,
+    signature,
+    types_of,
+)
+from aotc.dialects.fusion import Fused, is_region, mark_fused
+from aotc.dialects.graph import GraphOp, has_effect, has_view
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
+from aotc.dialects.walking import clone
+from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.facts import bytes_of, flops_of, work_of
+from aotc.kernels.typical import typical
+from aotc.mlir import Function, Operation, Value, func
+from aotc.passes.base import Pass, Unit
+from aotc.passes.properties import OPS_DECOMPOSED
+
+MOST_WORK = 16_000_000  # float operations of a step: some 0.1 ms of one core
+_MOST_ELEMENTS = 1 << 16  # of a value that a step computes without a tile
+_FEW = 4  # elements that are made again for each of their readers
+_ROWS = 32  # of a step, where a call decides how many
+
+
+@dataclass(frozen=True)
+class FuseLoops(Pass):
+    """Form the regions of loops in every entry, the innermost first.
+
+    Args:
+        without: families of kernels that are left out, with `+` between: where `scan`
+            or `nests` is, there are none.
+    """
+
+    without: str = ""
+
+    name = "fuse-loops"
+    level = 2
+    keeps_graph = True
+    requires = (OPS_DECOMPOSED,)
+
+    def run(self, unit: Unit) -> bool:
+        """Whether there are any; False for a target whose kernels run no loops."""
+        capabilities = capabilities_of(unit.target)
+        if isinstance(capabilities, NoKernels):
+            return False
+        left_out = self.without.split("+")
+        if not all(
+            name in capabilities.families and name not in left_out
+            for name in ("scan", "nests")
+        ):
+            return False
+        with index_functions(unit.module) as functions:
+            fusing = _Fusing(functions, capabilities)
+            entries = [each for each in functions.values() if not is_private(each)]
+            return any([fusing.fuse_in(each) for each in entries])
+
+
+@dataclass
+class _Fusing:
+    """Forms the regions of loops.
+
+    Args:
+        functions: of the module, as a table that knows new ones.
+        capabilities: of the target.
+        visited: functions whose loops were looked at.
+    """
+
+    functions: Functions
+    capabilities: Capabilities
+    visited: set[str] = field(default_factory=set)
+
+    def fuse_in(self, function: Function) -> bool:
+        """Form those of all loops in a function, and in the bodies of these."""
+        changed = False
+        if function.is_external or is_region(function):
+            return False
+        for op in list(function.entry_block.operations):
+            if not isinstance(op, func.CallOp):
+                continue
+            control = control_of(self.functions[callee_of(op)])
+            for name in () if control is None else control.functions:
+                if name not in self.visited:
+                    self.visited.add(name)
+                    changed |= self.fuse_in(self.functions[name])
+            if isinstance(control, Scan):
+                with known_contracts(contracts_of(function)):
+                    changed |= self._fuse(op, control)
+        return changed
+
+    def _fuse(self, op: func.CallOp, scan: Scan) -> bool:
+        """Put the call of a region in the place of that of a scan, if it can be one."""
+        steps = _Steps(self.functions[scan.functions[0]], self)
+        captured = [*op.operands][scan.first_capture :]
+        if not steps.are_small() or not steps.stay_in_cache(captured):
+            return False
+        with before(op):
+            name = steps.write()
+            if name is None:
+                return False
+            tables = [clone(each, [])[0] for each in steps.tables]
+            given = [*op.operands, *tables]
+            loop = replace(scan, functions=(name,))
+
+            def body(arguments: list[Value]) -> list[Value]:
+                return invoke(loop, arguments)
+
+            region = define("scan", types_of(given), body)
+            inner, _ = find(region).entry_block.operations
+            assert isinstance(inner, func.CallOp)
+            family = self.capabilities.families["scan"]
+            schedule = family.plan(inner, self.capabilities.machine)
+            if schedule is None:
+                steps.forget([region, callee_of(inner), name])
+                for each in tables:
+                    each.owner.erase()
+                return False
+            mark_fused(find(region), Fused("scan", schedule.to_plain()))
+            results = call(region, given)
+        for old, new in zip(op.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        op.operation.erase()
+        return True
+
+
+@dataclass
+class _Steps:
+    """The steps of a loop, as calls of regions.
+
+    Args:
+        body: of the loop.
+        fusing: that it is for.
+        tables: constants that are no numbers, which the loop is given.
+        written: names of functions that were made.
+    """
+
+    body: Function
+    fusing: _Fusing
+    tables: list[GraphOp] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+
+    @property
+    def ops(self) -> list[Operation]:
+        """The ops of a step, in order."""
+        *ops, _ = self.body.entry_block.operations
+        return list(ops)
+
+    @property
+    def returned(self) -> set[Value]:
+        """What a step returns."""
+        *_, end = self.body.entry_block.operations
+        return {*end.operands}
+
+    def are_small(self) -> bool:
+        """Whether all that a step does is of regions and of ops of few elements."""
+        work: int = 0
+        for op in self.ops:
+            if isinstance(op, func.CallOp):
+                region = self.fusing.functions[callee_of(op)]
+                kernel = self.fusing.capabilities.planned(region)
+                if kernel is None:
+                    return False
+                work += self._usual(work_of(kernel))
+            elif not isinstance(op, GraphOp) or has_effect(op):
+                return False
+            else:
+                counts = [element_count(Tensor.of(x).shape) for x in op.results]
+                if any(self._usual(count) > _MOST_ELEMENTS for count in counts):
+                    return False
+                work += 8 * self._usual(flops_of(op))
+        return work <= MOST_WORK
+
+    def stay_in_cache(self, captured: Sequence[Value]) -> bool:
+        """Whether what every step reads stays in the second cache of one core.
+
+        Several cores have more of that together.
+        """
+        size = sum(self._usual(bytes_of(value)) for value in captured)
+        return bool(size <= self.fusing.capabilities.machine.second_cache)
+
+    def _usual(self, size: Size) -> int:
+        """Return a size in a usual call."""
+        count = len(contracts_of(self.body))
+        symbols = (Dim.symbol(n) for n in range(count))
+        return evaluate_size(size, [typical(each, _ROWS) for each in symbols])
+
+    def write(self) -> str | None:
+        """Write a body that calls regions alone; None if it cannot."""
+        tables = [op for op in self.ops if isinstance(op, GraphOp) and _is_table(op)]
+        self.tables = tables
+        kinds, _ = signature(self.body)
+        more = [Tensor.of(op.results[0]) for op in tables]
+        failed = False
+
+        def body(arguments: list[Value]) -> list[Value]:
+            nonlocal failed
+            known = dict(zip(self.body.entry_block.arguments, arguments, strict=False))
+            known.update(
+                zip(
+                    [op.results[0] for op in tables],
+                    arguments[len(kinds) :],
+                    strict=True,
+                )
+            )
+            for run in self._runs():
+                first = run[0]
+                if isinstance(first, func.CallOp) or _keeps_order(first):
+                    made = clone(first, [known[x] for x in first.operands])
+                    known.update(zip(first.results, made, strict=True))
+                elif not self._write_run(run, known):
+                    failed = True
+                    break
+            *_, end = self.body.entry_block.operations
+            if failed:
+                return arguments[:1]
+            return [known[value] for value in end.operands]
+
+        name = define(f"{name_of(self.body)}.fused", [*kinds, *more], body)
+        if failed:
+            self.forget([name])
+            return None
+        return name
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Erase functions, and the regions that were made for them."""
+        for name in (*names, *self.written):
+            erase(find(name))
+        self.written = []
+
+    def _runs(self) -> list[list[Operation]]:
+        """Return the ops of a step: those that are one region are one list."""
+        runs: list[list[Operation]] = []
+        is_open = False
+        for op in self.ops:
+            if isinstance(op, GraphOp) and _is_table(op):
+                continue
+            alone = isinstance(op, func.CallOp) or (
+                _keeps_order(op) and not self._is_computed(op)
+            )
+            if alone or not is_open:
+                runs.append([op])
+            else:
+                runs[-1].append(op)
+            is_open = not alone
+        return runs
+
+    def _is_computed(self, op: Operation) -> bool:
+        """Whether a reshape is of what an op of a run makes, which may be nowhere."""
+        owner = getattr(op.operands[0].owner, "opview", None)
+        return isinstance(owner, GraphOp) and not _keeps_order(owner)
+
+    def _write_run(self, run: Sequence[Operation], known: dict[Value, Value]) -> bool:
+        """Write the call of a region of some ops; whether there is code for it."""
+        wanted = self._stored(run)
+        if not wanted:
+            return True
+        own = {x for op in run for x in op.results}
+        reads = dict.fromkeys(x for op in run for x in op.operands if x not in own)
+        operands = list(reads)
+
+        def body(arguments: list[Value]) -> list[Value]:
+            values = dict(zip(operands, arguments, strict=True))
+            for op in run:
+                made = clone(op, [values[x] for x in op.operands])
+                values.update(zip(op.results, made, strict=True))
+            return [values[x] for x in wanted]
+
+        name = define("nests", types_of(operands), body)
+        self.written.append(name)
+        capabilities = self.fusing.capabilities
+        *_, last, _ = find(name).entry_block.operations
+        schedule = capabilities.families["nests"].plan(last, capabilities.machine)
+        if schedule is None:
+            return False
+        mark_fused(find(name), Fused("nests", schedule.to_plain()))
+        made = call(name, [known[x] for x in operands])
+        known.update(zip(wanted, made, strict=True))
+        return True
+
+    def _stored(self, run: Sequence[Operation]) -> list[Value]:
+        """Return what is stored of what some ops make, in order.
+
+        What others read, and what several of them read, unless it is a condition or
+        costs nothing: an expression is computed for each of its readers.
+        """
+        found = []
+        returned = self.returned
+        for op in run:
+            for value in op.results:
+                users = [use.owner.opview for use in value.uses]
+                is_read = any(user not in run for user in users)
+                is_shared = len(users) > 1 and _is_worth_storing(op)
+                if is_read or value in returned or is_shared:
+                    found.append(value)
+        return found
+
+
+def _is_worth_storing(op: Operation) -> bool:
+    """Whether an op computes numbers of others, element by element or as sums."""
+    if not isinstance(op, GraphOp) or not op.operands or has_view(op):
+        return False
+    return not type(op).rearranges and Tensor.of(op.results[0]).dtype != "bool"
+
+
+def _keeps_order(op: Operation) -> bool:
+    return isinstance(op, GraphOp) and bool(type(op).keeps_order)
+
+
+def _is_table(op: GraphOp) -> bool:
+    """Whether an op without operands gives other elements than one number."""
+    if op.operands or len(op.results) != 1:
+        return False
+    if not isinstance(op, Constant):
+        return True
+    array = np.asarray(op.value)
+    return array.size == 0 or bool((array != array.flat[0]).any())

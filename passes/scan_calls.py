@@ -1,0 +1,106 @@
+"""Calls of scans, as passes change them: a step may be given more, and return more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.control import Scan, control_of
+from aotc.dialects.function_table import Functions
+from aotc.dialects.functions import callee_of, define, signature
+from aotc.dialects.types import Tensor
+from aotc.dialects.walking import backward_slice, clone, walk
+from aotc.mlir import Function, Operation, Value, func
+
+
+@dataclass
+class ScanCall:
+    """A call of a scan.
+
+    Args:
+        call: of it; another one, once it is replaced.
+        scan: what it does.
+        body: the function of a step.
+    """
+
+    call: func.CallOp
+    scan: Scan
+    body: Function
+
+    @classmethod
+    def of(cls, call: func.CallOp, functions: Functions) -> ScanCall:
+        """Return the scan of a call."""
+        scan = control_of(functions[callee_of(call)])
+        assert isinstance(scan, Scan)
+        return cls(call, scan, functions[scan.functions[0]])
+
+    @property
+    def arguments(self) -> list[Value]:
+        """The arguments of a step."""
+        return list(self.body.entry_block.arguments)
+
+    @property
+    def scanned(self) -> list[Value]:
+        """The arguments of a step that are elements of sequences."""
+        return self.arguments[self.scan.carries : self.scan.first_capture]
+
+    @property
+    def returned(self) -> list[Value]:
+        """The results of a step."""
+        *_, end = self.body.entry_block.operations
+        return list(end.operands)
+
+    def whole(self, argument: Value) -> Value:
+        """Return the operand of the loop for an argument of its steps."""
+        return self.call.operands[self.arguments.index(argument)]
+
+    def replace(self, results: Sequence[Value], call: Operation) -> None:
+        """Put other values in the place of the results."""
+        for old, new in zip(self.call.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        self.call.operation.erase()
+        self.call = call.opview
+
+
+def define_scanning(loop: ScanCall, moving: Sequence[Value]) -> str:
+    """Define a body that scans some values besides, after those that it scans.
+
+    What is read by none then is not computed.
+    """
+    kinds, _ = signature(loop.body)
+    first = loop.scan.first_capture
+    kinds[first:first] = [Tensor.of(value) for value in moving]
+    needed = {*backward_slice(loop.returned, lambda value: value not in moving)}
+
+    def body(arguments: list[Value]) -> list[Value]:
+        last = first + len(moving)
+        given = dict(zip(moving, arguments[first:last], strict=True))
+
+        def visit(op: Operation, operands: list[Value]) -> list[Value]:
+            known = [given[value] for value in op.results if value in given]
+            if not known and not any(value in needed for value in op.results):
+                return [arguments[0]] * len(op.results)  # stands for what none reads
+            return known or clone(op, operands)
+
+        own = [*arguments[:first], *arguments[last:]]
+        return walk(loop.body.entry_block, own, visit)
+
+    return define(loop.scan.functions[0], kinds, body)
+
+
+def define_returning(loop: ScanCall, more: Sequence[Value]) -> str:
+    """Define a body that stacks some values of a step besides, after the others."""
+    kinds, _ = signature(loop.body)
+
+    def body(arguments: list[Value]) -> list[Value]:
+        copies = dict(zip(loop.arguments, arguments, strict=True))
+
+        def visit(op: Operation, operands: list[Value]) -> list[Value]:
+            made = clone(op, operands)
+            copies.update(zip(op.results, made, strict=True))
+            return made
+
+        found = walk(loop.body.entry_block, arguments, visit)
+        return [*found, *(copies[value] for value in more)]
+
+    return define(loop.scan.functions[0], kinds, body)

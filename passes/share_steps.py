@@ -1,0 +1,231 @@
+"""Let the derivative of a loop read what its steps have computed.
+
+    %h, %hs, %saved = call @f.scan(%h0, %xs, %w)    each step: tanh(%h @ %w + %x)
+    %dh = call @f.back.scan(%d, %saved, %xs, %w)    each step: the same again, and more
+    →
+    %h, %hs, %saved = call @f.scan(%h0, %xs, %w)
+    %dh = call @f.back.scan_1(%d, %saved, %hs)
+
+The steps of a derivative compute those of the loop again, from what these began with.
+Products among that are read from memory instead, where it takes no more of that:
+
+- a value that the loop stacks anyway, such as a state after each step,
+- a sum of a product and what both loops go through, of which the derivative reads
+  nothing else: the sum takes the place of that.
+
+Ensures: an operand that is read no more is left to `prune`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from aotc.dialects.control import Scan, control_of, invoke
+from aotc.dialects.function_table import Functions, index_functions
+from aotc.dialects.functions import before, callee_of, is_private
+from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.ops.binary import Add
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.walking import backward_slice, defining_op, has_one_use
+from aotc.mlir import Function, Operation, Value, func
+from aotc.passes.base import Pass, Unit
+from aotc.passes.scan_calls import ScanCall, define_returning, define_scanning
+
+
+class ShareSteps(Pass):
+    """Share the steps of loops and of their derivatives, in entries and in loops."""
+
+    name = "share-steps"
+    level = 2
+    keeps_graph = True
+
+    def run(self, unit: Unit) -> bool:
+        """Whether anything changed."""
+        with index_functions(unit.module) as functions:
+            entries = [each for each in functions.values() if not is_private(each)]
+            return any([_share_all(each, functions) for each in entries])
+
+
+def _share_all(function: Function, functions: Functions) -> bool:
+    """Share the steps of all loops in a function, and in their bodies."""
+    if function.is_external:
+        return False
+    changed = False
+    for op in list(function.entry_block.operations):
+        if not isinstance(op, func.CallOp):
+            continue
+        control = control_of(functions[callee_of(op)])
+        if control is None:
+            continue
+        bodies = [functions[name] for name in control.functions]
+        changed |= any([_share_all(body, functions) for body in bodies])
+        if isinstance(control, Scan):
+            changed |= _share(op, functions)
+    return changed
+
+
+def _share(op: func.CallOp, functions: Functions) -> bool:
+    """Let a loop read what the loop that it goes through the stacks of has computed."""
+    again = ScanCall.of(op, functions)
+    first = _source_of(again, functions)
+    if first is None:
+        return False
+    pair = _Pair(first, again, _equal_values(first, again))
+    moving = list(pair.stacked())
+    moving += pair.sums(moving)
+    if not moving:
+        return False
+    more = [pair.same[x] for x in moving if pair.stack_of(x) is None]
+    if more:
+        with before(first.call):
+            name = define_returning(first, more)
+            longer = replace(first.scan, functions=(name,))
+            results = invoke(longer, list(first.call.operands))
+        count = len(first.call.results)
+        added = dict(zip(more, results[count:], strict=True))
+        first.replace(results[:count], results[0].owner)
+    else:
+        added = {}
+    with before(again.call):
+        given = []
+        for value in moving:
+            number = pair.stack_of(value)
+            if number is None:
+                given.append(added[pair.same[value]])
+            else:
+                given.append(first.call.results[number])
+        name = define_scanning(again, moving)
+        operands = list(again.call.operands)
+        place = again.scan.first_capture
+        operands[place:place] = given
+        count = again.scan.scanned + len(given)
+        results = invoke(
+            replace(again.scan, functions=(name,), scanned=count), operands
+        )
+    again.replace(results, results[0].owner)
+    return True
+
+
+def _source_of(again: ScanCall, functions: Functions) -> ScanCall | None:
+    """Return a loop of as many steps, whose stacks another one goes through."""
+    for value in map(again.whole, again.scanned):
+        op = defining_op(value)
+        if not isinstance(op, func.CallOp):
+            continue
+        control = control_of(functions[callee_of(op)])
+        if isinstance(control, Scan) and control.length == again.scan.length:
+            number = list(op.results).index(value)
+            if number >= control.carries:
+                return ScanCall.of(op, functions)
+    return None
+
+
+def _equal_values(first: ScanCall, again: ScanCall) -> dict[Value, Value]:
+    """Return what is in a step of a loop what a value in one of another loop is."""
+    known: dict[Value, Value] = {}
+    stacks = dict(
+        zip(
+            list(first.call.results)[first.scan.carries :],
+            first.returned[first.scan.carries :],
+            strict=True,
+        )
+    )
+    both = dict(zip(first.call.operands, first.arguments, strict=True))
+    carried = {*first.arguments[: first.scan.carries]}
+    scanned = {*first.scanned}
+    for value in again.scanned:
+        whole = again.whole(value)
+        other = stacks.get(whole, both.get(whole))
+        if other is not None and (whole in stacks or other in scanned):
+            known[value] = other
+    for value in again.arguments[again.scan.first_capture :]:
+        other = both.get(again.whole(value))
+        if other is not None and other not in scanned | carried:
+            known[value] = other
+    made = {
+        _key(op, list(op.operands)): op
+        for op in first.body.entry_block.operations
+        if _is_pure(op)
+    }
+    for op in again.body.entry_block.operations:
+        if _is_pure(op) and all(x in known for x in op.operands):
+            same = made.get(_key(op, [known[x] for x in op.operands]))
+            if same is not None:
+                known.update(zip(op.results, same.results, strict=True))
+    return known
+
+
+def _is_pure(op: Operation) -> bool:
+    return isinstance(op, GraphOp) and not has_effect(op)
+
+
+def _key(op: Operation, operands: list[Value]) -> tuple[object, ...]:
+    """Return what two ops have in common that compute the same."""
+    attributes = sorted((x, str(op.attributes[x])) for x in op.attributes)
+    return op.operation.name, tuple(attributes), tuple(operands)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A loop, and another one that computes some of its values again.
+
+    Args:
+        first: the loop.
+        again: the other one.
+        same: values of the first by those of the other.
+    """
+
+    first: ScanCall
+    again: ScanCall
+    same: Mapping[Value, Value]
+
+    def stack_of(self, value: Value) -> int | None:
+        """Return the number of the result of the first loop that has a value."""
+        own = self.same[value]
+        carries = self.first.scan.carries
+        for number, each in enumerate(self.first.returned):
+            if number >= carries and each == own:
+                return number
+        return None
+
+    def stacked(self) -> Iterator[Value]:
+        """Yield values made by products that the first loop stacks."""
+        for op in self.again.body.entry_block.operations:
+            for value in op.results:
+                if self._is_stacked(value) and _needs_product(value):
+                    yield value
+
+    def _is_stacked(self, value: Value) -> bool:
+        """Whether the first loop stacks a value that the other one needs."""
+        if value not in self.same or self.stack_of(value) is None:
+            return False
+        return self._is_wanted(value)
+
+    def sums(self, stacked: list[Value]) -> list[Value]:
+        """Return sums of products that can take the place of what is gone through."""
+        needed = {
+            *backward_slice(self.again.returned, lambda value: value not in stacked)
+        }
+        found: list[Value] = []
+        for op in self.again.body.entry_block.operations:
+            if not isinstance(op, Add) or op.y not in self.same:
+                continue
+            if op.y not in needed or op.y in stacked or not _needs_product(op.y):
+                continue
+            read = [x for x in op.operands if x in self.again.scanned]
+            if len(read) == 1 and has_one_use(read[0]):
+                found.append(op.y)
+        return found
+
+    def _is_wanted(self, value: Value) -> bool:
+        """Whether something reads a value that the first loop does not compute."""
+        users = [use.owner for use in value.uses]
+        return any(not all(y in self.same for y in user.results) for user in users)
+
+
+def _needs_product(value: Value) -> bool:
+    """Whether a value of a step is computed from a product in it."""
+    return any(
+        isinstance(defining_op(each), DotGeneral) for each in backward_slice([value])
+    )

@@ -1,0 +1,151 @@
+"""Loops of small steps, each of which is one kernel."""
+
+import aotc
+import aotc.numpy as np
+from aotc import control, nn
+
+WIDTH = 24
+
+
+def cell(h, x, w):
+    """A step of a plain recurrent layer."""
+    h = np.tanh(h @ w + x)
+    return h, h
+
+
+any_w = aotc.Spec((WIDTH, WIDTH))
+steps, batch = aotc.Dim("steps", min=0), aotc.Dim("batch", min=0)
+any_xs = aotc.Spec((steps, batch, WIDTH))
+any_h = aotc.Spec((batch, WIDTH))
+
+
+@aotc.entry(w=any_w, h=any_h, xs=any_xs)
+def forwards(w, h, xs):
+    return control.scan(lambda h, x: cell(h, x, w), h, xs)
+
+
+@aotc.entry(w=any_w, h=any_h, xs=any_xs)
+def backwards(w, h, xs):
+    return control.scan(lambda h, x: cell(h, x, w), h, xs, reverse=True)
+
+
+def of_lengths(w, xs, lengths):
+    """Steps behind the end of a sequence change nothing."""
+
+    def step(carried, x):
+        h, number = carried
+        new, _ = cell(h, x, w)
+        is_inside = np.broadcast_to((number < lengths)[:, None], h.shape)
+        h = np.where(is_inside, new, h)
+        return (h, number + 1), (h, number)
+
+    start = np.zeros(xs.shape[1:]), np.asarray(0, "i32")
+    return control.scan(step, start, xs)
+
+
+@aotc.entry(w=any_w, xs=any_xs, lengths=aotc.Spec((batch,), "i32"))
+def masked(w, xs, lengths):
+    return of_lengths(w, xs, lengths)
+
+
+@aotc.entry(w=any_w, h=any_h, xs=any_xs)
+def gradients(w, h, xs):
+    def loss(w, h, xs):
+        last, ys = control.scan(lambda h, x: cell(h, x, w), h, xs)
+        return (ys**2).sum() + last.sum()
+
+    return aotc.value_and_grad(loss, (0, 1, 2))(w, h, xs)
+
+
+@aotc.entry(w=any_w, xs=aotc.Spec((6, 3, WIDTH)))
+def recomputed(w, xs):
+    def loss(w):
+        step = lambda h, x: cell(h, x, w)  # noqa: E731
+        start = np.zeros((3, WIDTH))
+        return control.scan(step, start, xs, checkpoint_every=4)[0].sum()
+
+    return aotc.grad(loss)(w)
+
+
+@aotc.entry(xs=aotc.Spec((7, 5, 40)), weights=aotc.Spec((40, 4 * 40)))
+def lstm(xs, weights):
+    kernel, recurrent = weights * 0.5, weights
+    return nn.lstm(xs, kernel, recurrent, np.zeros(160))
+
+
+@aotc.entry(a=aotc.Spec(("n",)), b=aotc.Spec(("n",)))
+def swapped(a, b):
+    """Carried values change places, and one of them is returned twice."""
+
+    def step(carried, _):
+        a, b = carried
+        return (b, a + b), (a, a, b)
+
+    return control.scan(step, (a, b), None, length=5)
+
+
+@aotc.entry(y=aotc.Spec((3,), "f64"))
+def equation(y):
+    def slope(y):
+        return np.stack([10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1]])
+
+    def step(y, _):
+        k = slope(y)
+        return y + 0.005 * (k + slope(y + 0.01 * k)), y
+
+    return control.scan(step, y, None, length=50)
+
+
+@aotc.entry(x=aotc.Spec(("n", 17), "bf16"))
+def narrow(x):
+    def step(total, x):
+        total = total * np.asarray(0.75, "bf16") + x
+        return total, (np.astype(total, "f32"), np.astype(total * 8, "i8"))
+
+    return control.scan(step, np.zeros(17, "bf16"), x)
+
+
+@aotc.entry(x=aotc.Spec((9, 6)), t=aotc.Spec((6, 6)))
+def sums(x, t):
+    """Steps that add up, take means, and read columns, rows and constants."""
+    table = np.asarray([[1.0, 2.0, 0.5, -1.0, 3.0, 0.25]])
+
+    def step(h, x):
+        h = np.log(np.exp(t + h[:, None]).sum(0)) - x.mean()
+        return h[::-1], (h.max(), (table * h)[0], np.concatenate([h[:2], x[3:]]))
+
+    return control.scan(step, np.zeros(6), x)
+
+
+@aotc.entry(x=aotc.Spec((4, 5, 12)))
+def nested(x):
+    """A loop in each step of a loop."""
+
+    def outer(total, rows):
+        def inner(h, row):
+            h = 0.5 * h + row
+            return h, h.sum()
+
+        h, ys = control.scan(inner, total, rows)
+        return h + ys[0], ys
+
+    return control.scan(outer, np.zeros(12), x)
+
+
+@aotc.entry(x=aotc.Spec((8,)))
+def until(x):
+    """A loop that ends by a condition, with one of known length in its steps."""
+
+    def step(carried):
+        count, x = carried
+        return count + 1, control.fori_loop(0, 3, lambda _, y: 0.9 * y, x)
+
+    def is_large(carried):
+        return np.abs(carried[1]).max() > 0.01
+
+    return control.while_loop(is_large, step, (np.asarray(0, "i32"), x))
+
+
+@aotc.entry(x=aotc.Spec((0, 5)), h=aotc.Spec((5,)))
+def empty(x, h):
+    return control.scan(lambda h, x: (h + x, h * x), h, x)

@@ -1,0 +1,114 @@
+"""share-steps: derivatives of loops read what the steps of these have computed."""
+
+import pytest
+
+import aotc
+import aotc.numpy as np
+from aotc import control
+from aotc.dialects.functions import functions_of
+
+KINDS = "f32[7, 4]", "f32[5, 7, 8]", "f32[4, 8]"
+
+
+def gated(h, xs, w, *, reverse=False):
+    """Steps that multiply, and return no more than a part of what they compute."""
+
+    def step(h, x):
+        z = h @ w + x
+        h = np.tanh(z[:, :4]) * np.sin(z[:, 4:])
+        return h, h
+
+    return control.scan(step, h, xs, reverse=reverse)
+
+
+def backwards(h, xs, w):
+    return gated(h, xs, w, reverse=True)
+
+
+def plain(h, xs, w):
+    """Steps that return what their derivative reads."""
+
+    def step(h, x):
+        h = np.tanh(h @ w[:, :4] + x[:, 4:])
+        return h, h
+
+    return control.scan(step, h, xs)
+
+
+def again(h, xs, w):
+    """Steps that are computed again, in segments."""
+
+    def step(h, x):
+        z = h @ w + x
+        h = np.tanh(z[:, :4]) * np.sin(z[:, 4:])
+        return h, h
+
+    return control.scan(step, h, xs, checkpoint_every=2)
+
+
+def loss_of(function):
+    def loss(h, xs, w):
+        last, hs = function(h, xs, w)
+        return np.sum(last * last) + np.sum(np.cos(hs))
+
+    return aotc.grad(loss, argnums=(0, 1, 2))
+
+
+def products_of_steps(made):
+    """How many products the functions have that `f` does not hold itself."""
+    return sum(
+        op.operation.name == "graph.dot_general"
+        for name, function in functions_of(made.module).items()
+        if name != "f" and not function.is_external
+        for op in function.entry_block.operations
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "saved"), [(gated, 1), (backwards, 1), (plain, 1), (again, 2)]
+)
+def test_a_derivative_makes_no_product_again(model, function, saved):
+    made = model(loss_of(function), *KINDS)
+    made.run("autodiff", "inline", "simplify", "cse", "hoist-invariants", "cse")
+    made.run("prune", "simplify")
+    before = products_of_steps(made)
+    made.keeps_meaning_under("share-steps")
+    made.run("prune", "simplify")
+    assert products_of_steps(made) == before - saved
+    assert not made.run("share-steps")
+
+
+@pytest.mark.parametrize("length", ["0", "1", "t"])
+def test_loops_of_any_length_keep_their_meaning(model, length):
+    kinds = KINDS[0], f"f32[{length}, 7, 8]", KINDS[2]
+    made = model(loss_of(gated), *kinds, symbols=("t",) if length == "t" else ())
+    made.run("autodiff", "inline", "simplify", "cse")
+    made.keeps_meaning_under("share-steps")
+
+
+def test_what_is_gone_through_stays_where_it_is_read(model):
+    """Then sums would take memory besides."""
+
+    def function(h, xs, w):
+        def step(h, x):
+            h = np.tanh((h @ w + x)[:, :4]) * x[:, 4:]
+            return h, None
+
+        return control.scan(step, h, xs)[0]
+
+    def loss(h, xs, w):
+        return np.sum(function(h, xs, w))
+
+    made = model(aotc.grad(loss, argnums=(0, 1, 2)), *KINDS)
+    made.run("autodiff", "inline", "simplify", "cse", "hoist-invariants", "cse")
+    assert not made.run("share-steps")
+
+
+def test_loops_of_other_values_share_nothing(model):
+    def function(h, xs, w):
+        one = gated(h, xs, w)[1]
+        return gated(h, np.concatenate([one, one], -1), w)
+
+    made = model(function, *KINDS)
+    made.run("inline", "simplify", "cse")
+    assert not made.run("share-steps")
