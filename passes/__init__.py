@@ -70,6 +70,7 @@ PASSES = {
     "fuse-regions": "aotc.passes.fuse_regions:FuseRegions",
     "widen-scales": "aotc.passes.widen_scales:WidenScales",
     "join-products": "aotc.passes.join_products:JoinProducts",
+    "join-updates": "aotc.passes.join_updates:JoinUpdates",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
     "share-kernels": "aotc.passes.share_kernels:ShareKernels",
     "separate-updates": "aotc.passes.separate_updates:SeparateUpdates",

@@ -84,6 +84,7 @@ PASS_STAGES = (
             "split-reductions",
             "fuse-regions",
             "join-products",
+            "join-updates",
             "widen-scales",
             "gather-packed",
             "hoist-invariants",
@@ -266,10 +267,11 @@ def _choose(
 ) -> tuple[Pass, ...]:
     from aotc.kernels.capabilities import family_names
     from aotc.passes.fuse_regions import FuseRegions
+    from aotc.passes.join_updates import JoinUpdates
 
     families = "+".join(name for name in family_names() if name in without)
     return tuple(
-        replace(each, without=families) if isinstance(each, FuseRegions) else each
+        replace(each, without=families) if isinstance(each, FuseRegions | JoinUpdates) else each
         for each in passes
         if each.level <= level and each.name not in without
     )

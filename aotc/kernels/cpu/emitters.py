@@ -20,6 +20,7 @@ from aotc.kernels.cpu import (
     rows,
     sorting,
     transposing,
+    updates,
     winograd,
 )
 from aotc.kernels.cpu.arguments import Arguments
@@ -44,4 +45,5 @@ EMITTERS: Mapping[str, Emitter] = {
     "movement": movement.write,
     "quantization": quantization.write,
     "transpose": transposing.write,
+    "updates": updates.write,
 }
