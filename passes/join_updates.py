@@ -112,11 +112,13 @@ class _Update:
         users = [op for op in users_of(self.results) if op not in self.ops]
         return not all(isinstance(op, func.ReturnOp) for op in users)
 
-    @property
-    def bindings(self) -> set[Value]:
-        """What takes a binding of its own: arguments, and new values of states."""
-        given = {x for x in self.reads if isinstance(x.owner, ir.Block)}
-        return given | {*self.results}
+    def bindings(self, in_place: Container[Value]) -> set[Value]:
+        """What takes a binding of its own: results, and arguments that are no states.
+
+        Args:
+            in_place: what lies with states or in the workspace, and takes none.
+        """
+        return {*self.results, *(x for x in self.reads if x not in in_place)}
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,8 @@ def executable(
     results: int,
     elements: Sequence[str],
     symbols: int,
+    tied: Sequence[int] = (),
+    awaited: int = 0,
 ) -> list[str]:
     """Return what dispatches a kernel.
 
@@ -109,17 +111,25 @@ def executable(
         results: how many of them, the last ones, are results, or scratch.
         elements: of each memory, as a map of the symbols and the number of shares.
         symbols: how many of them it takes.
+        tied: the number of the operand that each result is written over, or -1; none
+            of them if that is empty.
+        awaited: tensors after the operands that the function does not take.
     """
     name, body = quoted(name), quoted(body)
     numbers = [f"%s{n}" for n in range(symbols)]
-    bindings = [f"%b{n}: !stream.binding" for n in range(len(memories))]
-    first = len(bindings) - results
+    first = len(memories) - results
+    names = [f"%b{n}" for n in range(first)]
+    for place, at in enumerate([*tied] or [-1] * results):
+        names.append(f"%b{first + place}" if at < 0 else names[at])
+    bindings = [*names[:first], *(f"%a{n}" for n in range(awaited))]
+    own = [each for each in names[first:] if each not in bindings]
     indices = [f"{number}: index" for number in numbers]
-    taken = ", ".join([*bindings[:first], *indices, *bindings[first:]])
+    given, made = ([f"{x}: !stream.binding" for x in each] for each in (bindings, own))
+    taken = ", ".join([*given, *indices, *made])
     views = [
         line
         for n, kind in enumerate(memories)
-        for line in _view(n, kind, elements[n], [*numbers, "%shares"])
+        for line in _view(n, names[n], kind, elements[n], [*numbers, "%shares"])
     ]
     held = [f"%m{n}" for n in range(len(memories))]
     given = ", ".join([*held, *numbers, "%share", "%shares"])
@@ -200,9 +210,11 @@ def device_executable(
     ]
 
 
-def _view(number: int, kind: str, elements: str, numbers: list[str]) -> list[str]:
+def _view(
+    number: int, binding: str, kind: str, elements: str, numbers: list[str]
+) -> list[str]:
     """The memory of a binding; how many elements it has, a map says, of numbers."""
-    view = f"%m{number} = stream.binding.subspan %b{number}[%zero]"
+    view = f"%m{number} = stream.binding.subspan {binding}[%zero]"
     if "?" not in kind:
         return [f"      {view} : !stream.binding -> {kind}"]
     given = ", ".join(numbers)
