@@ -112,14 +112,6 @@ class _Update:
         users = [op for op in users_of(self.results) if op not in self.ops]
         return not all(isinstance(op, func.ReturnOp) for op in users)
 
-    def bindings(self, in_place: Container[Value]) -> set[Value]:
-        """What takes a binding of its own: results, and arguments that are no states.
-
-        Args:
-            in_place: what lies with states or in the workspace, and takes none.
-        """
-        return {*self.results, *(x for x in self.reads if x not in in_place)}
-
 
 @dataclass(frozen=True)
 class _Joining:
@@ -140,7 +132,7 @@ class _Joining:
     def join(self, function: Function, entry: Entry) -> bool:
         """Join the updates of an entry; return whether there are any."""
         updates = self._updates(function, entry)
-        for group in _groups(updates):
+        for group in self._groups(updates, _inputs(function, entry)):
             self._write(group)
         return bool(updates)
 
@@ -228,6 +220,38 @@ class _Joining:
         update.place = max((places.get(value, -1) for value in update.reads), default=-1)
         return update
 
+    # ---- what is joined -------------------------------------------------------------
+
+    def _groups(
+        self, updates: Sequence[_Update], inputs: Container[Value]
+    ) -> Iterator[list[_Update]]:
+        """Neighbouring updates that one kernel computes.
+
+        One whose results something else reads is alone: others may be computed of that.
+        """
+        group: list[_Update] = []
+        for update in updates:
+            is_alone = any(each.has_readers for each in (*group[-1:], update))
+            if group and (is_alone or not self._fits([*group, update], inputs)):
+                yield group
+                group = []
+            group.append(update)
+        if group:
+            yield group
+
+    def _fits(self, group: Sequence[_Update], inputs: Container[Value]) -> bool:
+        """Whether one dispatch may have all tensors of some updates.
+
+        IREE's code for processors finds all states in one block of memory, and all that
+        a call computes in another one, so that what is read there is bound once.
+        """
+        reads = {value for each in group for value in each.reads}
+        if not self.capabilities.emitted.on_gpus:
+            reads = {value for value in reads if value in inputs}
+        bound = len(reads) + sum(len(each.results) for each in group)
+        elements = sum(each.elements for each in group)
+        return bound + _OF_WORKSPACES <= MOST_BINDINGS and elements <= _MOST_ELEMENTS
+
     # ---- what is written ------------------------------------------------------------
 
     def _write(self, group: Sequence[_Update]) -> None:
@@ -287,27 +311,7 @@ def _connected(
     yield from groups.values()
 
 
-def _groups(updates: Sequence[_Update]) -> Iterator[list[_Update]]:
-    """Neighbouring updates that one kernel computes.
-
-    One whose results something else reads is alone: others may be computed of that.
-    """
-    group: list[_Update] = []
-    for update in updates:
-        if group and not _fits(group, update):
-            yield group
-            group = []
-        group.append(update)
-        if update.has_readers:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-def _fits(group: Sequence[_Update], update: _Update) -> bool:
-    """Whether a kernel may compute an update with others."""
-    bindings = set[Value]().union(update.bindings, *(each.bindings for each in group))
-    elements = sum(each.elements for each in group) + update.elements
-    is_small = len(bindings) + _OF_WORKSPACES <= MOST_BINDINGS
-    return is_small and elements <= _MOST_ELEMENTS and not update.has_readers
+def _inputs(function: Function, entry: Entry) -> set[Value]:
+    """The arguments of an entry that a call gives."""
+    ports = zip(entry.arguments, function.arguments, strict=True)
+    return {value for port, value in ports if port.kind == "input"}
