@@ -36,6 +36,7 @@ from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.walking import clone, copy_value, defining_op, in_order, users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.elementwise import Elementwise
+from aotc.kernels.facts import bytes_of
 from aotc.kernels.family import Family
 from aotc.kernels.operands import Number, is_repeated
 from aotc.kernels.planning.updates import is_read_whole, is_static
@@ -49,6 +50,10 @@ from aotc.passes.properties import DERIVATIVES_WRITTEN
 # in one of them, or in a few
 MOST_BINDINGS = 32
 _OF_WORKSPACES = 3
+# Of 64 numbers that code for processors is given, each tensor takes one for its place,
+# or two if that may be beyond 4 GiB.
+_MOST_PLACES = 62
+_FAR = 1 << 31
 _MOST_ELEMENTS = 1 << 20  # of one tensor each: gradients that wait for the last one
 
 
@@ -132,7 +137,8 @@ class _Joining:
     def join(self, function: Function, entry: Entry) -> bool:
         """Join the updates of an entry; return whether there are any."""
         updates = self._updates(function, entry)
-        for group in self._groups(updates, _inputs(function, entry)):
+        most = _Most.of(function, entry, on_gpus=self.capabilities.emitted.on_gpus)
+        for group in _groups(updates, most):
             self._write(group)
         return bool(updates)
 
@@ -217,40 +223,10 @@ class _Joining:
             if value in states:
                 update.results.append(value)
         update.results.sort(key=lambda value: places[value])
-        update.place = max((places.get(value, -1) for value in update.reads), default=-1)
+        update.place = max(
+            (places.get(value, -1) for value in update.reads), default=-1
+        )
         return update
-
-    # ---- what is joined -------------------------------------------------------------
-
-    def _groups(
-        self, updates: Sequence[_Update], inputs: Container[Value]
-    ) -> Iterator[list[_Update]]:
-        """Neighbouring updates that one kernel computes.
-
-        One whose results something else reads is alone: others may be computed of that.
-        """
-        group: list[_Update] = []
-        for update in updates:
-            is_alone = any(each.has_readers for each in (*group[-1:], update))
-            if group and (is_alone or not self._fits([*group, update], inputs)):
-                yield group
-                group = []
-            group.append(update)
-        if group:
-            yield group
-
-    def _fits(self, group: Sequence[_Update], inputs: Container[Value]) -> bool:
-        """Whether one dispatch may have all tensors of some updates.
-
-        IREE's code for processors finds all states in one block of memory, and all that
-        a call computes in another one, so that what is read there is bound once.
-        """
-        reads = {value for each in group for value in each.reads}
-        if not self.capabilities.emitted.on_gpus:
-            reads = {value for value in reads if value in inputs}
-        bound = len(reads) + sum(len(each.results) for each in group)
-        elements = sum(each.elements for each in group)
-        return bound + _OF_WORKSPACES <= MOST_BINDINGS and elements <= _MOST_ELEMENTS
 
     # ---- what is written ------------------------------------------------------------
 
@@ -311,7 +287,64 @@ def _connected(
     yield from groups.values()
 
 
-def _inputs(function: Function, entry: Entry) -> set[Value]:
-    """The arguments of an entry that a call gives."""
-    ports = zip(entry.arguments, function.arguments, strict=True)
-    return {value for port, value in ports if port.kind == "input"}
+# ---- what is joined -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Most:
+    """How many tensors a dispatch may have.
+
+    IREE's code for processors finds all states in one block of memory, and all that a
+    call computes in another one, so that what is read there is bound once.
+
+    Args:
+        bound: tensors that are bound by themselves; results are in any case.
+        places: of all tensors.
+        shared: what is read in a block of memory with others.
+    """
+
+    bound: int
+    places: int
+    shared: Container[Value]
+
+    @classmethod
+    def of(cls, function: Function, entry: Entry, *, on_gpus: bool) -> _Most:
+        """Return that of an entry."""
+        bound = MOST_BINDINGS - _OF_WORKSPACES
+        if on_gpus:
+            return cls(bound, bound, ())
+        ports = [*zip(entry.arguments, function.arguments, strict=True)]
+        ops = function.entry_block.operations
+        computed = {value for op in ops for value in op.results}
+        stored = {value for port, value in ports if port.kind != "input"}
+        sizes = [bytes_of(value) for value in stored]
+        is_far = sum(n for n in sizes if isinstance(n, int)) > _FAR
+        return cls(bound, _MOST_PLACES // (1 + is_far), computed | stored)
+
+    def allows(self, group: Sequence[_Update]) -> bool:
+        """Return whether a kernel may compute some updates."""
+        reads = {value for each in group for value in each.reads}
+        results = sum(len(each.results) for each in group)
+        bound = results + sum(value not in self.shared for value in reads)
+        elements = sum(each.elements for each in group)
+        return (
+            bound <= self.bound
+            and len(reads) + results <= self.places
+            and elements <= _MOST_ELEMENTS
+        )
+
+
+def _groups(updates: Sequence[_Update], most: _Most) -> Iterator[list[_Update]]:
+    """Neighbouring updates that one kernel computes.
+
+    One whose results something else reads is alone: others may be computed of that.
+    """
+    group: list[_Update] = []
+    for update in updates:
+        is_alone = any(each.has_readers for each in (*group[-1:], update))
+        if group and (is_alone or not most.allows([*group, update])):
+            yield group
+            group = []
+        group.append(update)
+    if group:
+        yield group

@@ -271,7 +271,9 @@ def _choose(
 
     families = "+".join(name for name in family_names() if name in without)
     return tuple(
-        replace(each, without=families) if isinstance(each, FuseRegions | JoinUpdates) else each
+        replace(each, without=families)
+        if isinstance(each, FuseRegions | JoinUpdates)
+        else each
         for each in passes
         if each.level <= level and each.name not in without
     )

@@ -95,7 +95,9 @@ class TiedCall:
             for new in self.op.results
         ]
         point = ir.InsertionPoint(self.op)
-        if anchor is not None and self.op.operation.is_before_in_block(anchor.operation):
+        if anchor is not None and self.op.operation.is_before_in_block(
+            anchor.operation
+        ):
             point = ir.InsertionPoint.after(anchor)
         with point, self.op.location:
             made = self.kernels.call(self.op, tied, self.after)

@@ -15,7 +15,14 @@ from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.ops.unary import Unary
 from aotc.kernels import packing
-from aotc.kernels.elementwise import ALIKE, BY_ROWS, FLOATS, NARROW, OF_COLUMNS, OF_NUMBERS
+from aotc.kernels.elementwise import (
+    ALIKE,
+    BY_ROWS,
+    FLOATS,
+    NARROW,
+    OF_COLUMNS,
+    OF_NUMBERS,
+)
 from aotc.kernels.family import Family, Packing
 from aotc.kernels.planning import (
     attention,

@@ -129,9 +129,7 @@ class InPlaceKernels:
             self.holders.pop(name).erase()
 
 
-def _copy(
-    holder: Operation, name: str, tied: Sequence[int], awaited: int
-) -> Operation:
+def _copy(holder: Operation, name: str, tied: Sequence[int], awaited: int) -> Operation:
     """Copy a kernel beside the other one, as one that writes in place."""
     with ir.InsertionPoint(holder):
         made: Operation = holder.operation.clone()

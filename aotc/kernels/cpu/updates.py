@@ -57,9 +57,7 @@ def _write_block(
         last = least(add(first, schedule.block), whole)
         epilogue.write_run(first, last)
     if rest:
-        is_last = int_compare(
-            "eq", block, index(block_count(part, schedule.block) - 1)
-        )
+        is_last = int_compare("eq", block, index(block_count(part, schedule.block) - 1))
         loops.branch(
             is_last,
             lambda: epilogue.write_elements(index(whole), rest),
