@@ -16,8 +16,8 @@ Updates are joined in the order in which their operands are there, so that gradi
 need not be kept for long. A kernel has as many as there may be tensors of a dispatch
 (`MOST_BINDINGS`).
 
-Left as they are: updates of states without axes or of symbolic sizes; those with ops, or
-of dtypes, that kernels do not compute; and those that read something else than whole
+Left as they are: updates of states without axes or of symbolic sizes; those with ops,
+or of dtypes, that kernels do not compute; and those that read something else than whole
 tensors and single numbers.
 """
 
@@ -28,17 +28,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.dialects.entries import Entry, entries_of
-from aotc.dialects.function_table import index_functions, table_of
+from aotc.dialects.function_table import erase, index_functions, table_of
 from aotc.dialects.functions import call, define, find
 from aotc.dialects.fusion import Fused, mark_fused
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.types import Tensor, element_count
+from aotc.dialects.types import Size, Tensor, element_count
 from aotc.dialects.walking import clone, copy_value, defining_op, in_order, users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.elementwise import Elementwise
 from aotc.kernels.facts import bytes_of
 from aotc.kernels.family import Family
-from aotc.kernels.operands import Number, is_repeated
+from aotc.kernels.operands import Number, Operand, Whole, is_repeated
 from aotc.kernels.planning.updates import is_read_whole, is_static
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
@@ -138,9 +138,7 @@ class _Joining:
         """Join the updates of an entry; return whether there are any."""
         updates = self._updates(function, entry)
         most = _Most.of(function, entry, on_gpus=self.capabilities.emitted.on_gpus)
-        for group in _groups(updates, most):
-            self._write(group)
-        return bool(updates)
+        return any([self._write(group) for group in _groups(updates, most)])
 
     # ---- what is an update ----------------------------------------------------------
 
@@ -213,12 +211,10 @@ class _Joining:
                 if isinstance(read, Number):
                     if read.in_memory:
                         update.reads[read.source] = None
-                elif read is None or is_repeated(value):
-                    return None
-                elif not is_read_whole(value, shape):
-                    return None
-                else:
+                elif _is_whole(read, value, shape):
                     update.reads[value] = None
+                else:
+                    return None
         for value in made:
             if value in states:
                 update.results.append(value)
@@ -230,8 +226,8 @@ class _Joining:
 
     # ---- what is written ------------------------------------------------------------
 
-    def _write(self, group: Sequence[_Update]) -> None:
-        """Put one call in the place of some updates."""
+    def _write(self, group: Sequence[_Update]) -> bool:
+        """Put one call in the place of some updates; return whether there is code."""
         ops = in_order([op for each in group for op in each.ops])
         given = [*dict.fromkeys(value for each in group for value in each.reads)]
         results = [value for each in group for value in each.results]
@@ -255,8 +251,18 @@ class _Joining:
         with point, ops[-1].location:
             name = define(self.name, [Tensor.of(value) for value in given], body)
             mark_fused(find(name), Fused(self.name, schedule.to_plain()))
+            if self.capabilities.emitted.why_unwritten(find(name)):
+                erase(find(name))
+                return False
             made = call(self.outlining.share_function(name), given)
         replace_by_call(ops, results, made, [])
+        return True
+
+
+def _is_whole(read: Operand | None, value: Value, shape: Sequence[Size]) -> bool:
+    """Whether a kernel loads a value as it is, and nothing is repeated for it."""
+    is_known = isinstance(read, Whole) and not is_repeated(value)
+    return is_known and is_read_whole(value, shape)
 
 
 def _is_of(op: Operation, values: Container[Value]) -> bool:

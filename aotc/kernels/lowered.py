@@ -174,9 +174,10 @@ def use_fallbacks(module: Module, names: Collection[str]) -> None:
         module: lowered; is changed.
         names: of the kernels.
     """
-    fallbacks = {}
+    fallbacks, launches = {}, {}
     for op in [*module.body.operations]:
         if LAUNCH in op.attributes and name_of(op) in names:
+            launches[name_of(op)] = kernel_in(op).launch
             fallbacks[name_of(op)] = _move_out(op, module)
             op.operation.erase()
     for function in functions_of(module).values():
@@ -185,7 +186,7 @@ def use_fallbacks(module: Module, names: Collection[str]) -> None:
         for call in _calls_in(function):
             kernel = called_kernel(call)
             if kernel is not None and kernel in fallbacks:
-                _call_instead(call, fallbacks[kernel])
+                _call_instead(call, fallbacks[kernel], launches[kernel])
     for function in [*functions_of(module).values()]:
         found = _CALLED.fullmatch(name_of(function))
         if found and found[1] in fallbacks:
@@ -226,11 +227,13 @@ def _move_out(holder: Operation, module: Module) -> Function:
     return next(x for x in functions if name_of(x) == made[kernel])
 
 
-def _call_instead(call: Operation, function: Function) -> None:
-    """Call a function of the first operands of a call in its place."""
-    count = len(function.type.inputs)
+def _call_instead(call: Operation, function: Function, launch: Launch | None) -> None:
+    """Call a function of what a kernel reads, and its numbers, in the place of that."""
+    assert launch is not None
+    count, given = len(function.type.inputs), [*call.operands]
+    del given[launch.reads : launch.reads + launch.awaited]
     with ir.InsertionPoint(call), call.location:
-        made = func.CallOp(function, [*call.operands][:count])
+        made = func.CallOp(function, given[:count])
     for old, new in zip(call.results, made.results, strict=True):
         old.replace_all_uses_with(new)
     call.operation.erase()

@@ -168,7 +168,7 @@ def device_executable(
     backend: str,
     function: str,
     object_path: str,
-    bindings: tuple[int, int],
+    writes: Sequence[bool],
     numbers: int,
     threads: int,
     shared_bytes: int,
@@ -180,15 +180,17 @@ def device_executable(
         backend: of IREE's that it is code for, `cuda` or `rocm`.
         function: of the kernel.
         object_path: where the compiler finds its code.
-        bindings: how many tensors it reads, and how many it writes.
+        writes: whether it writes each of the tensors that it is bound to.
         numbers: how many numbers of 32 bits it takes.
         threads: of a program.
         shared_bytes: of memory that these share.
     """
-    reads, writes = bindings
     # Indirect: recorded once, and told the memory when it is replayed
-    kinds = ['storage_buffer, "ReadOnly|Indirect"'] * reads
-    kinds += ["storage_buffer, Indirect"] * writes
+    is_read, is_written = (
+        'storage_buffer, "ReadOnly|Indirect"',
+        "storage_buffer, Indirect",
+    )
+    kinds = [is_written if each else is_read for each in writes]
     bound = ", ".join(f"#hal.pipeline.binding<{kind}>" for kind in kinds)
     layout = f"#hal.pipeline.layout<constants = {numbers}, bindings = [{bound}]>"
     found = f"#hal.executable.object<{{path = {quoted(object_path)}}}>"

@@ -9,7 +9,7 @@ from typing import Any
 from aotc.dialects.nests import COPY
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size
-from aotc.kernels.gpu import attention, elements, products, rows, scatter
+from aotc.kernels.gpu import attention, elements, products, rows, scatter, updates
 from aotc.kernels.gpu.kernel import (
     GpuKernel,
     Writing,
@@ -71,6 +71,12 @@ FORMS = {
         elements.plan,
         elements.programs,
         elements.write,
+    ),
+    "updates": Form(
+        lambda term: all(each.nest.combine == COPY for each in term.statements),
+        updates.plan,
+        updates.programs,
+        updates.write,
     ),
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
@@ -27,7 +28,9 @@ from aotc.dialects.ops.reduction import (
     Reduction,
 )
 from aotc.dialects.ops.scattering import ScatterAdd
+from aotc.dialects.ops.selection import Cast, Clamp, Select
 from aotc.dialects.ops.shape import Reshape
+from aotc.dialects.ops.unary import Unary
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import (
@@ -36,9 +39,15 @@ from aotc.dialects.walking import (
     defining_op,
 )
 from aotc.dtypes import bits, is_float
-from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
+from aotc.kernels.elementwise import (
+    ALIKE,
+    BY_ROWS,
+    NARROW,
+    OF_COLUMNS,
+    OF_NUMBERS,
+)
 from aotc.kernels.family import Family
-from aotc.kernels.gpu import movement, products, splitting
+from aotc.kernels.gpu import movement, products, splitting, updates
 from aotc.kernels.gpu.attention import AttentionTile
 from aotc.kernels.gpu.elements import ElementTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
@@ -61,6 +70,7 @@ from aotc.kernels.gpu.views import (
     views_of_reshapes,
 )
 from aotc.kernels.planning.reductions import reduced_axes
+from aotc.kernels.planning.updates import memory_parts
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
@@ -231,6 +241,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
 
 _PLANNING = {
     "movement": _Planning("elements"),
+    "updates": _Planning("updates"),
     "scatter": _SCATTERS,
     "contraction-tf32x3": _RELAXED_PRODUCTS,
     "attention-tf32x3": _RELAXED_ATTENTION,
@@ -293,6 +304,18 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         knows_constants=True,
         leaves_states=False,
         is_last=True,
+    ),
+    "updates": Family(
+        anchors=(Unary, Binary, Select, Clamp, Cast),
+        schedule=ElementTile,
+        plan=updates.plan_op,
+        workgroups=updates.workgroups,
+        epilogue=OF_NUMBERS,
+        floats=_FLOATS,
+        lifts=can_lift,
+        memory_parts=memory_parts,
+        why_misread=updates.why_misread,
+        is_formed_apart=True,
     ),
 }
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, ceil_divide, element_count
 from aotc.dialects.walking import defining_op
-from aotc.kernels.elementwise import Elementwise
+from aotc.kernels.elementwise import FLOATS, OF_NUMBERS, Elementwise
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import Number, operand_of
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Value, ir
 
 BLOCK = 1024  # elements: threads share tensors of some thousands
+_ON_PROCESSORS = Elementwise(OF_NUMBERS, (), (*FLOATS, "i32", "bool"))
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,13 @@ class Part:
 
     Args:
         results: the numbers of the results of the region that it computes.
-        reads: the arguments of which it reads an element for each of its own.
+        values: that have an element for each of its own: arguments that it reads, and
+            what it computes.
         elements: how many there are of each.
     """
 
     results: tuple[int, ...]
-    reads: frozenset[Value]
+    values: frozenset[Value]
     elements: int
 
 
@@ -79,13 +81,11 @@ def parts_of(function: Function) -> list[Part]:
             groups.remove(other)
             numbers, near = [*other[0], *numbers], near | other[1]
         groups.append((numbers, near))
-    arguments = set(function.entry_block.arguments)
     parts = []
     for numbers, near in sorted(groups, key=lambda each: min(each[0])):
         elements = element_count(Tensor.of(end.operands[numbers[0]]).shape)
         assert isinstance(elements, int)
-        reads = frozenset(near & arguments)
-        parts.append(Part(tuple(sorted(numbers)), reads, elements))
+        parts.append(Part(tuple(sorted(numbers)), frozenset(near), elements))
     return parts
 
 
@@ -108,15 +108,16 @@ def memory_parts(function: Function) -> tuple[list[int], list[int]]:
     -1. A result may lie where an argument of its part and of its type does: elements
     are written where they were read.
     """
-    arguments = list(function.entry_block.arguments)
+    arguments: list[Value] = list(function.entry_block.arguments)
     *_, end = function.entry_block.operations
     read, made = [-1] * len(arguments), [-1] * len(end.operands)
     numbers = {operand_of(x).source for x in _read_elsewhere(function)}
     for place, part in enumerate(parts_of(function)):
         for number in part.results:
             made[number] = place
-        for value in part.reads - numbers:
-            read[arguments.index(value)] = place
+        for number, value in enumerate(arguments):
+            if value in part.values and value not in numbers:
+                read[number] = place
     return read, made
 
 
@@ -127,12 +128,17 @@ def _read_elsewhere(function: Function) -> list[Value]:
     return [x for x in values if isinstance(operand_of(x), Number)]
 
 
-def why_misread(function: Function, elementwise: Elementwise) -> str:
-    """Return why a kernel would misread arguments of a region; "" if it would not.
+def why_misread(function: Function, anchor: GraphOp, schedule: UpdateBlocks) -> str:
+    """Return why a kernel would misread arguments of a region; "" if it would not."""
+    return why_not_elementwise(function, _ON_PROCESSORS)
+
+
+def why_not_elementwise(function: Function, elementwise: Elementwise) -> str:
+    """Return why a region, which may have been edited, has no parts; "" if it has.
 
     Args:
-        function: the region, which may have been edited.
-        elementwise: the ops that the kernel computes.
+        function: the region.
+        elementwise: the ops that its kernel computes.
     """
     *_, end = function.entry_block.operations
     is_right = all(_is_computed(x, elementwise) for x in end.operands)
