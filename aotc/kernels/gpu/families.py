@@ -70,7 +70,6 @@ from aotc.kernels.gpu.views import (
     views_of_reshapes,
 )
 from aotc.kernels.planning.reductions import reduced_axes
-from aotc.kernels.planning.updates import memory_parts
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
@@ -313,7 +312,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         epilogue=OF_NUMBERS,
         floats=_FLOATS,
         lifts=can_lift,
-        memory_parts=memory_parts,
+        memory_parts=updates.safe_parts,
         why_misread=updates.why_misread,
         is_formed_apart=True,
     ),

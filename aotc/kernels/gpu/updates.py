@@ -7,7 +7,8 @@ programs of the first part come first. So one launch has the updates of many par
 from __future__ import annotations
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.types import Size
+from aotc.dialects.types import Size, Tensor
+from aotc.dtypes import bits
 from aotc.kernels.elementwise import OF_NUMBERS, Elementwise
 from aotc.kernels.gpu import elements, ops
 from aotc.kernels.gpu.elements import ElementTile
@@ -17,6 +18,7 @@ from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.planning.updates import (
     Part,
     block_count,
+    memory_parts,
     parts_of,
     why_not_elementwise,
 )
@@ -40,6 +42,23 @@ def workgroups(op: GraphOp, schedule: ElementTile) -> tuple[Size, Size]:
     """Return how many programs compute the region that an op is in."""
     region = op.operation.block.owner.opview
     return sum(block_count(x, schedule.columns) for x in parts_of(region)), 1
+
+
+def safe_parts(function: Function) -> tuple[list[int], list[int]]:
+    """Return the parts of memory (`memory_parts`) in which threads wait for no others.
+
+    A thread reads and writes the same elements where all have one width: Triton gives
+    a thread as many neighbours as fit into some bytes. One element is read by all.
+    """
+    read, made = memory_parts(function)
+    *_, end = function.entry_block.operations
+    memory = [*zip(function.entry_block.arguments, read, strict=True)]
+    memory += zip(end.operands, made, strict=True)
+    for place, part in enumerate(parts_of(function)):
+        widths = {bits(Tensor.of(x).dtype) for x, own in memory if own == place}
+        if len(widths) > 1 or part.elements == 1:
+            read, made = ([-1 if x == place else x for x in y] for y in (read, made))
+    return read, made
 
 
 def why_misread(function: Function, anchor: GraphOp, schedule: ElementTile) -> str:

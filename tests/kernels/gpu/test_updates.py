@@ -13,7 +13,7 @@ from aotc.dtypes import to_numpy
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.reference import launch
 from aotc.kernels.gpu.tying import write_over
-from aotc.kernels.planning.updates import memory_parts
+from aotc.kernels.gpu.updates import safe_parts
 from aotc.kernels.terms import Term
 from aotc.kernels.ttir.evaluator import evaluate
 from aotc.kernels.ttir.memory import Buffer
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.usefixtures("with_triton")
 
 def _ties(term: Term) -> list[int]:
     """For each result an argument of its part and type that it may be written over."""
-    (read, made), ties = memory_parts(term.function), list[int]()
+    (read, made), ties = safe_parts(term.function), list[int]()
     for result, part in zip(term.results, made, strict=True):
         apt = (
             n
             for n, x in enumerate(term.arguments)
-            if read[n] == part and x.type == result.type and n not in ties
+            if read[n] == part >= 0 and x.type == result.type and n not in ties
         )
         ties.append(next(apt, -1))
     return ties
@@ -37,7 +37,9 @@ def _ties(term: Term) -> list[int]:
 
 def _run_in_place(kernel: GpuKernel, term: Term, arguments: list[Any]) -> list[Any]:
     ties, awaited = _ties(term), Buffer.unwritten("a", 1, np.dtype("i1"))
-    given = [Buffer.of(f"a{n}", x) for n, x in enumerate(arguments)]
+    given = [
+        Buffer.of(f"a{n}", x, is_updated=n in ties) for n, x in enumerate(arguments)
+    ]
     own = [
         Buffer.unwritten("r", Tensor.of(x).elements, to_numpy(Tensor.of(x).dtype))
         for x, at in zip(term.results, ties, strict=True)
