@@ -1,4 +1,4 @@
-"""Faults in concatenations and transposes."""
+"""Faults in concatenations, transposes and updates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aotc.kernels.cpu import epilogue, movement, quantization, transposing, vectors
+from aotc.kernels.cpu import (
+    epilogue,
+    movement,
+    quantization,
+    transposing,
+    updates,
+    vectors,
+)
 
 from ..planting import Fault
 from .ways import by, given
@@ -52,5 +59,15 @@ FAULTS = [
         "vectors of a short axis are mixed in another order",
         "transpose", "transpose_of_few", vectors, "gather",
         given(lambda found, places: (found, [*places[:-1], places[0]])),
+    ),
+    Fault(
+        "elements of an update after the last whole vector are left out",
+        "updates", "updated", epilogue.Epilogue, "write_elements",
+        given(lambda self, first, count: (self, first, max(count - 1, 1))),
+    ),
+    Fault(
+        "the second of two updates begins with its second block",
+        "updates", "updated", updates, "block_count",
+        by(lambda found, *_: max(found - 1, 1)),
     ),
 ]  # fmt: skip
