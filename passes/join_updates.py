@@ -279,10 +279,12 @@ def _places(function: Function) -> dict[Value, int]:
 def _connected(
     ops: Sequence[GraphOp], states: Mapping[Value, Value]
 ) -> Iterator[list[GraphOp]]:
-    """Ops that compute of each other, or of one old state, in order."""
+    """Ops that compute of each other, or of one state, in order."""
     joined = DisjointSets[Value]()
     olds = {*states.values()}
     made = {op.results[0] for op in ops}
+    for new, old in states.items():
+        joined.unite(new, old)  # what reads one that another is written over
     for op in ops:
         for value in op.operands:
             if value in made or value in olds:

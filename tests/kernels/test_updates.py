@@ -43,14 +43,19 @@ def _named(inputs):
     return found
 
 
-def _regions(program):
-    unit = Unit(program, LEVEL)
+@pytest.fixture(scope="module")
+def shapes():
+    """The shapes of the results of each region of updates."""
+    unit = Unit(load(MODEL), LEVEL)
     optimized, regions, *_ = PASS_STAGES
     run_passes(unit, [*optimized.passes(), *regions.passes()], silently=True)
-    functions = functions_of(unit.module).values()
-    return [
-        x for x in functions if (fused := fused_of(x)) and fused.kernel == "updates"
-    ]
+    found = []
+    for function in functions_of(unit.module).values():
+        fused = fused_of(function)
+        if fused is not None and fused.kernel == "updates":
+            *_, end = function.entry_block.operations
+            found.append([tuple(each.type.shape) for each in end.operands])
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +84,7 @@ def _rng():
 
 def test_states_are_the_same_bits_for_any_number_of_threads(bundle):
     alone, shared = _trained(bundle, 1), _trained(bundle, 2)
-    assert len(alone) > 70
+    assert len(alone) > 60
     for one, other in zip(alone, shared, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -113,18 +118,11 @@ def test_steps_leave_the_states_that_the_graph_says(bundle):
             np.testing.assert_allclose(*as_floats, rtol=2e-3, atol=1e-5)
 
 
-def test_updates_of_all_shapes_are_a_few_regions():
-    regions = _regions(load(MODEL))
-    results = [len(list(x.entry_block.operations)[-1].operands) for x in regions]
-    assert len(regions) <= 9
-    assert max(results) >= 20
+def test_updates_of_all_shapes_are_a_few_regions(shapes):
+    assert len(shapes) <= 8
+    assert {(64,), (40, 65), (1,), (16, 3, 3, 7)} <= {*max(shapes, key=len)}
 
 
-def test_what_others_read_is_no_part_of_a_region_with_these():
-    """`e` is computed of a view of the new `a`: so that is a region of its own."""
-    regions = _regions(load(MODEL))
-    shapes = [
-        {tuple(x.type.shape) for x in list(each.entry_block.operations)[-1].operands}
-        for each in regions
-    ]
-    assert {(7, 9)} in shapes
+def test_a_state_that_something_else_reads_is_updated_alone(shapes):
+    assert [(7, 9), (7, 9)] in shapes
+    assert not [each for each in shapes if (63,) in each and len(each) > 1]
