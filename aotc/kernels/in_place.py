@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from aotc.dialects import iree_text
 from aotc.dialects.function_table import erase, name_of, note_symbol
@@ -134,7 +135,7 @@ def _copy(holder: Operation, name: str, tied: Sequence[int], awaited: int) -> Op
     with ir.InsertionPoint(holder):
         made: Operation = holder.operation.clone()
     which = LAUNCH if LAUNCH in holder.attributes else KERNEL
-    facts = {"tied": [*tied], "awaited": awaited}
+    facts: dict[str, Any] = {"tied": [*tied], "awaited": awaited}
     made.attributes[which] = attribute_of({**plain_of(made.attributes[which]), **facts})
     made.attributes["sym_name"] = ir.StringAttr.get(name)
     for op in made.regions[0].blocks[0].operations:

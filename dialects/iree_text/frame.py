@@ -124,8 +124,8 @@ def executable(
     bindings = [*names[:first], *(f"%a{n}" for n in range(awaited))]
     own = [each for each in names[first:] if each not in bindings]
     indices = [f"{number}: index" for number in numbers]
-    given, made = ([f"{x}: !stream.binding" for x in each] for each in (bindings, own))
-    taken = ", ".join([*given, *indices, *made])
+    bound, made = ([f"{x}: !stream.binding" for x in each] for each in (bindings, own))
+    taken = ", ".join([*bound, *indices, *made])
     views = [
         line
         for n, kind in enumerate(memories)

@@ -194,7 +194,7 @@ def _tile(
     statement: Statement,
     schedule: ElementTile,
     number: ops.Int,
-    count: Size | None,
+    taking: Size | None,
 ) -> Tile:
     """Return the tile of a program, of the loops of a statement.
 
@@ -203,13 +203,13 @@ def _tile(
         statement: what is computed.
         schedule: how it is cut up.
         number: of the program.
-        count: of the programs that take part; None for all of them.
+        taking: how many programs take part; None for all of them.
     """
     sizes, shape = writing.sizes, statement.nest.sizes
     integers, split = sizes.integers, Split.of(statement)
     rest, guard = number, None
-    if count is not None:
-        guard = integers.is_less(integers.value(rest), sizes.of(count))
+    if taking is not None:
+        guard = integers.is_less(integers.value(rest), sizes.of(taking))
     axes: list[Axis] = []
     for loops, tile, at in (
         (split.columns, schedule.columns, 1),
