@@ -173,6 +173,7 @@ class GraphOp(_Declared):
     takes_images = False  # whether x and y are N, spatial axes, C
     on_vectors = False  # whether `lower` takes vectors of f32 as well as tensors
     on_integers = False  # whether it takes vectors of i32, too
+    on_masks = False  # whether it takes vectors of f32 or i32 beside those of bool
     on_scalars = False  # whether `lower` takes elements in the place of such tensors
     is_free = False  # whether its readers make its elements: nothing is stored for it
     in_memory = False  # whether IREE stores its results, before anything reads them

@@ -74,6 +74,7 @@ PASSES = {
     "widen-scales": "aotc.passes.widen_scales:WidenScales",
     "fuse-loops": "aotc.passes.fuse_loops:FuseLoops",
     "join-products": "aotc.passes.join_products:JoinProducts",
+    "join-updates": "aotc.passes.join_updates:JoinUpdates",
     "lower-to-linalg": "aotc.passes.lower_to_linalg:LowerToLinalg",
     "share-kernels": "aotc.passes.share_kernels:ShareKernels",
     "delay-exchanges": "aotc.passes.delay_exchanges:DelayExchanges",

@@ -5,7 +5,8 @@
     %p1 = linalg.generic … %p, %g    %h = …
     return %p1                  →    return %p1
 
-An optimizer comes after all gradients, which would all be kept until then.
+An optimizer comes after all gradients, which would all be kept until then. A kernel of
+several states is moved as a whole.
 
 Ensures: an elementwise op of which only results are
 computed stands behind the last of its operands; numbers that depend on no gradient,
@@ -15,7 +16,8 @@ such as the rates of a step, come first.
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.dialects.walking import control_regions
-from aotc.mlir import Function, Operation, Value, func
+from aotc.kernels.in_place import InPlaceKernels
+from aotc.mlir import Block, Function, Operation, Value, func
 from aotc.passes.base import FunctionPass
 from aotc.passes.properties import LOWERED
 
@@ -84,6 +86,7 @@ def _only_for_results(function: Function) -> set[Value]:
     Looked for from the ends backwards: most functions have none, and cost little.
     """
     *ops, returned = function.entry_block.operations
+    kernels = InPlaceKernels.of(function.operation.parent.opview)
     unused = [op for op in ops if not _is_used(op) and is_loop(op)]
     found = {op.results[0] for op in unused}
     rest = [value for op in (*unused, returned) for value in op.operands]
@@ -93,10 +96,18 @@ def _only_for_results(function: Function) -> set[Value]:
         if value not in unseen:
             unseen[value] = sum(1 for _ in value.uses)
         unseen[value] -= 1
-        if unseen[value] == 0 and is_loop(value.owner):
+        if unseen[value] == 0 and _is_update(value.owner, kernels):
             found.add(value)
-            rest += value.owner.operands
-    return found
+            if all(each in found for each in value.owner.results):
+                rest += value.owner.operands
+    return {x for x in found if all(each in found for each in x.owner.results)}
+
+
+def _is_update(made: Operation | Block, kernels: InPlaceKernels) -> bool:
+    """Whether a value is computed by elements, perhaps with others by a kernel."""
+    if isinstance(made, Block):
+        return False
+    return is_loop(made) or kernels.kernel_of(made.opview) is not None
 
 
 def _is_used(op: Operation) -> bool:

@@ -24,6 +24,11 @@ Note [integers that wrap]: on vmvx, IREE 3.13 computes with integers of 8 and 16
 looks at the sign, this sees the integer that has not wrapped: `x << 4 >> 4` is x, and
 `x + y > 0` is true for 100 and 100. Casts cut off by themselves, and unsigned integers
 are extended first (`with_zero_extension`). Behind a barrier there are two dispatches.
+
+Note [many tensors]: IREE 3.13 merges elementwise ops of any number of tensors, and
+binds at most 32 to a dispatch: it refuses to load a module that wants more ("binding
+count 41 > 32"). What a call computes in between lies in one block of memory, which is
+bound once; each argument is bound by itself. Behind a barrier there are two dispatches.
 """
 
 from __future__ import annotations
@@ -49,6 +54,7 @@ from aotc.mlir import Block, Operation, Value
 # of the values that one is made of, those that are followed: what comes before so many
 # others is not merged with what reads them, and all of them would be as many as ops
 _LATEST = 8
+_MOST_BOUND = 24  # arguments of a dispatch, beside its results and what is in between
 _CUT = 3  # axes that vmvx cuts into parts
 
 # what may leave the range of its dtype
@@ -81,6 +87,37 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
             for value in op.results:
                 ways[value] = {value: {tuple(long_axes(Tensor.of(value).shape))}}
             order |= dict.fromkeys(op.results, len(order))
+    return found
+
+
+def values_of_many_arguments(block: Block) -> set[Value]:
+    """Return values without which ops of a block would read too many arguments at once.
+
+    See Note [many tensors].
+    """
+    found: set[Value] = set()
+    behind: dict[
+        Value, frozenset[Value]
+    ] = {}  # the arguments that are read for a value
+
+    def arguments_behind(value: Value) -> frozenset[Value]:
+        is_argument = defining_op(value) is None
+        return behind.get(value, frozenset([value] if is_argument else []))
+
+    for op in block.operations:
+        if not isinstance(op, GraphOp):
+            continue
+        computed = [x for x in op.operands if defining_op(x) is not None]
+        computed.sort(key=lambda x: -len(arguments_behind(x)))
+        for value in dict.fromkeys(computed):
+            read = frozenset().union(*map(arguments_behind, op.operands))
+            if len(read) <= _MOST_BOUND:
+                break
+            found.add(value)
+            behind[value] = frozenset()
+        if type(op).is_merged(op):
+            read = frozenset().union(*map(arguments_behind, op.operands))
+            behind |= dict.fromkeys(op.results, read)
     return found
 
 

@@ -87,6 +87,7 @@ PASS_STAGES = (
             "split-reductions",
             "fuse-regions",
             "join-products",
+            "join-updates",
             "widen-scales",
             "gather-packed",
             "hoist-invariants",
@@ -275,11 +276,12 @@ def _choose(
     from aotc.kernels.capabilities import family_names
     from aotc.passes.fuse_loops import FuseLoops
     from aotc.passes.fuse_regions import FuseRegions
+    from aotc.passes.join_updates import JoinUpdates
 
     families = "+".join(name for name in family_names() if name in without)
     return tuple(
         replace(each, without=families)
-        if isinstance(each, FuseRegions | FuseLoops)
+        if isinstance(each, FuseRegions | FuseLoops | JoinUpdates)
         else each
         for each in passes
         if each.level <= level and each.name not in without

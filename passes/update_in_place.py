@@ -16,6 +16,9 @@ written over only where the loop depends on all readers. The moments of an optim
 have no others. A parameter has: the gradient of the layer before is computed from it,
 so its update waits for that gradient, by an element of it that is read for nothing.
 
+A call of a kernel whose results may lie where operands do (`TiedCall`) is tied to the
+old states in the same way, and waits for others without reading of them.
+
 A function with assertions or collectives is left alone, because a call that fails must
 leave the states as they were. So is a module with a single state that has elements:
 IREE copies the initial values of several into one buffer, but starts with a single one
@@ -29,20 +32,25 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from itertools import chain
 from operator import or_
+from typing import TypeAlias
 
 from aotc.dialects import iree_text
 from aotc.dialects.function_table import index_functions
 from aotc.dialects.functions import callee_of, functions_of, name_of
 from aotc.dialects.lowering.regions import Mark, Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
+from aotc.kernels.in_place import InPlaceKernels
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import LOWERED
+from aotc.passes.tied_calls import TiedCall
 
 # IREE's CPU loader takes 64; GPUs take fewer, and a larger loop gains nothing.
 _MOST_TENSORS = 16
 
 _SIDES = ("arg_attrs", "res_attrs")
+
+Update: TypeAlias = Region | TiedCall
 
 
 class UpdateInPlace(Pass):
@@ -60,6 +68,7 @@ class UpdateInPlace(Pass):
         exchanges = {name_of(f) for f in functions if iree_text.calls_loader(f)}
         several = len(_stored_states(functions)) > 1
         with index_functions(unit.module):
+            kernels = InPlaceKernels.of(unit.module)
             for function in functions:
                 if (
                     several
@@ -67,7 +76,8 @@ class UpdateInPlace(Pass):
                     and not _may_fail(function, exchanges)
                 ):
                     with ir.InsertionPoint.at_block_begin(function.entry_block):
-                        changed |= _tie(function)
+                        changed |= _tie(function, kernels)
+            kernels.erase_uncalled()
         return changed
 
 
@@ -87,34 +97,35 @@ def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
     return bool(found)
 
 
-def _tie(function: Function) -> bool:
-    """Merge loops of states that change together; return whether there are any."""
-    groups = _groups(function)
+def _tie(function: Function, kernels: InPlaceKernels) -> bool:
+    """Write one loop for the states that change together; whether there are any."""
+    updates = _updates(function)
+    groups: list[Update] = [*_groups(updates), *_calls(function, updates, kernels)]
     order = Order(function, groups)
     for group in sorted(groups, key=order.place):
-        region = Region(group.ties)  # of what the ones before have left
+        region = group.with_ties(group.ties)  # of what the ones before have left
         after = order.values_to_await(region)
         if after is None:
-            independent, after = _independent_ties(group.ties, order), []
+            independent, after = _independent_ties(group, order), []
             if not independent:
                 continue
-            region = Region(independent)
+            region = group.with_ties(independent)
         region.wait_for(after)
         if region.is_closed():
             order.note_written(region, region.outline())
     return bool(groups)
 
 
-def _independent_ties(ties: Ties, order: "Order") -> Ties:
-    """Return the ties that can be written without waiting for anything."""
+def _independent_ties(group: Update, order: "Order") -> Ties:
+    """Those that can be written without waiting for anything."""
     return {
         n: old
-        for n, old in ties.items()
-        if order.values_to_await(Region({n: old})) == []
+        for n, old in group.ties.items()
+        if order.values_to_await(group.with_ties({n: old})) == []
     }
 
 
-def _reader_results(region: Region) -> list[Value]:
+def _reader_results(region: Update) -> list[Value]:
     return [op.results[0] for op in region.readers() if op.results]
 
 
@@ -126,7 +137,7 @@ class Order:
         regions: the updates.
     """
 
-    def __init__(self, function: Function, regions: Sequence[Region]) -> None:
+    def __init__(self, function: Function, regions: Sequence[Update]) -> None:
         readers = dict.fromkeys(
             y for region in regions for y in _reader_results(region)
         )
@@ -156,22 +167,22 @@ class Order:
         """
         return self._bits.get(op.results[0], 0) if op.results else 0
 
-    def place(self, region: Region) -> int:
-        """Return the place of the last value that a region reads."""
+    def place(self, region: Update) -> int:
+        """Of the last value that a region reads."""
         return max(
             (self._place.get(value, 0) for value in region.computed_inputs), default=0
         )
 
-    def note_written(self, region: Region, results: Sequence[Value]) -> None:
-        """Let later regions wait for the new states of this one."""
+    def note_written(self, region: Update, results: Sequence[Value]) -> None:
+        """Later regions may wait for the new states of this one."""
         done = self._readers_before(region.computed_inputs) | self._readers_before(
             region.after
         )
         self._before[results[0]] = done
         self._written.insert(0, results[0])
 
-    def values_to_await(self, region: Region) -> list[Value] | None:
-        """Return the values to wait for beyond a region's reads; None where unknown.
+    def values_to_await(self, region: Update) -> list[Value] | None:
+        """What a region must wait for beyond what it reads; None where that is unknown.
 
         New states are preferred, which are kept in any case; then what other regions
         read, which is stored in any case.
@@ -208,12 +219,22 @@ class Order:
         )
 
 
-def _groups(function: Function) -> list[Region]:
-    """The updates of a function, together where one loop may do them."""
+def _groups(updates: Ties) -> list[Region]:
+    """Loops that give new states, together where one may do several."""
     groups = _Groups()
-    for new, old in _updates(function).items():
-        groups.add(Region({new: old}))
+    for new, old in updates.items():
+        if is_loop(new.owner):
+            groups.add(Region({new: old}))
     return list(groups.numbered.values())
+
+
+def _calls(
+    function: Function, updates: Ties, kernels: InPlaceKernels
+) -> list[TiedCall]:
+    """The calls of kernels that may write new states over old ones."""
+    ops = [*function.entry_block.operations] if kernels.holders else []
+    found = (TiedCall.of(op, kernels, updates) for op in ops)
+    return [each for each in found if each is not None]
 
 
 class _Groups:
@@ -248,16 +269,13 @@ class _Groups:
 
 
 def _updates(function: Function) -> dict[Value, Value]:
-    """Return new values of states that loops compute, with the arguments of the old
-    ones.
-    """
+    """New values of states, with the arguments of the old ones."""
     arguments, results = (_states(function, side) for side in _SIDES)
     *_, returned = function.entry_block.operations
     found: dict[Value, Value] = {}
     for name, position in results.items():
         new, old = returned.operands[position], function.arguments[arguments[name]]
-        fits = is_loop(new.owner) and new.type == old.type
-        if fits and new not in found and not is_bool(new):
+        if new.type == old.type and new not in found and not is_bool(new):
             found[new] = old
     return found
 

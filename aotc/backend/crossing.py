@@ -128,6 +128,8 @@ def frame_text(program: Program) -> str:
             kernel.results,
             kernel.elements,
             kernel.symbols,
+            kernel.tied,
+            kernel.awaited,
         )
     return _module_text(lines)
 

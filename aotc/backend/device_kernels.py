@@ -29,6 +29,7 @@ from aotc.installation import triton_version
 from aotc.kernels.gpu import compiling
 from aotc.kernels.gpu.compiling import Compiled, KernelSource
 from aotc.kernels.gpu.machines import Gpu, gpu_of
+from aotc.kernels.gpu.tying import write_over
 from aotc.kernels.gpu.worker import read_result, write_job
 from aotc.kernels.lowered import Launch, kernels_of
 from aotc.mlir import Module
@@ -217,7 +218,7 @@ class DeviceKernels:
                 self.target.backend,
                 launch.function,
                 self._object_name(name),
-                (launch.reads, launch.writes),
+                _accesses(launch),
                 launch.numbers,
                 codes[name].threads,
                 codes[name].shared,
@@ -263,8 +264,18 @@ class DeviceKernels:
 
 
 def _source(launch: Launch, *, is_aligned: bool) -> KernelSource:
-    found = KernelSource(launch.function, launch.text, launch.warps, launch.stages)
+    text = launch.text
+    if launch.tied or launch.awaited:
+        text = write_over(text, launch.reads, launch.tied, launch.awaited)
+    found = KernelSource(launch.function, text, launch.warps, launch.stages)
     return found if is_aligned else found.without_alignment()
+
+
+def _accesses(launch: Launch) -> list[bool]:
+    """Whether a kernel writes each tensor that it is bound to."""
+    read = [number in launch.tied for number in range(launch.reads)]
+    own = launch.writes - sum(at >= 0 for at in launch.tied)
+    return [*read, *[False] * launch.awaited, *[True] * own]
 
 
 # what ends a process that is at fault itself, and not its user or the machine

@@ -194,7 +194,7 @@ class Capabilities:
             self._families_for[kind] = [
                 (name, family)
                 for name, family in self.families.items()
-                if issubclass(kind, family.anchors)
+                if issubclass(kind, family.anchors) and not family.is_formed_apart
             ]
         return self._families_for[kind]
 

@@ -34,6 +34,7 @@ NONE: Operands = frozenset()
 ALIKE = frozenset({Whole, Number, PerColumn})  # in all rows, or of the result's shape
 BY_ROWS = ALIKE | {PerRow, PerGroup}
 OF_COLUMNS = BY_ROWS | {SomeColumns}
+OF_NUMBERS = frozenset({Whole, Number})  # wherever elements lie
 
 CONDITION = "bool"  # of vectors that are in registers alone
 NARROW = ("i8", "u8")  # integers that memory has of vectors of f32 and i32
@@ -81,10 +82,14 @@ class Elementwise:
             return False
         if self.is_plain and type(op).is_approximated:
             return False
+        if "bool" in kinds:
+            return type(op).on_masks
         return type(op).on_integers if kinds == {"i32"} else type(op).on_vectors
 
     def _casts(self, source: str, kind: str) -> bool:
         """Return whether vectors of one dtype become vectors of another one."""
+        if "bool" in (source, kind):
+            return False
         if kind in self.stored:
             return source in self.dtypes and is_float(source)
         is_narrow = source in self.sources or source in self.stored

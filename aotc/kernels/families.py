@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.ops.pooling import MaxPool, SumPool
-from aotc.dialects.ops.selection import Cast
+from aotc.dialects.ops.selection import Cast, Clamp, Select
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.ops.slicing import Concatenate
+from aotc.dialects.ops.unary import Unary
 from aotc.kernels import packing
-from aotc.kernels.elementwise import ALIKE, BY_ROWS, FLOATS, NARROW, OF_COLUMNS
+from aotc.kernels.elementwise import (
+    ALIKE,
+    BY_ROWS,
+    FLOATS,
+    NARROW,
+    OF_COLUMNS,
+    OF_NUMBERS,
+)
 from aotc.kernels.family import Family, Packing
 from aotc.kernels.planning import (
     attention,
@@ -32,6 +41,7 @@ from aotc.kernels.planning import (
     scan,
     sorting,
     transposing,
+    updates,
     winograd,
 )
 from aotc.kernels.planning.tile import Tile
@@ -266,5 +276,17 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         scratch=scan.scratch_elements,
         inner=scan.inner,
         is_never_alone=True,
+    ),
+    "updates": Family(
+        anchors=(Unary, Binary, Select, Clamp, Cast),
+        schedule=updates.UpdateBlocks,
+        floats=FLOATS,
+        masks=True,
+        plan=updates.plan,
+        workgroups=updates.workgroups,
+        epilogue=OF_NUMBERS,
+        memory_parts=updates.memory_parts,
+        why_misread=updates.why_misread,
+        is_formed_apart=True,
     ),
 }

@@ -70,6 +70,12 @@ class Family(Generic[A, S]):
             such as the statistics of a norm, and not the first one alone.
         numerics: the level of `--numerics` from which on it is taken.
         is_exact: whether it is taken for an op at all levels.
+        masks: whether elementwise ops may compare, and choose by what comes of that.
+        memory_parts: for kernels that may write results where they have read operands:
+            the part that reads each argument of a region, and the part that each result
+            is of. In one part, what has one type may be one memory; -1 is none.
+        is_formed_apart: whether no op decides about its regions, which `join-updates`
+            forms of elementwise ops alone.
         prologue_axes: how many of the last axes of its operand a row has.
         second_columns: the axes of its second operand that are columns, if it computes
             the elementwise ops that make that, too (`aotc.kernels.cpu.prologue`).
@@ -142,6 +148,9 @@ class Family(Generic[A, S]):
     numerics: str = STRICT
     is_exact: Callable[[A], bool] = lambda op: False
     inner: Callable[[A], tuple[Size, Sequence[Function]]] = lambda op: (0, ())
+    masks: bool = False
+    memory_parts: Callable[[Function], tuple[list[int], list[int]]] | None = None
+    is_formed_apart: bool = False
 
     def anchors_in(self, function: Function) -> list[A]:
         """Return the ops of a region that kernels of this family are for, in order."""
@@ -181,7 +190,7 @@ class Family(Generic[A, S]):
         machine.
         """
         found = tuple(dtype for dtype in machine.dtypes if dtype in self.floats)
-        if self.lifts is not None:
+        if self.lifts is not None or self.masks:
             return (*found, "i32", "bool")
         has_integers = Tensor.of(op.results[0]).dtype == "i32" or self.widened
         return (*found, "i32") if has_integers else found

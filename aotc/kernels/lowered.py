@@ -55,6 +55,8 @@ class Launch:
         reads: how many tensors it reads, which come first.
         writes: how many it writes.
         numbers: how many numbers of 32 bits follow.
+        tied: where results are written over what is read, see `Kernel`.
+        awaited: tensors that are computed before, see `Kernel`.
     """
 
     function: str
@@ -64,6 +66,8 @@ class Launch:
     reads: int
     writes: int
     numbers: int
+    tied: tuple[int, ...] = ()
+    awaited: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,12 @@ class Kernel:
         facts: what is to be told of it, see `aotc.kernels.facts`.
         launch: how a GPU runs it; None for a kernel of processors, which alone has
             memories, results, elements and symbols.
+        parts: of what it reads and of its results, see `Family.memory_parts`; None
+            where it must not write over what it reads.
+        tied: the number of what it reads that each result is written over, or -1; none
+            of them if that is empty.
+        awaited: tensors that follow what it reads, and which it does not look at: they
+            are computed before it is run.
     """
 
     name: str
@@ -88,6 +98,9 @@ class Kernel:
     symbols: int
     facts: Mapping[str, Any]
     launch: Launch | None = None
+    parts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    tied: tuple[int, ...] = ()
+    awaited: int = 0
 
 
 def kernels_of(module: Module) -> Iterator[Kernel]:
@@ -100,9 +113,12 @@ def kernels_of(module: Module) -> Iterator[Kernel]:
 def kernel_in(holder: Operation) -> Kernel:
     """Return the kernel that a module beside the functions holds."""
     name, stated = name_of(holder), plain_of(holder.attributes[KERNEL])
+    found = stated.pop("parts", None)
+    parts = None if found is None else (tuple(found[0]), tuple(found[1]))
     if LAUNCH in holder.attributes:
-        launch = Launch(**plain_of(holder.attributes[LAUNCH]))
-        return Kernel(name, (), 0, (), 0, stated, launch)
+        told = plain_of(holder.attributes[LAUNCH])
+        launch = Launch(**{**told, "tied": tuple(told.get("tied", ()))})
+        return Kernel(name, (), 0, (), 0, stated, launch, parts)
     (function,) = holder.regions[0].blocks[0].operations
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     taken = [str(each) for each in kind.inputs[:-2]]
@@ -114,14 +130,21 @@ def kernel_in(holder: Operation) -> Kernel:
         tuple(stated.pop("elements")),
         len(taken) - len(memories),
         stated,
+        None,
+        parts,
+        tuple(stated.pop("tied", ())),
+        stated.pop("awaited", 0),
     )
 
 
 def called_kernel(op: Operation) -> str | None:
     """The name of the kernel that a lowered op calls; None if it calls none."""
-    if not isinstance(op, func.CallOp):
-        return None
-    found = _CALLED.fullmatch(callee_of(op))
+    return dispatched_kernel(callee_of(op)) if isinstance(op, func.CallOp) else None
+
+
+def dispatched_kernel(name: str) -> str | None:
+    """The name of the kernel that a function of some name dispatches, if it does."""
+    found = _CALLED.fullmatch(name)
     return found and found[1]
 
 
@@ -151,9 +174,10 @@ def use_fallbacks(module: Module, names: Collection[str]) -> None:
         module: lowered; is changed.
         names: of the kernels.
     """
-    fallbacks = {}
+    fallbacks, launches = {}, {}
     for op in [*module.body.operations]:
         if LAUNCH in op.attributes and name_of(op) in names:
+            launches[name_of(op)] = kernel_in(op).launch
             fallbacks[name_of(op)] = _move_out(op, module)
             op.operation.erase()
     for function in functions_of(module).values():
@@ -162,7 +186,7 @@ def use_fallbacks(module: Module, names: Collection[str]) -> None:
         for call in _calls_in(function):
             kernel = called_kernel(call)
             if kernel is not None and kernel in fallbacks:
-                _call_instead(call, fallbacks[kernel])
+                _call_instead(call, fallbacks[kernel], launches[kernel])
     for function in [*functions_of(module).values()]:
         found = _CALLED.fullmatch(name_of(function))
         if found and found[1] in fallbacks:
@@ -203,11 +227,13 @@ def _move_out(holder: Operation, module: Module) -> Function:
     return next(x for x in functions if name_of(x) == made[kernel])
 
 
-def _call_instead(call: Operation, function: Function) -> None:
-    """Call a function of the first operands of a call in its place."""
-    count = len(function.type.inputs)
+def _call_instead(call: Operation, function: Function, launch: Launch | None) -> None:
+    """Call a function of what a kernel reads, and its numbers, in the place of that."""
+    assert launch is not None
+    count, given = len(function.type.inputs), [*call.operands]
+    del given[launch.reads : launch.reads + launch.awaited]
     with ir.InsertionPoint(call), call.location:
-        made = func.CallOp(function, [*call.operands][:count])
+        made = func.CallOp(function, given[:count])
     for old, new in zip(call.results, made.results, strict=True):
         old.replace_all_uses_with(new)
     call.operation.erase()

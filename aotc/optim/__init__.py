@@ -6,8 +6,8 @@
     params = optim.apply_updates(params, updates)
 
 Parameters, gradients and states are pytrees of arrays. An optimizer is a chain of
-gradient transformations and compiles into the training step like everything else; its
-elementwise updates become one loop for each parameter and what is kept of it.
+gradient transformations and compiles into the training step like everything else; the
+elementwise updates of several parameters, and of what is kept of them, are one kernel.
 """
 
 from __future__ import annotations

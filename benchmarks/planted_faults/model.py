@@ -269,3 +269,12 @@ total = aotc.State({"total": onp.zeros(3, "f4")})
 def counted(total, x):
     total = total["total"] + x
     return {"total": total}, total * 2.0
+
+
+weights = aotc.State({"w": onp.ones((37, 61), "f4"), "b": onp.ones(61, "f4")})
+
+
+@aotc.entry(x=S((37, 61), "f32"), y=S((61,), "f32"))
+def updated(weights, x, y):
+    w, b = weights["w"], weights["b"]
+    return {"w": w - 0.1 * x, "b": b * 0.5 + y}, np.sum(y)

@@ -140,6 +140,7 @@ def dispatch(
     *,
     function: str = "",
     number: str = "index",
+    tied: Sequence[int] = (),
 ) -> list[str]:
     """Return the body that dispatches an executable of aotc's own.
 
@@ -154,6 +155,8 @@ def dispatch(
         scratch: the types of results that nothing reads.
         function: of the executable; by default it has the same name.
         number: the type of symbols.
+        tied: the number of the operand that each result is written over, or -1; none
+            of them if that is empty.
     """
     function = function or name
     workgroups = len(operands) + symbols
@@ -166,7 +169,12 @@ def dispatch(
 
     given = ", ".join(f"%{number}" for number in range(workgroups))
     taken = ", ".join([*map(sized, operands), *[number] * symbols])
-    made = ", ".join(map(sized, [*results, *scratch]))
+    over = [*tied] or [-1] * len(results)
+    own = [
+        sized(kind) if at < 0 else f"%{at}"
+        for kind, at in zip(results, over, strict=True)
+    ]
+    made = ", ".join([*own, *map(sized, scratch)])
     named = ", ".join(f"%r#{number}" for number in range(len(results)))
     return [
         f'%r:{len(results) + len(scratch)} = flow.dispatch @"{name}"::@"{function}"'

@@ -101,6 +101,8 @@ def executable(
     results: int,
     elements: Sequence[str],
     symbols: int,
+    tied: Sequence[int] = (),
+    awaited: int = 0,
 ) -> list[str]:
     """Return the lines of an executable that dispatches a kernel.
 
@@ -111,17 +113,25 @@ def executable(
         results: how many of them, the last ones, are results, or scratch.
         elements: of each memory, as a map of the symbols and the number of shares.
         symbols: how many of them it takes.
+        tied: the number of the operand that each result is written over, or -1; none
+            of them if that is empty.
+        awaited: tensors after the operands that the function does not take.
     """
     name, body = quoted(name), quoted(body)
     numbers = [f"%s{n}" for n in range(symbols)]
-    bindings = [f"%b{n}: !stream.binding" for n in range(len(memories))]
-    first = len(bindings) - results
+    first = len(memories) - results
+    names = [f"%b{n}" for n in range(first)]
+    for place, at in enumerate([*tied] or [-1] * results):
+        names.append(f"%b{first + place}" if at < 0 else names[at])
+    bindings = [*names[:first], *(f"%a{n}" for n in range(awaited))]
+    own = [each for each in names[first:] if each not in bindings]
     indices = [f"{number}: index" for number in numbers]
-    taken = ", ".join([*bindings[:first], *indices, *bindings[first:]])
+    bound, made = ([f"{x}: !stream.binding" for x in each] for each in (bindings, own))
+    taken = ", ".join([*bound, *indices, *made])
     views = [
         line
         for n, kind in enumerate(memories)
-        for line in _view(n, kind, elements[n], [*numbers, "%shares"])
+        for line in _view(n, names[n], kind, elements[n], [*numbers, "%shares"])
     ]
     held = [f"%m{n}" for n in range(len(memories))]
     given = ", ".join([*held, *numbers, "%share", "%shares"])
@@ -160,7 +170,7 @@ def device_executable(
     backend: str,
     function: str,
     object_path: str,
-    bindings: tuple[int, int],
+    writes: Sequence[bool],
     numbers: int,
     threads: int,
     shared_bytes: int,
@@ -172,15 +182,17 @@ def device_executable(
         backend: of IREE's that it is code for, `cuda` or `rocm`.
         function: of the kernel.
         object_path: where the compiler finds its code.
-        bindings: how many tensors it reads, and how many it writes.
+        writes: whether it writes each of the tensors that it is bound to.
         numbers: how many numbers of 32 bits it takes.
         threads: of a program.
         shared_bytes: of memory that these share.
     """
-    reads, writes = bindings
     # Indirect: recorded once, and told the memory when it is replayed
-    kinds = ['storage_buffer, "ReadOnly|Indirect"'] * reads
-    kinds += ["storage_buffer, Indirect"] * writes
+    is_read, is_written = (
+        'storage_buffer, "ReadOnly|Indirect"',
+        "storage_buffer, Indirect",
+    )
+    kinds = [is_written if each else is_read for each in writes]
     bound = ", ".join(f"#hal.pipeline.binding<{kind}>" for kind in kinds)
     layout = f"#hal.pipeline.layout<constants = {numbers}, bindings = [{bound}]>"
     found = f"#hal.executable.object<{{path = {quoted(object_path)}}}>"
@@ -202,9 +214,11 @@ def device_executable(
     ]
 
 
-def _view(number: int, kind: str, elements: str, numbers: list[str]) -> list[str]:
-    """Write the view of a binding's memory, with its size computed from numbers."""
-    view = f"%m{number} = stream.binding.subspan %b{number}[%zero]"
+def _view(
+    number: int, binding: str, kind: str, elements: str, numbers: list[str]
+) -> list[str]:
+    """The memory of a binding; how many elements it has, a map says, of numbers."""
+    view = f"%m{number} = stream.binding.subspan {binding}[%zero]"
     if "?" not in kind:
         return [f"      {view} : !stream.binding -> {kind}"]
     given = ", ".join(numbers)

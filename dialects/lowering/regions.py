@@ -1,6 +1,6 @@
 """Elementwise loops over one shape that end in new states, as one dispatch."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import TypeVar
@@ -125,22 +125,12 @@ class Region:
         return anchor is None or all(map(anchor.operation.is_before_in_block, others))
 
     def readers(self) -> list[Operation]:
-        """Return the other ops of the block that may read old states: see Note
-        [fusion].
+        """The other ops of the block that read old states; see `readers_of`."""
+        return readers_of([*self.ties.values()], self._block, self._computes)
 
-        A return of an old state is one.
-        """
-        rest, found = list(self.ties.values()), {}
-        while rest:
-            value = rest.pop()
-            for use in value.uses:
-                op = in_block(use.owner, self._block)
-                key = op.results[0] if op.results else None  # hashes of ops do not last
-                is_copied = isinstance(op, func.ReturnOp) and is_loop(value.owner)
-                if key not in found and not is_copied and not self._computes(op):
-                    found[key] = op
-                    rest += [] if _is_root(op) else op.results
-        return list(found.values())
+    def with_ties(self, ties: Ties) -> "Region":
+        """The region that is left of some of the states, as they are computed now."""
+        return Region(ties)
 
     @property
     def computed_inputs(self) -> list[Value]:
@@ -278,6 +268,31 @@ def _is_spread(reads: Sequence[Read]) -> bool:
 def _feeds_only(value: Value, results: Container[Value]) -> bool:
     users = [use.owner for use in value.uses]
     return all(any(y in results for y in user.results) for user in users)
+
+
+def readers_of(
+    olds: Sequence[Value], block: Block, is_own: Callable[[Operation], bool]
+) -> list[Operation]:
+    """The ops of a block that read old states, or may: see Note [fusion].
+
+    A return of an old state is one.
+
+    Args:
+        olds: the states.
+        block: that has them.
+        is_own: whether an op is part of what writes over them, and no reader.
+    """
+    rest, found = [*olds], {}
+    while rest:
+        value = rest.pop()
+        for use in value.uses:
+            op = in_block(use.owner, block)
+            key = op.results[0] if op.results else None  # hashes of ops do not last
+            is_copied = isinstance(op, func.ReturnOp) and is_loop(value.owner)
+            if key not in found and not is_copied and not is_own(op):
+                found[key] = op
+                rest += [] if _is_root(op) else op.results
+    return list(found.values())
 
 
 _COPIES = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "linalg.copy")

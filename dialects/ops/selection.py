@@ -61,6 +61,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     exact: Bool
     y: Result[Any]
     on_scalars = True
+    on_masks = True
     dtypes = dt.NAMES
 
     @classmethod
@@ -167,6 +168,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
     on_false: Operand[Any]
     y: Result[Any]
     on_scalars = True
+    on_masks = True
     dtypes = dt.NAMES
 
     @staticmethod

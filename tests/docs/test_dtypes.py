@@ -29,5 +29,7 @@ def test_the_table_is_current(listing, lowered):
 
 def test_each_family_has_a_line(lowered):
     seen = {kernel.name for each in lowered for kernel in each.regions.values()}
-    expected = {name for name, x in FAMILIES.items() if not x.is_never_alone}
+    # updates are of states, which the operations of the page have none of
+    apt = (x for x in FAMILIES.items() if not x[1].is_formed_apart)
+    expected = {name for name, x in apt if not x.is_never_alone}
     assert seen == expected

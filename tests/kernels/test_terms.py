@@ -54,6 +54,7 @@ CASES = {
     "rows": "rows.py",
     "sort": "sorts.py",
     "transpose": "transposes.py",
+    "updates": "updates.py",
 }
 OTHERS = ["dequantised.py", "gates.py", "integers.py", "joined.py", "narrow_floats.py"]
 

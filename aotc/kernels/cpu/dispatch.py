@@ -178,6 +178,8 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
         }
         if kernel.has_scratch:
             stated["elements"].append(_scratch_elements(scratch, symbols))
+        if kernel.family.memory_parts is not None:
+            stated["parts"] = kernel.family.memory_parts(function)
         holder.attributes[KERNEL] = attribute_of(stated)
 
 

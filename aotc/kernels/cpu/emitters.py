@@ -22,6 +22,7 @@ from aotc.kernels.cpu import (
     scan,
     sorting,
     transposing,
+    updates,
     winograd,
 )
 from aotc.kernels.cpu.arguments import Arguments
@@ -49,4 +50,5 @@ EMITTERS: Mapping[str, Emitter] = {
     "transpose": transposing.write,
     "nests": nests.write,
     "scan": scan.write,
+    "updates": updates.write,
 }

@@ -227,6 +227,25 @@ class Epilogue:
 
         loops.repeat_for(0, count, 1, write_row)
 
+    def write_run(self, first: Value, last: Value) -> None:
+        """Write results that depend on no sums, by whole vectors that lie together.
+
+        Args:
+            first: the first element of all results.
+            last: the one after the last.
+        """
+
+        def write_vector(at: Value) -> None:
+            before = ir.InsertionPoint(ir.InsertionPoint.current.block.owner)
+            place = Place(at, at, key=0, count=self.lanes)
+            self._write([place], {}, _Shared(before))
+
+        loops.repeat_for(first, last, self.lanes, write_vector)
+
+    def write_elements(self, first: Value, count: int) -> None:
+        """Write results that depend on no sums: fewer elements than a vector has."""
+        self._write([Place(first, first, key=0, count=count)], {}, _Shared())
+
     @property
     def _quantizes(self) -> bool:
         """Return whether results are bytes, which take a dozen operations for each

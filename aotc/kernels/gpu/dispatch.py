@@ -159,6 +159,8 @@ def _write_kernel(
     del facts["shares"]  # of threads: GPUs have none that claim work
     if kernel.multiplies:
         facts["precision"] = kernel.precision
+    if planned.family.memory_parts is not None:
+        facts["parts"] = planned.family.memory_parts(function)
     with ir.InsertionPoint(module.body), function.location:
         holder: Operation = ir.Operation.create("builtin.module", regions=1)
         holder.attributes["sym_name"] = ir.StringAttr.get(name)

@@ -7,6 +7,7 @@ that neighbours are read together as well as written.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.types import (
@@ -26,8 +27,9 @@ from aotc.kernels.gpu.tiles import Tile
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
 from aotc.kernels.typical import typical
+from aotc.mlir import Value
 
-_COLUMNS = 1024  # of a program, where all lies along the columns
+COLUMNS = 1024  # of a program, where all lies along the columns
 _SIDE = 64  # of a tile that turns rows into columns
 _LONG = 16  # neighbours in memory that are worth to be read, or written, together
 
@@ -104,7 +106,7 @@ def plan(term: Term, machine: Gpu) -> ElementTile:
     splits = [(Split.of(each), each.nest.sizes) for each in term.statements]
     turned = [(split, sizes) for split, sizes in splits if split.rows]
     if not turned:
-        return ElementTile(1, _COLUMNS)
+        return ElementTile(1, COLUMNS)
     return ElementTile(
         max(_side(split.rows, sizes) for split, sizes in turned),
         max(_side(split.columns, sizes) for split, sizes in turned),
@@ -147,26 +149,67 @@ def write(writing: Writing, schedule: ElementTile) -> None:
     A program takes part in each statement that has so many. Statements of the same
     loops share a tile, and so what they read.
     """
+    number = writing.sizes.integers.wide(ops.program_id())
+    for tile, statement, elements in compute(
+        writing, writing.term.statements, schedule, number
+    ):
+        tile.store(statement, elements)
+
+
+def compute(
+    writing: Writing,
+    statements: Sequence[Statement],
+    schedule: ElementTile,
+    number: ops.Int,
+) -> Iterator[tuple[Tile, Statement, Value]]:
+    """Write what a program computes, and yield it to be stored, by statements.
+
+    Args:
+        writing: of the kernel.
+        statements: of it.
+        schedule: how they are cut up.
+        number: of the program.
+    """
     tiles: dict[tuple[Shape, Split], Tile] = {}
-    for statement in writing.term.statements:
-        key = statement.nest.sizes, Split.of(statement)
+    is_one = len({_key_of(each) for each in statements}) == 1
+    for statement in statements:
+        key = _key_of(statement)
         if key not in tiles:
-            tiles[key] = _tile(writing, statement, schedule)
+            count = None if is_one else _count(statement, schedule)
+            tiles[key] = _tile(writing, statement, schedule, number, count)
         tile, (factor,) = tiles[key], statement.factors
         elements = ops.spread(tile.value(factor), tile.frame.shape)
-        tile.store(statement, elements)
         if statement.nest.place is None:
             tile.held[statement.value] = tile.hold(statement, elements)
+        yield tile, statement, elements
 
 
-def _tile(writing: Writing, statement: Statement, schedule: ElementTile) -> Tile:
-    """Return the tile of a program, of the loops of a statement."""
+def _key_of(statement: Statement) -> tuple[Shape, Split]:
+    """Return the loops of a statement, and the axes of its frame."""
+    return statement.nest.sizes, Split.of(statement)
+
+
+def _tile(
+    writing: Writing,
+    statement: Statement,
+    schedule: ElementTile,
+    number: ops.Int,
+    taking: Size | None,
+) -> Tile:
+    """Return the tile of a program, of the loops of a statement.
+
+    Args:
+        writing: of the kernel.
+        statement: what is computed.
+        schedule: how it is cut up.
+        number: of the program.
+        taking: how many programs take part; None for all of them.
+    """
     sizes, shape = writing.sizes, statement.nest.sizes
     integers, split = sizes.integers, Split.of(statement)
-    rest: ops.Int = integers.wide(ops.program_id())
-    guard = None
-    if len(writing.term.statements) > 1:
-        guard = integers.is_less(rest, sizes.of(_count(statement, schedule)))
+    rest, guard = number, None
+    if taking is not None:
+        guard = integers.is_less(integers.value(rest), sizes.of(taking))
     axes: list[Axis] = []
     for loops, tile, at in (
         (split.columns, schedule.columns, 1),

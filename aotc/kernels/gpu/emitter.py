@@ -16,6 +16,7 @@ from aotc.kernels.gpu import (
     rows,
     scatter,
     selection,
+    updates,
 )
 from aotc.kernels.gpu.kernel import (
     GpuKernel,
@@ -84,6 +85,12 @@ FORMS = {
         elements.plan,
         elements.programs,
         elements.write,
+    ),
+    "updates": Form(
+        lambda term: all(each.nest.combine == COPY for each in term.statements),
+        updates.plan,
+        updates.programs,
+        updates.write,
     ),
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 from aotc.dialects.fusion import fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import LogSoftmax, Normalize, Softmax
@@ -30,7 +31,9 @@ from aotc.dialects.ops.reduction import (
     Reduction,
 )
 from aotc.dialects.ops.scattering import ScatterAdd
+from aotc.dialects.ops.selection import Cast, Clamp, Select
 from aotc.dialects.ops.shape import Reshape
+from aotc.dialects.ops.unary import Unary
 from aotc.dialects.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
 from aotc.dialects.walking import (
@@ -39,9 +42,15 @@ from aotc.dialects.walking import (
     defining_op,
 )
 from aotc.dtypes import bits, is_float
-from aotc.kernels.elementwise import ALIKE, BY_ROWS, NARROW, OF_COLUMNS
+from aotc.kernels.elementwise import (
+    ALIKE,
+    BY_ROWS,
+    NARROW,
+    OF_COLUMNS,
+    OF_NUMBERS,
+)
 from aotc.kernels.family import Family
-from aotc.kernels.gpu import movement, products, splitting
+from aotc.kernels.gpu import movement, products, splitting, updates
 from aotc.kernels.gpu.attention import AttentionTile
 from aotc.kernels.gpu.candidates import candidates
 from aotc.kernels.gpu.elements import ElementTile
@@ -261,6 +270,7 @@ def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
 
 _PLANNING = {
     "movement": _Planning("elements"),
+    "updates": _Planning("updates"),
     "scatter": _SCATTERS,
     "selection": _SELECTIONS,
     "contraction-tf32x3": _RELAXED_PRODUCTS,
@@ -338,6 +348,18 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         knows_constants=True,
         leaves_states=False,
         is_last=True,
+    ),
+    "updates": Family(
+        anchors=(Unary, Binary, Select, Clamp, Cast),
+        schedule=ElementTile,
+        plan=updates.plan_op,
+        workgroups=updates.workgroups,
+        epilogue=OF_NUMBERS,
+        floats=_FLOATS,
+        lifts=can_lift,
+        memory_parts=updates.safe_parts,
+        why_misread=updates.why_misread,
+        is_formed_apart=True,
     ),
 }
 

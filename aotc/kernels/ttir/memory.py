@@ -38,25 +38,32 @@ class Buffer:
             Read-only if they are somebody else's, and copied when one is written.
         is_unknown: which of them have been neither given nor written.
         dtype: of the array that they are.
+        is_updated: whether a lane may write the element that it alone has read.
     """
 
     name: str
     elements: np.ndarray[Any, Any]
     is_unknown: np.ndarray[Any, Any]
     dtype: np.dtype[Any]
+    is_updated: bool = False
     _writers: np.ndarray[Any, Any] = field(init=False)
     _readers: np.ndarray[Any, Any] = field(init=False)
+    _lanes: np.ndarray[Any, Any] = field(init=False)  # that have read
 
     def __post_init__(self) -> None:
         self._writers = np.zeros(self.elements.size, np.int64)
         self._readers = np.zeros(self.elements.size, np.int64)
+        self._lanes = np.zeros(self.elements.size, np.int64)
 
     @classmethod
-    def of(cls, name: str, array: np.ndarray[Any, Any]) -> Buffer:
-        """Make memory that holds an array, row-major and read-only."""
+    def of(
+        cls, name: str, array: np.ndarray[Any, Any], *, is_updated: bool = False
+    ) -> Buffer:
+        """Return memory that holds an array, row-major, which stays as it is."""
         elements = array.ravel().view(_in_memory(array.dtype))
         elements.flags.writeable = False
-        return cls(name, elements, np.zeros(array.size, bool), array.dtype)
+        known = np.zeros(array.size, bool)
+        return cls(name, elements, known, array.dtype, is_updated)
 
     @classmethod
     def unwritten(cls, name: str, count: int, dtype: np.dtype[Any]) -> Buffer:
@@ -86,6 +93,11 @@ class Buffer:
         known = self._readers[places]
         is_alone = (known == _NOBODY) | (known == program + 1)
         self._readers[places] = np.where(is_alone, program + 1, _SEVERAL)
+        if self.is_updated:
+            lanes = _lanes_of(mask, at)
+            is_own = (known == _NOBODY) | (self._lanes[places] == lanes)
+            self._readers[places[~is_own]] = _SEVERAL
+            self._lanes[places] = lanes
         found = self.elements[np.where(mask, at, 0)] if self.elements.size else None
         return np.zeros(at.shape, self.elements.dtype) if found is None else found
 
@@ -107,6 +119,9 @@ class Buffer:
             _refuse(f"two lanes of program {program} write one element of {self.name}")
         self._refuse_any(places, self._writers[places] != _NOBODY, "writes", program)
         is_read = self._readers[places] != _NOBODY
+        if self.is_updated:
+            is_alone = self._readers[places] == program + 1
+            is_read &= ~(is_alone & (self._lanes[places] == _lanes_of(mask, at)))
         if is_read.any():
             first = places[is_read][0]
             _refuse(f"program {program} writes {self.name}[{first}], which others read")
@@ -168,6 +183,15 @@ class Buffer:
 def _in_memory(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype in memory for elements: signless for unsigned and bool."""
     return np.dtype(f"i{dtype.itemsize}") if dtype.kind in "ub" else dtype
+
+
+def _lanes_of(
+    mask: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Return the lanes of a tile where a mask is set; a number is of all of them."""
+    if at.ndim == 0:
+        return np.full(1, -1)
+    return np.flatnonzero(np.broadcast_to(mask, at.shape))
 
 
 def _refuse(why: str) -> NoReturn:

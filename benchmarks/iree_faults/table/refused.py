@@ -303,6 +303,20 @@ ROWS = (
         ),
     ),
     Fault(
+        "tensors-of-a-dispatch",
+        Symptom.REFUSED,
+        "Makes dispatches of more than the 32 tensors that it binds.",
+        (
+            "passes/double_reads.py: Note [many tensors]",
+            "passes/join_updates.py: MOST_BINDINGS",
+        ),
+        Fails(
+            Source("tensors-of-a-dispatch"),
+            (np.zeros(64, np.float32),) * 33,
+            "binding count 34 > 32",
+        ),
+    ),
+    Fault(
         "global-without-a-block",
         Symptom.REFUSED,
         "Cannot lower that a global of its stream phase holds no block of memory.",

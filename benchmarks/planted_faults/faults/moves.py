@@ -1,4 +1,4 @@
-"""Faults in concatenations and transposes."""
+"""Faults in concatenations, transposes and updates."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from aotc.kernels.cpu import (
+from aotc.kernels.cpu import (
     elementwise,
     epilogue,
     movement,
     nests,
     scan,
     transposing,
+    updates,
     vectors,
 )
 from aotc.mlir import Value
@@ -83,5 +85,15 @@ FAULTS = [
         "nests", "nests", nests, "apply_to_vectors",
         by(lambda found, op, operands: operands[0]),
         touches=frozenset({"scan"}),
+    ),
+    Fault(
+        "elements of an update after the last whole vector are left out",
+        "updates", "updated", epilogue.Epilogue, "write_elements",
+        given(lambda self, first, count: (self, first, max(count - 1, 1))),
+    ),
+    Fault(
+        "the second of two updates begins with its second block",
+        "updates", "updated", updates, "block_count",
+        by(lambda found, *_: max(found - 1, 1)),
     ),
 ]  # fmt: skip

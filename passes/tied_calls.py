@@ -1,0 +1,127 @@
+"""A call of a kernel that gives new states, which it may write over the old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aotc.dialects.lowering.regions import Ties, readers_of
+from aotc.dialects.walking import in_order
+from aotc.kernels.in_place import InPlaceKernels, tensors_of
+from aotc.mlir import Operation, Value, func, ir
+
+
+@dataclass
+class TiedCall:
+    """A call of a kernel, as `Region` is of loops (`aotc.dialects.lowering.regions`).
+
+    Args:
+        op: the call.
+        kernels: those of the module.
+        ties: the old state of each new one that it gives.
+        after: what is computed before it is run.
+    """
+
+    op: func.CallOp
+    kernels: InPlaceKernels
+    ties: Ties
+    after: list[Value] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, op: Operation, kernels: InPlaceKernels, updates: Mapping[Value, Value]
+    ) -> TiedCall | None:
+        """Return the call that an op is, if it may write over any old states.
+
+        Args:
+            op: of a function.
+            kernels: those of the module.
+            updates: the old state of each new one that the function returns.
+        """
+        kernel = kernels.kernel_of(op)
+        if kernel is None or kernel.parts is None:
+            return None
+        assert isinstance(op, func.CallOp)
+        given, (read, made) = tensors_of(op), kernel.parts
+        ties = {}
+        for new, part in zip(op.results, made, strict=True):
+            old = updates.get(new)
+            if old is None or given.count(old) != 1 or old.type != new.type:
+                continue
+            if read[given.index(old)] == part and not _reads_views_of(op, old):
+                ties[new] = old
+        return cls(op, kernels, ties) if ties else None
+
+    def with_ties(self, ties: Ties) -> TiedCall:
+        """The same call, which writes over fewer states."""
+        return TiedCall(self.op, self.kernels, ties)
+
+    @property
+    def computed_inputs(self) -> list[Value]:
+        """What the kernel reads that other ops compute."""
+        given = tensors_of(self.op)
+        return [value for value in given if not isinstance(value.owner, ir.Block)]
+
+    def readers(self) -> list[Operation]:
+        """The other ops of the block that read old states."""
+        block = self.op.operation.block
+        return readers_of([*self.ties.values()], block, lambda op: op == self.op)
+
+    def wait_for(self, values: Sequence[Value]) -> None:
+        """Have some values computed before the kernel is run."""
+        self.after = [value for value in values if value not in self.op.results]
+
+    def is_closed(self) -> bool:
+        """Whether nothing that uses a result has to be computed before the call."""
+        anchor = self._anchor()
+        users = [use.owner for value in self.op.results for use in value.uses]
+        return anchor is None or all(map(anchor.operation.is_before_in_block, users))
+
+    def _anchor(self) -> Operation | None:
+        """The op after which all that it reads, or waits for, is known, if any."""
+        given = [*self.op.operands, *self.after]
+        made = [value.owner for value in given if not isinstance(value.owner, ir.Block)]
+        return in_order([op.opview for op in made])[-1] if made else None
+
+    def outline(self) -> list[Value]:
+        """Put a call that is tied to the old states in its place.
+
+        Returns:
+            The new states that are written over old ones.
+        """
+        given, anchor = tensors_of(self.op), self._anchor()
+        tied = [
+            given.index(self.ties[new]) if new in self.ties else -1
+            for new in self.op.results
+        ]
+        point = ir.InsertionPoint(self.op)
+        if anchor is not None and self.op.operation.is_before_in_block(
+            anchor.operation
+        ):
+            point = ir.InsertionPoint.after(anchor)
+        with point, self.op.location:
+            made = self.kernels.call(self.op, tied, self.after)
+        written = []
+        for old, new in zip(self.op.results, made, strict=True):
+            old.replace_all_uses_with(new)
+            if old in self.ties:
+                written.append(new)
+        self.op.operation.erase()
+        self.op = made[0].owner.opview
+        return written
+
+
+def _reads_views_of(op: Operation, old: Value) -> bool:
+    """Whether a call reads something else that shares the memory of an old state.
+
+    What is computed of that, and is not stored before the call, counts, too.
+    """
+    given = [value for value in tensors_of(op) if value != old]
+    rest, seen = [old], {old}
+    while rest:
+        for use in rest.pop().uses:
+            user = use.owner
+            if not isinstance(user.opview, func.CallOp):
+                rest += [value for value in user.results if value not in seen]
+                seen.update(user.results)
+    return any(value in seen for value in given)
