@@ -315,7 +315,7 @@ def _code_of(label: str, function: Function, lowered: Lowered) -> str:
 
 
 def _computes(op: Any) -> bool:
-    """Whether an op computes something of many elements of the inputs."""
+    """Return whether an op computes something of many elements of the inputs."""
     if not isinstance(op, GraphOp) or op.rearranges or op.is_free:
         return False
     sizes = [x for x in op.operands if Tensor.of(x).rank > 1]

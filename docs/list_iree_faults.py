@@ -45,7 +45,7 @@ def page() -> str:
 
 
 def _not_reproduced() -> Iterator[str]:
-    """Those that the installed release does not show."""
+    """Return the faults that the installed release does not show."""
     yield "## Not reproduced\n"
     yield "What the installed release no longer shows, and what was tried.\n"
     yield "| fault | where it is avoided | tried |\n|---|---|---|"

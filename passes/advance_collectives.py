@@ -32,7 +32,7 @@ class AdvanceCollectives(FunctionPass):
     requires = (IS_GRAPH,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Change a function; return whether anything changed."""
         ops = [op.operation for op in function.entry_block.operations]
         moved = _moved_ops(ops)
         if not moved:
@@ -54,7 +54,7 @@ class AdvanceCollectives(FunctionPass):
 
 
 def _only_moves(op: Operation) -> bool:
-    """Whether an op computes nothing, but moves or joins elements."""
+    """Return whether an op computes nothing, but moves or joins elements."""
     kind = type(op.opview)
     return issubclass(kind, GraphOp) and (kind.rearranges or kind.selects)
 

@@ -104,7 +104,7 @@ def _only_for_results(function: Function) -> set[Value]:
 
 
 def _is_update(made: Operation | Block, kernels: InPlaceKernels) -> bool:
-    """Whether a value is computed by elements, perhaps with others by a kernel."""
+    """Return whether a value is computed by elements, perhaps by a kernel of many."""
     if isinstance(made, Block):
         return False
     return is_loop(made) or kernels.kernel_of(made.opview) is not None

@@ -68,7 +68,7 @@ class FuseLoops(Pass):
     requires = (OPS_DECOMPOSED,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any; False for a target whose kernels run no loops."""
+        """Run the pass; return whether there are loops that are one kernel."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             return False
@@ -175,12 +175,12 @@ class _Steps:
 
     @property
     def returned(self) -> set[Value]:
-        """What a step returns."""
+        """The values that a step returns."""
         *_, end = self.body.entry_block.operations
         return {*end.operands}
 
     def are_small(self) -> bool:
-        """Whether all that a step does is of regions and of ops of few elements."""
+        """Return whether a step has only regions and ops of few elements."""
         work: int = 0
         for op in self.ops:
             if isinstance(op, func.CallOp):
@@ -199,7 +199,7 @@ class _Steps:
         return work <= MOST_WORK
 
     def stay_in_cache(self, captured: Sequence[Value]) -> bool:
-        """Whether what every step reads stays in the second cache of one core.
+        """Return whether what every step reads stays in the second cache of one core.
 
         Several cores have more of that together.
         """
@@ -273,7 +273,7 @@ class _Steps:
         return runs
 
     def _is_computed(self, op: Operation) -> bool:
-        """Whether a reshape is of what an op of a run makes, which may be nowhere."""
+        """Return whether an op of a run makes what a reshape reads: in no memory yet."""
         owner = getattr(op.operands[0].owner, "opview", None)
         return isinstance(owner, GraphOp) and not _keeps_order(owner)
 
@@ -324,7 +324,7 @@ class _Steps:
 
 
 def _is_worth_storing(op: Operation) -> bool:
-    """Whether an op computes numbers of others, element by element or as sums."""
+    """Return whether an op computes numbers, element by element or as sums."""
     if not isinstance(op, GraphOp) or not op.operands or has_view(op):
         return False
     return not type(op).rearranges and Tensor.of(op.results[0]).dtype != "bool"
@@ -335,7 +335,7 @@ def _keeps_order(op: Operation) -> bool:
 
 
 def _is_table(op: GraphOp) -> bool:
-    """Whether an op without operands gives other elements than one number."""
+    """Return whether an op without operands gives other elements than one number."""
     if op.operands or len(op.results) != 1:
         return False
     if not isinstance(op, Constant):

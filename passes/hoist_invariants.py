@@ -130,7 +130,7 @@ def _gives(op: Operation, values: Container[Value]) -> bool:
 
 
 def _can_move(op: Operation, functions: Functions) -> bool:
-    """Whether an op can be computed where it might not have been computed at all."""
+    """Return whether an op can be computed where no call might compute it."""
     if isinstance(op, func.CallOp):
         return is_region(functions[callee_of(op)])
     if not isinstance(op, GraphOp) or has_effect(op) or type(op).expands:

@@ -73,7 +73,7 @@ class JoinUpdates(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Whether there are any."""
+        """Run the pass; return whether updates were joined."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoKernels):
             return False
@@ -106,14 +106,14 @@ class _Update:
 
     @property
     def elements(self) -> int:
-        """How many elements each of its tensors has."""
+        """The number of elements that each of its tensors has."""
         count = element_count(Tensor.of(self.results[0]).shape)
         assert isinstance(count, int)
         return count
 
     @property
     def has_readers(self) -> bool:
-        """Whether anything but the end of the function reads a new state."""
+        """Return whether anything but the end of the function reads a new state."""
         users = [op for op in users_of(self.results) if op not in self.ops]
         return not all(isinstance(op, func.ReturnOp) for op in users)
 
@@ -170,7 +170,7 @@ class _Joining:
         return found
 
     def _computes(self, op: Operation | None) -> bool:
-        """Whether kernels compute an op."""
+        """Return whether kernels compute an op."""
         if not isinstance(op, GraphOp) or len(op.results) != 1 or has_effect(op):
             return False
         kind = Tensor.of(op.results[0])
@@ -260,13 +260,13 @@ class _Joining:
 
 
 def _is_whole(read: Operand | None, value: Value, shape: Sequence[Size]) -> bool:
-    """Whether a kernel loads a value as it is, and nothing is repeated for it."""
+    """Return whether a kernel loads a value as it is, without repeating any."""
     is_known = isinstance(read, Whole) and not is_repeated(value)
     return is_known and is_read_whole(value, shape)
 
 
 def _is_of(op: Operation, values: Container[Value]) -> bool:
-    """Whether an op computes one of some values."""
+    """Return whether an op computes one of some values."""
     return any(value in values for value in op.results)
 
 
@@ -300,7 +300,7 @@ def _connected(
 
 @dataclass(frozen=True)
 class _Most:
-    """How many tensors a dispatch may have.
+    """The most tensors that a dispatch may have.
 
     IREE's code for processors finds all states in one block of memory, and all that a
     call computes in another one, so that what is read there is bound once.

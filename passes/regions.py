@@ -303,7 +303,7 @@ def _leave_to_readers(region: Region) -> None:
 
 
 def _is_made_of_results(value: Value, region: Region) -> bool:
-    """Whether others read a value of a region, or those that it is computed from."""
+    """Return whether others read a value of a region, or all that makes it."""
     if any(not region.computes(use.owner) for use in value.uses):
         return True
     op = defining_op(value)
@@ -314,7 +314,7 @@ def _is_made_of_results(value: Value, region: Region) -> bool:
 
 
 def _makes_elements(reader: object, value: Value) -> bool:
-    """Whether an op may compute the elements of an operand with its own."""
+    """Return whether an op may compute the elements of an operand with its own."""
     if isinstance(reader, Reduction):
         return True
     if not isinstance(reader, GraphOp) or not type(reader).on_scalars:

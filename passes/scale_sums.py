@@ -47,7 +47,7 @@ class ScaleSums(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Whether anything changed."""
+        """Change a function; return whether anything changed."""
         ops = [*function.entry_block.operations]
         return any([isinstance(op, ReduceSum) and _scale(op) for op in ops])
 
@@ -103,7 +103,7 @@ def _factors(value: Value, readers: float, depth: int) -> Iterator[_Factor]:
 
 
 def _repeats(value: Value, op: ReduceSum) -> bool:
-    """Whether a factor is the same along all axes that are summed up."""
+    """Return whether a factor is the same along all axes that are summed up."""
     made = made_by(value, Broadcast)
     return made is not None and not {*varying_axes(made)} & {*op.axes}
 

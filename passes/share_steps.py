@@ -41,7 +41,7 @@ class ShareSteps(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Whether anything changed."""
+        """Run the pass; return whether anything changed."""
         with index_functions(unit.module) as functions:
             entries = [each for each in functions.values() if not is_private(each)]
             return any([_share_all(each, functions) for each in entries])
@@ -197,7 +197,7 @@ class _Pair:
                     yield value
 
     def _is_stacked(self, value: Value) -> bool:
-        """Whether the first loop stacks a value that the other one needs."""
+        """Return whether the first loop stacks a value that the other one needs."""
         if value not in self.same or self.stack_of(value) is None:
             return False
         return self._is_wanted(value)
@@ -219,13 +219,13 @@ class _Pair:
         return found
 
     def _is_wanted(self, value: Value) -> bool:
-        """Whether something reads a value that the first loop does not compute."""
+        """Return whether a value that the first loop does not compute is read."""
         users = [use.owner for use in value.uses]
         return any(not all(y in self.same for y in user.results) for user in users)
 
 
 def _needs_product(value: Value) -> bool:
-    """Whether a value of a step is computed from a product in it."""
+    """Return whether a value of a step is computed from a product in it."""
     return any(
         isinstance(defining_op(each), DotGeneral) for each in backward_slice([value])
     )

@@ -53,12 +53,12 @@ class TiedCall:
         return cls(op, kernels, ties) if ties else None
 
     def with_ties(self, ties: Ties) -> TiedCall:
-        """The same call, which writes over fewer states."""
+        """Return the call with fewer states that it writes over."""
         return TiedCall(self.op, self.kernels, ties)
 
     @property
     def computed_inputs(self) -> list[Value]:
-        """What the kernel reads that other ops compute."""
+        """The tensors that the kernel reads and other ops compute."""
         given = tensors_of(self.op)
         return [value for value in given if not isinstance(value.owner, ir.Block)]
 
@@ -72,7 +72,7 @@ class TiedCall:
         self.after = [value for value in values if value not in self.op.results]
 
     def is_closed(self) -> bool:
-        """Whether nothing that uses a result has to be computed before the call."""
+        """Return whether the call can come before all that uses its results."""
         anchor = self._anchor()
         users = [use.owner for value in self.op.results for use in value.uses]
         return anchor is None or all(map(anchor.operation.is_before_in_block, users))
@@ -112,7 +112,7 @@ class TiedCall:
 
 
 def _reads_views_of(op: Operation, old: Value) -> bool:
-    """Whether a call reads something else that shares the memory of an old state.
+    """Return whether a call reads anything else in the memory of an old state.
 
     What is computed of that, and is not stored before the call, counts, too.
     """

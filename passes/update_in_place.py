@@ -117,7 +117,7 @@ def _tie(function: Function, kernels: InPlaceKernels) -> bool:
 
 
 def _independent_ties(group: Update, order: "Order") -> Ties:
-    """Those that can be written without waiting for anything."""
+    """Return the ties whose states can be written without waiting for anything."""
     return {
         n: old
         for n, old in group.ties.items()
@@ -168,7 +168,7 @@ class Order:
         return self._bits.get(op.results[0], 0) if op.results else 0
 
     def place(self, region: Update) -> int:
-        """Of the last value that a region reads."""
+        """Return the place of the last value that a region reads."""
         return max(
             (self._place.get(value, 0) for value in region.computed_inputs), default=0
         )
@@ -182,7 +182,7 @@ class Order:
         self._written.insert(0, results[0])
 
     def values_to_await(self, region: Update) -> list[Value] | None:
-        """What a region must wait for beyond what it reads; None where that is unknown.
+        """Return what a region must wait for beyond its operands; None if unknown.
 
         New states are preferred, which are kept in any case; then what other regions
         read, which is stored in any case.

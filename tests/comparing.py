@@ -1,4 +1,4 @@
-"""Whether arrays are equal to those of NumPy, in shape and in value."""
+"""Assertions that arrays equal those of NumPy, in shape and in value."""
 
 from typing import Any
 

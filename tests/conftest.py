@@ -1,4 +1,4 @@
-"""How tests are run: on all cores, and which; how Hypothesis draws; what all share.
+"""Settings of tests: which run, on how many cores; how Hypothesis draws.
 
 `pytest` runs what `full.txt` does not name, on all cores, and says what it leaves out.
 `pytest --full` runs that too, as does a run that names files, folders or markers. Both
@@ -124,7 +124,7 @@ def pytest_addoption(parser):
 
 
 def _is_whole(config):
-    """Whether a run names no files or folders: of all tests."""
+    """Return whether a run is of all tests: it names no files or folders."""
     return config.args_source is not pytest.Config.ArgsSource.ARGS
 
 
@@ -150,7 +150,7 @@ def _full_only():
 
 
 def _is_named(nodeid, names):
-    """Whether a name is that of the test, or of its file, class or function."""
+    """Return whether a name is that of the test, or of its file, class or function."""
     return any(
         nodeid == name or nodeid.startswith((f"{name}::", f"{name}[")) for name in names
     )

@@ -272,7 +272,7 @@ def _source(launch: Launch, *, is_aligned: bool) -> KernelSource:
 
 
 def _accesses(launch: Launch) -> list[bool]:
-    """Whether a kernel writes each tensor that it is bound to."""
+    """Return whether a kernel writes each tensor that it is bound to."""
     read = [number in launch.tied for number in range(launch.reads)]
     own = launch.writes - sum(at >= 0 for at in launch.tied)
     return [*read, *[False] * launch.awaited, *[True] * own]

@@ -25,12 +25,12 @@ class DevicesSubject(Subject):
 
     @property
     def count(self) -> int:
-        """How many devices compute it."""
+        """The number of devices that compute the entry."""
         return int(self._axis.axis_size)
 
     @property
     def names(self) -> list[str]:
-        """Of the results of all devices."""
+        """Names of the results of all devices."""
         own = super().names
         return [f"{name} of device {d}" for d in range(self.count) for name in own]
 
@@ -93,7 +93,7 @@ class DevicesSubject(Subject):
 
 
 def _part(arrays: Sequence[Any], device: int, count: int) -> Sequence[Any]:
-    """Those of a device, of the arrays of one device after the other."""
+    """Return the arrays of a device, of all devices' arrays one after the other."""
     size = len(arrays) // count
     return arrays[device * size : (device + 1) * size]
 

@@ -178,7 +178,7 @@ class Variants:
 
     @property
     def by_use(self) -> list[Variant]:
-        """All variants, the one that was called last at the end."""
+        """The variants, the one that was called last at the end."""
         return sorted(self.items, key=lambda each: each.used)
 
     def add(self, variant: Variant) -> list[Variant]:

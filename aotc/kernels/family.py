@@ -307,12 +307,12 @@ class PlannedKernel(Generic[A, S]):
 
     @property
     def scratch(self) -> Size:
-        """How many elements of scratch each share of the workgroups has."""
+        """The number of elements of scratch that each share of the workgroups has."""
         return self.family.scratch(self.anchor, self.schedule)
 
     @property
     def has_scratch(self) -> bool:
-        """Whether it has any, if only in some calls."""
+        """Return whether the kernel has scratch, if only in some calls."""
         return isinstance(self.scratch, Dim) or self.scratch > 0
 
     @property

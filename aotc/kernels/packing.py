@@ -263,7 +263,7 @@ class _Axes:
 
     @property
     def turn_once(self) -> bool:
-        """Whether one transpose may take the place of that which orders axes first."""
+        """Return whether one transpose can replace the one that orders axes first."""
         ordered = (*self.batch, *self.free, *self.contract)
         return len(self.free) == 1 and ordered != tuple(sorted(ordered))
 

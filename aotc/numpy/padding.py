@@ -50,7 +50,7 @@ def pad(
 
 
 def _widths(x: Array, pad_width: Any) -> list[Pair]:
-    """One (before, after) per axis, of a number, a pair, or a pair for each axis."""
+    """Return (before, after) per axis, of a number, a pair, or a pair for each axis."""
     given = np.asarray(pad_width, object)
     try:
         pairs = np.broadcast_to(given, (x.ndim, 2)).tolist()

@@ -112,7 +112,7 @@ class Launch:
         self._arguments = entry, *grid, None, self._given, None
 
     def __call__(self) -> None:
-        """Launch it."""
+        """Launch the kernel."""
         self._driver.call("cuLaunchKernel", *self._arguments)
 
     def unload(self) -> None:

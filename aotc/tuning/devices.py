@@ -38,7 +38,7 @@ class TimedKernel:
 
 
 class KernelTimer(Protocol):
-    """What times kernels on a device."""
+    """A timer of kernels on a device."""
 
     def microseconds(self, kernel: TimedKernel) -> float:
         """Return how long a launch takes at the least."""

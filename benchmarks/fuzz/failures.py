@@ -32,12 +32,12 @@ class Failure:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether aotc says itself that it does not do this."""
+        """Return whether aotc says itself that it does not do this."""
         return self.kind == "refused"
 
     @property
     def cause(self) -> str:
-        """The same for failures that are alike: numbers and names are left out."""
+        """A text that failures which are alike share, without numbers and names."""
         text = self.message.partition("; expected")[0]
         if self.kind in ("differs", "jax"):
             return self.kind

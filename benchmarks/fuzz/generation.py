@@ -78,7 +78,7 @@ def training_steps(program: Program) -> list[Program]:
 
 
 def has_derivatives(program: Program) -> bool:
-    """Whether it takes something to differentiate by."""
+    """Return whether the program takes something to differentiate by."""
     return any(x.dtype in FLOAT_INPUTS for x in program.inputs)
 
 

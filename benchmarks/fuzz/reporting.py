@@ -68,7 +68,7 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether nothing is wrong."""
         return not self.failures and not self.bugs
 
     def to_json(self) -> dict[str, Any]:

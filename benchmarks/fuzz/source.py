@@ -121,5 +121,5 @@ def _spec(shape: Sequence[int | str], dtype: str) -> str:
 
 
 def step_count(program: Program) -> int:
-    """How many functions it applies."""
+    """The number of functions that the program applies."""
     return sum(1 for _ in all_steps(program.steps))

@@ -62,7 +62,7 @@ class Entry:
         return some[int(self.rng.integers(len(some)))]
 
     def chance(self, share: float) -> bool:
-        """Whether something that happens so often happens."""
+        """Draw whether something that happens so often happens."""
         return bool(self.rng.random() < share)
 
     def value(self, *ranks: int) -> tuple[str, Any] | None:

@@ -58,13 +58,13 @@ def factor_of(size: str) -> int:
 
 
 def element_count(shape: Shape) -> int:
-    """How many elements there are in a typical call."""
+    """Return how many elements there are in a typical call."""
     sizes = [n if isinstance(n, int) else factor_of(n) * TYPICAL for n in shape]
     return math.prod(sizes)
 
 
 def rows_of(shape: Sequence[Size]) -> Size | None:
-    """How many rows there are along some axes; None if that is no multiple of `n`."""
+    """Return the number of rows along axes; None if it is no multiple of `n`."""
     named = [each for each in shape if isinstance(each, str)]
     static = math.prod(each for each in shape if isinstance(each, int))
     if len(named) > 1:

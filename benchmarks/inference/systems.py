@@ -163,7 +163,7 @@ class Aotc(System):
         return installed_bytes(self.edge, self.distribution)
 
     def of_static_sizes(self) -> Aotc:
-        """The same of a model whose sizes are all known when it is built."""
+        """Return a system for a model whose sizes are all known when it is built."""
         return replace(self, name=f"{self.name} static", program="static.pt2")
 
     def _build(self, case: Path, folder: Path) -> dict[str, float]:
@@ -220,7 +220,7 @@ PEERS = {
 
 
 def has_symbols(case: Path) -> bool:
-    """Whether an exported model takes inputs of several sizes."""
+    """Return whether an exported model takes inputs of several sizes."""
     return (case / "static.pt2").exists()
 
 

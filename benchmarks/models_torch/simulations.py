@@ -32,5 +32,5 @@ def scan_ode(params, starts, observed, advanced=advanced):
 
 
 def compiled_scan_ode(params, starts, observed):
-    """The same, of compiled steps: the whole loop would be unrolled by the compiler."""
+    """Return `scan_ode` of compiled steps: a compiler would unroll the whole loop."""
     return scan_ode(params, starts, observed, torch.compile(advanced))

@@ -151,7 +151,7 @@ def read_rows(file: Path) -> list[Row]:
 def is_measured(
     rows: list[Row], model: str, threads: int, systems: list[System]
 ) -> bool:
-    """Whether all systems have taken steps, or failed at them; builds are repeated."""
+    """Return whether all systems have taken steps or failed; builds are repeated."""
     there = {
         row.system
         for row in rows

@@ -157,7 +157,7 @@ _STEPS_TO_PHI = {"exact": 2, "tanh": 6}  # from x to erf or tanh, each of them a
 
 
 def _is_phi_read(x: Value, form: str) -> bool:
-    """Whether something near computes the Phi of an operand of gelu.
+    """Return whether something near computes the Phi of an operand of gelu.
 
     Narrow floats have too few digits for 1 + erf(x), which gelu adds up in f32.
     """

@@ -214,7 +214,7 @@ def _phases(op: "ConvGeneral", pad: "Pad", number: int) -> list[Phase]:
 
 
 def _is_worth(op: "ConvGeneral", each: list[list[Phase]]) -> bool:
-    """Whether a convolution for each phase takes less than one that meets zeros."""
+    """Return whether a convolution for each phase beats one that meets zeros."""
     products = prod(Tensor.of(op.kernel).shape[:-1])
     flops = 2 * prod(Tensor.of(op.y).shape[1:]) * products
     count = prod(len(phases) for phases in each)

@@ -34,7 +34,7 @@ descent, schedule = optim.sgd(0.1), optim.linear_schedule(0.1, 0.0, 10)
 
 
 def each(family, names, *args, **kwargs):
-    """The same call for several functions."""
+    """Return a call for each of several functions."""
     return {f"{family}.{name}": given(*args, **kwargs) for name in names.split()}
 
 

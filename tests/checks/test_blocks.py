@@ -79,7 +79,7 @@ def of_graph(model):
 
 
 def operations(op):
-    """How many operations an op has."""
+    """Return how many operations an op has."""
     count = type(op).flops(op)
     return Tensor.of(op.results[0]).elements if count is None else count
 

@@ -142,7 +142,7 @@ def every(chosen, build_all):
 
 @pytest.fixture(scope="module")
 def cpu(chosen, build_all):
-    """The same functions, compiled for this machine."""
+    """Return the functions, compiled for this machine."""
     return Compiled(build_all(chosen), "cpu")
 
 

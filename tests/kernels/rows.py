@@ -155,5 +155,5 @@ def derivatives(w, x):
 
 @aotc.entry(x=_ANY)
 def any_derivatives(w, x):
-    """The same of as many rows as a call says."""
+    """Derivatives of as many rows as a call says."""
     return aotc.grad(_loss, argnums=1)(w, x)

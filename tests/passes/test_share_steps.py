@@ -55,7 +55,7 @@ def loss_of(function):
 
 
 def products_of_steps(made):
-    """How many products the functions have that `f` does not hold itself."""
+    """Count the products of functions that `f` does not hold itself."""
     return sum(
         op.operation.name == "graph.dot_general"
         for name, function in functions_of(made.module).items()

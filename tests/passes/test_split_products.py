@@ -101,7 +101,7 @@ def split(unit):
 
 
 def products_of_regions(unit):
-    """How many products each region has."""
+    """Return how many products each region has."""
     regions = [f for f in functions_of(unit.module).values() if fused_of(f) is not None]
     names = ([op.operation.name for op in f.entry_block.operations] for f in regions)
     return sorted(each.count("graph.dot_general") for each in names)

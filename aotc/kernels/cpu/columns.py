@@ -95,7 +95,7 @@ class _Kernel:
             self._write_columns(matrix, add(column, first), there)
 
     def _write_columns(self, matrix: Value, column: Value, count: int) -> None:
-        """As many columns as there are registers for."""
+        """Write as many columns as there are registers for."""
         begin = scale(matrix, self.sizes.length * self.sizes.width)
         columns = _Columns(self, begin, column, count)
         here = columns.places(scale(matrix, self.sizes.width))

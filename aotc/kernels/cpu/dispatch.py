@@ -225,7 +225,7 @@ def _elements(kind: Tensor, symbols: int) -> str:
 
 
 def _scratch_elements(count: Size, symbols: int) -> str:
-    """The same of scratch, of which each share has so many elements."""
+    """Return the number of elements of scratch, of which each share has so many."""
     shares = ir.AffineSymbolExpr.get(symbols)
     if isinstance(count, int):
         return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))

@@ -64,7 +64,7 @@ _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
 
 
 def takes_vectors(op: GraphOp) -> bool:
-    """Whether `apply_to_vectors` computes an op, given that it is of floats."""
+    """Return whether `apply_to_vectors` computes an op, given that it is of floats."""
     return bool(type(op).on_vectors) or isinstance(op, Cast)
 
 

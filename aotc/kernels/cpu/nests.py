@@ -56,7 +56,7 @@ class _Elements(Numbers):
 
 @dataclass(frozen=True)
 class _Memory:
-    """Where the elements of a value lie: from a place of some memory on."""
+    """The place of a value's elements: from a place of some memory on."""
 
     memory: Value
     begin: Value | int = 0
@@ -90,7 +90,7 @@ def _groups(statements: Sequence[Statement]) -> list[list[Statement]]:
 
 
 def _joins(statement: Statement, group: Sequence[Statement]) -> bool:
-    """Whether a statement can share the loops of those before it."""
+    """Return whether a statement can share the loops of those before it."""
     nests = [each.nest for each in (*group, statement)]
     if any(x.combine != COPY or x.sizes != nests[0].sizes for x in nests):
         return False
@@ -107,7 +107,7 @@ def _joins(statement: Statement, group: Sequence[Statement]) -> bool:
 
 
 def _takes_vectors(statement: Statement) -> bool:
-    """Whether a statement is of floats, and all its ops take vectors of f32."""
+    """Return whether a statement is of floats, and all its ops take vectors of f32."""
     kinds = [Tensor.of(statement.value).dtype]
     kinds += [Tensor.of(factor.value).dtype for factor in statement.factors]
     kinds += [Tensor.of(read.source).dtype for read in statement.reads()]
@@ -145,12 +145,12 @@ class _Access:
         return replace(self, axes=(first, *self.axes[count:]))
 
     def is_along(self, loop: int) -> bool:
-        """Whether neighbours along a loop are neighbours in memory."""
+        """Return whether neighbours along a loop are neighbours in memory."""
         strides = self.axes[loop]
         return len(strides) == 1 and not strides[0].repeats and strides[0].step == 1
 
     def repeats_along(self, loop: int) -> bool:
-        """Whether all along a loop are one element."""
+        """Return whether all along a loop are one element."""
         return all(stride.repeats for stride in self.axes[loop])
 
 
@@ -208,7 +208,7 @@ class _Writer:
         return found if found._has_vectors() else replace(found, lanes=1)
 
     def _has_vectors(self) -> bool:
-        """Whether the last loop over elements goes along vectors."""
+        """Return whether the last loop over elements goes along vectors."""
         last = self.kept - 1
         if last < 0 or not all(map(_takes_vectors, self.statements)):
             return False

@@ -35,7 +35,7 @@ class Room:
 
     @property
     def rest(self) -> Scratch | None:
-        """What has not been taken."""
+        """The scratch that has not been taken."""
         if self._given.scratch is None or isinstance(self._at, int):
             return None
         return Scratch(self._given.scratch.memory, self._at)

@@ -149,7 +149,7 @@ class _Planning:
 
 
 def _adds_parts(op: GraphOp) -> bool:
-    """Whether a reduction adds up what kernels have made of parts."""
+    """Return whether a reduction adds up what kernels have made of parts."""
     if not isinstance(op, Reduction):
         return False
     made = defining_op(op.x)

@@ -128,7 +128,7 @@ class _Selection:
         self._whole = self._words(0) if self._is_whole else None
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the code of the whole kernel."""
         count, integers = self._shape[-2], self._writing.sizes.integers
         assert isinstance(count, int)
         shape = self._schedule.rows, 1

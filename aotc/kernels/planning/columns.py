@@ -1,4 +1,4 @@
-"""Which reductions of columns have a kernel, and how they are cut up.
+"""Plan kernels of columns: the reductions that have one, and how they are cut up.
 
 A kernel goes from the first row of a matrix to the last, so what is reduced over all
 but the last axes, as in a batch norm and its derivative, is one matrix, which threads
@@ -165,7 +165,7 @@ def vectors_of(count: int, machine: Machine) -> int:
 
 
 def workgroups(op: Reduction | Normalize, tile: ColumnTile) -> tuple[Size, Size]:
-    """How many there are: parts of the columns, and blocks of matrices."""
+    """Return the numbers of workgroups: parts of the columns, blocks of matrices."""
     sizes = known_matrices(op)
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
     return parts, ceil_divide(sizes.count, tile.block)
@@ -245,7 +245,7 @@ def _is_before(op: GraphOp, other: GraphOp) -> bool:
 
 
 def _needs(op: GraphOp, other: GraphOp) -> bool:
-    """Whether an op is computed of what one before it gives."""
+    """Return whether an op is computed of what one before it gives."""
 
     def is_after(value: Value) -> bool:
         made = defining_op(value)

@@ -1,4 +1,4 @@
-"""Which regions are written as the loops of their terms, one statement after the other.
+"""Plan regions that are written as the loops of their terms, one after the other.
 
 Such code multiplies slower than that of families with tiles, and reads memory in its
 order alone. It is for what a step of a loop computes beside products (`loop`): a few
@@ -49,12 +49,12 @@ def plan(op: GraphOp, machine: Machine) -> NestSchedule | None:
 
 
 def workgroups(op: GraphOp, schedule: NestSchedule) -> tuple[Size, Size]:
-    """One."""
+    """Return 1, along both axes."""
     return 1, 1
 
 
 def is_writable(term: Term) -> bool:
-    """Whether there is code for each statement of a term."""
+    """Return whether there is code for each statement of a term."""
     known = {*term.arguments}
     for statement in term.statements:
         if not _is_statement_writable(statement, known):
@@ -64,12 +64,12 @@ def is_writable(term: Term) -> bool:
 
 
 def is_in_scratch(value: Value) -> bool:
-    """Whether what lies between statements is in scratch, which is of f32."""
+    """Return whether what lies between statements is in scratch, which is of f32."""
     return Tensor.of(value).dtype == "f32"
 
 
 def can_be_on_stack(values: Iterable[Value]) -> bool:
-    """Whether there is room for values on the stack: of other dtypes than f32."""
+    """Return whether values of other dtypes than f32 have room on the stack."""
     sizes = [element_count(Tensor.of(x).shape) for x in values]
     static = [size for size in sizes if isinstance(size, int)]
     return len(static) == len(sizes) and sum(static) <= _MOST_ON_STACK
@@ -83,7 +83,7 @@ def temporaries_of(term: Term) -> list[Value]:
 
 
 def scratch_elements(op: GraphOp, schedule: NestSchedule) -> Size:
-    """How many elements of memory the temporaries of a region take."""
+    """Return how many elements of memory the temporaries of a region take."""
     term = term_of(_function_of(op))
     assert term is not None
     own = filter(is_in_scratch, temporaries_of(term))
@@ -129,7 +129,7 @@ def _is_statement_writable(statement: Statement, known: set[Value]) -> bool:
 
 
 def _is_combination_writable(statement: Statement) -> bool:
-    """Whether what a statement combines is few floats, in one dtype or in f32."""
+    """Return whether a statement combines few floats, in one dtype or in f32."""
     nest = statement.nest
     sizes = [nest.sizes[loop] for loop in nest.combined]
     static = [size for size in sizes if isinstance(size, int)]

@@ -1,4 +1,4 @@
-"""Which elementwise ops have a kernel of their own, and how it is cut up.
+"""Plan kernels of elementwise ops alone: the ops that have one, how it is cut up.
 
 IREE computes what several dispatches read once and stores it for all of them. Of a
 norm in a training step that is one more tensor that is written, kept until the
@@ -54,7 +54,7 @@ def plan(op: GraphOp, machine: Machine) -> MovementBlocks | None:
 
 
 def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """One for each block of rows."""
+    """Return one workgroup for each block of rows."""
     return ceil_divide(rows_of(op), schedule.block), 1
 
 
@@ -75,7 +75,7 @@ def computed(op: GraphOp) -> Sequence[Value]:
 
 
 def _can_be_last(op: GraphOp, known: Elementwise) -> bool:
-    """Whether a kernel can end with an op: it reads all that this repeats."""
+    """Return whether a kernel can end with an op: it reads all that this repeats."""
     if not known.takes(op) or (isinstance(op, Select) and condition_of(op) is None):
         return False
     return not any(
@@ -84,7 +84,7 @@ def _can_be_last(op: GraphOp, known: Elementwise) -> bool:
 
 
 def _is_read_by_elements(op: GraphOp) -> bool:
-    """Whether one elementwise op reads it, which then computes it itself."""
+    """Return whether one elementwise op reads it, which then computes it itself."""
     shape = Tensor.of(op.results[0]).shape
     readers = users_of(op.results)
     return len(readers) == 1 and all(
@@ -107,7 +107,7 @@ def _ops_behind(op: GraphOp, known: Elementwise, depth: int) -> Iterator[GraphOp
 
 
 def _is_repeated(op: GraphOp) -> bool:
-    """Whether another op computes the same as one, of a tensor of the same shape."""
+    """Return whether another op computes the same of a tensor of the same shape."""
     kind = Tensor.of(op.results[0])
     whole = [x for x in op.operands if not is_repeated(x) and Tensor.of(x) == kind]
     attributes = dict(op.operation.attributes)
@@ -121,7 +121,7 @@ def _is_repeated(op: GraphOp) -> bool:
 
 
 def _are_equal(one: Value, other: Value) -> bool:
-    """Whether two values are one, or repeat one value alike."""
+    """Return whether two values are one, or repeat one value alike."""
     if one == other:
         return True
     both = [made_by(x, Broadcast) for x in (one, other)]

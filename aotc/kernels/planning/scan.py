@@ -1,4 +1,4 @@
-"""Which loops are one kernel: scans all of whose steps compute by kernels.
+"""Plan loops that are one kernel: scans all of whose steps compute by kernels.
 
 The region of such a loop is a call of a scan and nothing else, and the body of that is
 calls of regions, and reshapes (`fuse-loops` makes it so). One workgroup runs all steps:
@@ -50,7 +50,7 @@ class Loop:
 
     @cached_property
     def scan(self) -> Scan:
-        """What is called."""
+        """The scan that is called."""
         control = control_of(self.functions[callee_of(self.call)])
         assert isinstance(control, Scan)
         return control
@@ -68,7 +68,7 @@ class Loop:
 
     @property
     def returned(self) -> list[Value]:
-        """What a step returns."""
+        """The values that a step returns."""
         *_, end = self.body.entry_block.operations
         return list(end.operands)
 
@@ -142,12 +142,12 @@ def _symbols_in(kinds: Iterable[Tensor]) -> set[int]:
 
 
 def workgroups(op: Operation, schedule: Schedule) -> tuple[Size, Size]:
-    """One, which runs all steps."""
+    """Return one workgroup, which runs all steps."""
     return 1, 1
 
 
 def scratch_elements(op: Operation, schedule: Schedule) -> Size:
-    """How many elements of f32 a loop holds, with those of its regions.
+    """Return how many elements of f32 a loop holds, with those of its regions.
 
     Each carried value twice: as a step reads it, and as it leaves it.
     """

@@ -113,7 +113,7 @@ def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
 
 
 def _is_in_memory(value: Value) -> bool:
-    """Whether a value is an argument, or what a kernel has made, or transposes."""
+    """Return whether a value is an argument, or a kernel makes or transposes it."""
     made = defining_op(value)
     if isinstance(made, Reshape):
         return _is_in_memory(made.x)
@@ -123,7 +123,7 @@ def _is_in_memory(value: Value) -> bool:
 
 
 def _is_for_memory(value: Value) -> bool:
-    """Whether kernels read a value, or callers.
+    """Return whether kernels read a value, or callers.
 
     Some may transpose it again, where others have it written to memory.
     """

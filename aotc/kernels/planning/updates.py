@@ -59,13 +59,13 @@ def plan(op: GraphOp, machine: Machine) -> UpdateBlocks:
 
 
 def workgroups(op: GraphOp, schedule: UpdateBlocks) -> tuple[int, int]:
-    """One for each block of each part of the region that an op is in."""
+    """Return one workgroup for each block of each part of the region of an op."""
     region = op.operation.block.owner.opview
     return sum(block_count(x, schedule.block) for x in parts_of(region)), 1
 
 
 def block_count(part: Part, block: int) -> int:
-    """How many blocks of so many elements a part has."""
+    """Return how many blocks of so many elements a part has."""
     found = ceil_divide(part.elements, block)
     assert isinstance(found, int)
     return found

@@ -148,7 +148,7 @@ def allocate_sums(sizes: Sizes, queries: int) -> Value | None:
 
 
 class Memories(NamedTuple):
-    """Where queries, bias and results lie; no logarithms if nothing reads them."""
+    """Places of queries, bias and results; of no logarithms if nothing reads them."""
 
     query: Value
     bias: Value

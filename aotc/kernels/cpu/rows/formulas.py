@@ -79,7 +79,7 @@ _SUM, _MAXIMUM = Combination.of(ReduceSum), Combination.of(ReduceMax)
 
 @dataclass(frozen=True)
 class Formula:
-    """What an op makes of a row.
+    """The vectors and numbers that an op makes of a row.
 
     Args:
         result: of each vector of it.
