@@ -273,7 +273,7 @@ class _Steps:
         return runs
 
     def _is_computed(self, op: Operation) -> bool:
-        """Return whether an op of a run makes what a reshape reads: in no memory yet."""
+        """Return whether an op of a run makes what a reshape reads, if in no memory."""
         owner = getattr(op.operands[0].owner, "opview", None)
         return isinstance(owner, GraphOp) and not _keeps_order(owner)
 
