@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from aotc.kernels.cpu import (
-from aotc.kernels.cpu import (
     elementwise,
     epilogue,
     movement,
