@@ -1,0 +1,1 @@
+"""What code runs on: targets, processors, devices and GPUs."""

@@ -1,0 +1,1 @@
+"""How elements lie, as index maps: views, nests of loops, permutations, reshapes."""

@@ -1,0 +1,1 @@
+"""What the reference evaluator computes sums, products and collectives with."""
