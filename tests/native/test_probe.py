@@ -146,7 +146,7 @@ def gpus_of_both(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the C probe and the Python one say of GPUs with these drivers."""
     code = (
-        "import json, pathlib, sys; from aotc import gpus;"
+        "import json, pathlib, sys; from aotc.machine import gpus;"
         "gpus._KFD_NODES = pathlib.Path(sys.argv[1]);"
         "print(json.dumps(gpus.probe()))"
     )
