@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
+from aotc.core.pytree import flatten
 from aotc.numpy import concatenate, reshape
 from aotc.numpy.axes import one_axis
-from aotc.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import lift

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, printing
-from aotc.pytree import flatten
+from aotc.core import dtypes, printing
+from aotc.core.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, lift

@@ -17,22 +17,22 @@ from typing import Any
 
 from aotc import importers
 from aotc.backend import require_compiler
-from aotc.dialects.functions import functions_of
+from aotc.dialects.calls.padded_entries import CUT
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.limits import graph_ops, refusals
-from aotc.dialects.padded_entries import CUT
 from aotc.dialects.plain import plain_of
 from aotc.errors import AotcError, SetupError
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
+from aotc.machine.target import Target, for_bytes
 from aotc.passes import printed_pass, run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.pipeline.specializations import complete_specializations
-from aotc.program import Program
-from aotc.target import Target, for_bytes
+from aotc.programs.program import Program
 from aotc.tracing.findings import Finding
 from aotc.tracing.survey import Survey, survey_imports
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc.errors import InputError
 from aotc.importers import onnx, stablehlo, torch
-from aotc.target import Target
+from aotc.machine.target import Target
 from aotc.tracing.dims import Dim
 from aotc.tracing.entry import Spec
 from aotc.tracing.source_locations import fail
@@ -48,7 +48,7 @@ def from_torch(
             that it was exported in.
         breaks: what becomes of what torch.export refuses: `error`, or `island`, the
             result is a module of PyTorch, which compiles what it can when it is called:
-            see `aotc.hybrid_programs.torch_modules.HybridModule`. It is no entry.
+            see `aotc.hybrid_programs.torch.modules.HybridModule`. It is no entry.
         max_variants: with islands: as for `aotc.jit`, of each module in it.
         max_compiles: with islands: likewise.
         target: of islands: to compile for; by default this machine.
@@ -62,7 +62,7 @@ def from_torch(
     if not _takes_islands(breaks):
         return torch.from_torch(model, args, kwargs, dynamic_shapes, train=train)
     torch.require_torch()
-    from aotc.hybrid_programs.torch_modules import hybrid_module
+    from aotc.hybrid_programs.torch.modules import hybrid_module
 
     if train or dynamic_shapes is not None:
         fail(
@@ -100,7 +100,7 @@ def from_onnx(
         breaks: what becomes of ops that aotc does not import: `error`, or `island`, the
             result is a function of arrays by name, which compiles the rest when it is
             called and has ONNX Runtime compute these: see
-            `aotc.hybrid_programs.onnx_graphs.HybridGraph`. It is no entry.
+            `aotc.hybrid_programs.graphs.onnx_graphs.HybridGraph`. It is no entry.
         target: of islands: to compile for; by default this machine.
         threads: of islands: as `aotc.load` takes them.
         max_variants: of islands: how many codes of each region and island are kept; the
@@ -123,7 +123,7 @@ def from_onnx(
             "bad-option",
             "expected no dims with breaks='island'; calls decide what code is made for",
         )
-    from aotc.hybrid_programs.onnx_graphs import HybridGraph
+    from aotc.hybrid_programs.graphs.onnx_graphs import HybridGraph
 
     limits = max_variants, max_compiles
     own = Target.named(target or "native")[0]
@@ -154,7 +154,8 @@ def from_stablehlo(
         breaks: what becomes of ops that aotc does not import: `error`, or `island`, the
             result is a function of arrays, which compiles the rest when it is called
             and has JAX compute these: see
-            `aotc.hybrid_programs.stablehlo_modules.HybridNetwork`. It is no entry.
+            `aotc.hybrid_programs.graphs.stablehlo_modules.HybridNetwork`. It is no
+            entry.
         target: of islands: to compile for; by default this machine.
         threads: of islands: as `aotc.load` takes them.
         max_variants: of islands: how many codes of each region and island are kept; the
@@ -167,7 +168,7 @@ def from_stablehlo(
     """
     if not _takes_islands(breaks):
         return stablehlo.from_stablehlo(source, specs)
-    from aotc.hybrid_programs.stablehlo_modules import hybrid_stablehlo
+    from aotc.hybrid_programs.graphs.stablehlo_modules import hybrid_stablehlo
 
     limits = max_variants, max_compiles
     return hybrid_stablehlo(source, specs, target, threads, limits)
@@ -199,7 +200,8 @@ def from_jax(
         breaks: what becomes of ops that aotc does not import: `error`, or `island`, the
             result is a function of the arguments that are no Weights, which compiles
             the rest when it is called and has JAX compute these: see
-            `aotc.hybrid_programs.stablehlo_modules.HybridNetwork`. It is no entry.
+            `aotc.hybrid_programs.graphs.stablehlo_modules.HybridNetwork`. It is no
+            entry.
         target: of islands: to compile for; by default this machine.
         threads: of islands: as `aotc.load` takes them.
         max_variants: of islands: how many codes of each region and island are kept; the
@@ -213,7 +215,7 @@ def from_jax(
     """
     if not _takes_islands(breaks):
         return stablehlo.from_jax(function, specs)
-    from aotc.hybrid_programs.stablehlo_modules import hybrid_jax
+    from aotc.hybrid_programs.graphs.stablehlo_modules import hybrid_jax
 
     limits = max_variants, max_compiles
     return hybrid_jax(function, specs, target, threads, limits)

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.dialects.callees import declaration_of
-from aotc.dialects.devices import SimulatedDevices
-from aotc.dialects.functions import callee_of, functions_of, signature
-from aotc.dialects.fusion import is_region
+from aotc.core import dtypes
+from aotc.dialects.calls.callees import declaration_of
+from aotc.dialects.functions.functions import callee_of, functions_of, signature
+from aotc.dialects.functions.fusion import is_region
+from aotc.dialects.functions.guards import require_guards
+from aotc.dialects.functions.symbol_solver import solve_symbols
 from aotc.dialects.graph import Evaluator
-from aotc.dialects.guards import require_guards
-from aotc.dialects.symbol_solver import solve_symbols
+from aotc.dialects.reference.devices import SimulatedDevices
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
 from aotc.mlir import func

@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from aotc import control, dtypes
+from aotc import control
 from aotc import numpy as np
+from aotc.core import dtypes
+from aotc.core.pytree import flatten
 from aotc.linalg.solving import solve as solve_matrix
-from aotc.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, as_float, lift

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from aotc.errors import InputError
-from aotc.system_errors import system_errors
+from aotc.errors.system import system_errors
 
 COUNT = "count"
 _DIGITS = 18  # of a number at most, as it has 64 bits

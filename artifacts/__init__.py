@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotc.deferring import deferred
+from aotc.core.deferring import deferred
 
 if TYPE_CHECKING:
     from aotc.artifacts.namespace import *  # noqa: F403

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from aotc.artifacts.chunks import Chunks
 from aotc.errors import InputError, VerificationError
-from aotc.system_errors import cannot_read
+from aotc.errors.system import cannot_read
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -48,8 +48,8 @@ class Host:
         drivers: Iterable[str],
         unknown_drivers: Iterable[str] = (),
     ) -> Host:
-        """Make the facts from a device profile, as `aotc.device.probe` returns or a
-        file holds.
+        """Make the facts from a device profile, of a file or of
+        `aotc.machine.device.probe`.
         """
         facts: dict[str, Any] = {}
         for backend in BACKENDS.values():

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from aotc.artifacts.private_keys import is_p256, parse_private
+from aotc.core.writing import atomic_write
 from aotc.errors import InputError
-from aotc.system_errors import cannot_read, cannot_write, system_errors
-from aotc.writing import atomic_write
+from aotc.errors.system import cannot_read, cannot_write, system_errors
 
 SIZE_LIMIT = 1 << 16  # bytes of a key
 

@@ -22,9 +22,9 @@ from aotc.artifacts import files as disk
 from aotc.artifacts import leftovers, schema, strict_json
 from aotc.artifacts.chunks import Chunks, Hasher
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, File, Manifest
+from aotc.core.writing import exchange, flush_directory
 from aotc.errors import InputError, SetupError, VerificationError
-from aotc.system_errors import cannot_read, cannot_write, system_errors
-from aotc.writing import exchange, flush_directory
+from aotc.errors.system import cannot_read, cannot_write, system_errors
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from aotc.errors import InputError
-from aotc.redaction import is_private_der, remember
+from aotc.errors.redaction import is_private_der, remember
 
 _FRAME = re.compile(
     r"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?P<body>.*?)-----END (?P=kind)-----",

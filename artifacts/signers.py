@@ -11,13 +11,13 @@ import os
 import re
 from pathlib import Path
 
-from aotc import options
 from aotc.artifacts.keys import SIZE_LIMIT, Signer, read_private
 from aotc.artifacts.private_keys import parse_private
 from aotc.artifacts.trust import development_key
+from aotc.core import options
 from aotc.errors import InputError
-from aotc.redaction import has_secret, remember
-from aotc.system_errors import cannot_read
+from aotc.errors.redaction import has_secret, remember
+from aotc.errors.system import cannot_read
 
 VARIABLE = "AOTC_SIGNING_KEY"
 _PLACES = (

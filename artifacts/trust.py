@@ -14,11 +14,11 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from aotc import options
 from aotc.artifacts import keys
+from aotc.core import options
+from aotc.core.writing import make_folder
 from aotc.errors import InputError, SetupError
-from aotc.system_errors import system_errors
-from aotc.writing import make_folder
+from aotc.errors.system import system_errors
 
 _KEY_FILE = "development.key"
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 import aotc
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "cache_dtypes_layer.py"
 

@@ -9,7 +9,7 @@ import numpy
 import aotc
 import aotc.numpy as np
 from aotc import nn
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 
 CAPACITY, HEADS, DEPTH = 8192, 16, 64
 _rng = numpy.random.default_rng(0)

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from aotc import load
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CALLS = (

@@ -19,8 +19,8 @@ import numpy as np
 from build_memory import ITEM, SIZES, write_model
 
 import aotc
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 CALLS = 2  # one after the other, of each round
 POSITION = 127

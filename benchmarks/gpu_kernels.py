@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from aotc.dialects.functions import functions_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.core.dtypes import bits
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, static_size
-from aotc.dtypes import bits
 from aotc.importers import load
 from aotc.kernels.gpu import matrices, products
 from aotc.kernels.gpu.compiling import Compiled, compile_kernel, resources_of

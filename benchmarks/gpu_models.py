@@ -27,9 +27,9 @@ from typing import Any
 
 from aotc.backend import compile_units
 from aotc.backend.device_kernels import DeviceKernels
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.kernels.gpu import matrices, products, rows, scatter, selection
@@ -39,11 +39,11 @@ from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import Gpu, gpu_of
 from aotc.kernels.gpu.worker import compile_source
 from aotc.kernels.term_builder import term_of
+from aotc.machine.target import Target
 from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 BENCHMARKS = Path(__file__).parent
 MODELS = ("resnet50", "bert", "vit", "gpt2", "llama")

@@ -84,7 +84,7 @@ def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
     """The same, with what is imported on use."""
     from aotc.dialects.limits import graph_ops
     from aotc.mlir import bytecode
-    from aotc.program import GRAPH_STAGES
+    from aotc.programs.program import GRAPH_STAGES
 
     stages, ops, before = Stages(), 0, _resident("VmRSS")
     build = GrowingBuild(kind, steps, batch)

@@ -26,12 +26,12 @@ from aotc.checks.work import Work
 from aotc.dialects.limits import require_supported
 from aotc.dialects.lowering.summation import BLOCK
 from aotc.kernels.listing import kernels_listed
+from aotc.machine.target import Target
 from aotc.mlir import Module
 from aotc.passes import run_passes, verify
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline.forms import text_of
-from aotc.target import Target
 from aotc.worker.__main__ import (
     inline_kernels,
     is_process_flag,

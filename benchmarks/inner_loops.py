@@ -22,10 +22,10 @@ from pathlib import Path
 
 from aotc.backend import compile_units
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import all_passes
-from aotc.target import Target
 
 MODEL = Path(__file__).parents[1] / "tests/kernels/contractions.py"
 TARGETS = ("x86_64-v3", "x86_64-v4", "aarch64", "riscv64-v")

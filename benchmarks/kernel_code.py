@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
 
-from aotc.dialects.function_table import name_of
+from aotc.dialects.functions.function_table import name_of
 from aotc.kernels.lowered import KERNEL
+from aotc.machine.target import Target
 from aotc.mlir import Module
 from aotc.pipeline import build
-from aotc.program_files import read_program
-from aotc.target import Target
+from aotc.programs.files import read_program
 
 TARGETS = ("x86_64-v3", "x86_64-v4", "aarch64", "riscv64-v")
 

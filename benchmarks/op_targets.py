@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from aotc.backend import compile_targets
 from aotc.dialects import limits
 from aotc.errors import CompileError
-from aotc.target import Target
+from aotc.machine.target import Target
 from tests.dialects.cases import Case, all_cases, lowered_program
 
 BATCH = 64

@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from operator_tables.cases import Case, all_cases
 
-from aotc.device import probe
+from aotc.machine.device import probe
 
 FOLDER = Path(__file__).parent
 TOLERANCE = 1e-4  # of the largest value

@@ -36,19 +36,20 @@ from typing import Any
 import numpy as np
 
 import aotc
-from aotc import importers, processor
+from aotc import importers
 from aotc.dialects import context
+from aotc.machine import processor
+from aotc.machine.target import Target, cpu_level
 from aotc.mlir import ir
 from aotc.pipeline import build
-from aotc.program import Program
-from aotc.program_files import write_parameters, write_program
+from aotc.programs.files import write_parameters, write_program
+from aotc.programs.program import Program
 from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Yardstick, run
 from aotc.quantization.metrics import Metric
 from aotc.quantization.models import freeze_states
 from aotc.quantization.quantizer import quantize
-from aotc.target import Target, cpu_level
 
 Array = np.ndarray[Any, Any]
 

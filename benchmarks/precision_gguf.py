@@ -30,11 +30,11 @@ from precision import EXAMPLES, PAGE, load_module, measured, tell
 
 import aotc
 from aotc import importers
-from aotc.array_files import open_arrays
+from aotc.core.array_files import open_arrays
 from aotc.dialects import context
 from aotc.mlir import ir
 from aotc.pipeline import build
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Yardstick

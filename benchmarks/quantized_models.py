@@ -215,8 +215,8 @@ def _caller(
 
 
 def _build(file: Path, target: str, folder: Path) -> Path:
+    from aotc.machine.target import Target
     from aotc.pipeline import build
-    from aotc.target import Target
 
     asked = {"targets": [Target.parse(target)], "self_check": "off", "force": True}
     report = build(file, output=folder / target, name=file.stem, **asked)

@@ -69,8 +69,8 @@ def two(shared, x, labels):
 
 def build(folder):
     """The bundle of the step."""
+    from aotc.machine.target import Target
     from aotc.pipeline import build
-    from aotc.target import Target
 
     source = folder / "model.py"
     source.write_text(SOURCE, encoding="utf-8")

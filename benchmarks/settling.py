@@ -11,7 +11,7 @@ ENTRY = '''
 @aotc.entry(state={state}.frozen)
 def settled(state):
     """One element of every array of the state."""
-    leaves = aotc.pytree.flatten(state)[0]
+    leaves = aotc.core.pytree.flatten(state)[0]
     return sum(np.reshape(leaf, -1)[0].astype("f32") for leaf in leaves)
 '''
 

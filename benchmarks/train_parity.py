@@ -31,8 +31,8 @@ import optax
 
 import aotc
 from aotc import random
+from aotc.core.pytree import flatten
 from aotc.pipeline import build
-from aotc.pytree import flatten
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LIMIT, WINDOW = 1e-4, 20  # of the first losses; how many, and how many have one mean

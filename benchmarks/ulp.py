@@ -25,8 +25,8 @@ import numpy as np
 import aotc
 from aotc.backend import compile_targets
 from aotc.dialects import OPS
+from aotc.machine.target import Target
 from aotc.pipeline import lower
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 from aotc.tracing.tracing import emit
 

@@ -22,8 +22,8 @@ import numpy as np
 import aotc
 from aotc import reference
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "weight_only_layer.py"
 

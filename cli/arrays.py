@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.array_files import ArrayFile, file_errors, read_npy
+from aotc.core import dtypes
+from aotc.core.array_files import ArrayFile, file_errors, read_npy
+from aotc.core.json_values import json_value, python_numbers
+from aotc.core.writing import atomic_write, is_stream
 from aotc.errors import InputError
-from aotc.json_values import json_value, python_numbers
-from aotc.writing import atomic_write, is_stream
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import Leaf

@@ -19,8 +19,8 @@ from aotc.cli.verb import (
     trust_option,
     verb,
 )
+from aotc.core.options import MAX_THREADS
 from aotc.errors import InputError
-from aotc.options import MAX_THREADS
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import EntryPoint, Manifest
@@ -235,7 +235,7 @@ def _subject(
     """Prepare the bundle and the arrays to call it with."""
     from aotc.cli.arrays import read_some_inputs
     from aotc.cli.sizes import read_sizes
-    from aotc.system_errors import system_errors
+    from aotc.errors.system import system_errors
     from aotc.timing.inputs import arrays_for, sizes_for
     from aotc.timing.messages import Subject
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotc.errors import VerificationError
-from aotc.system_errors import cannot_read
+from aotc.errors.system import cannot_read
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import Manifest

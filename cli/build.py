@@ -21,10 +21,10 @@ from aotc.cli.verb import (
     sign_option,
     verb,
 )
-from aotc.numerics import LEVELS, MIXED
-from aotc.options import SELF_CHECK_MODES
-from aotc.target import TARGETS, Target
-from aotc.writing import write_text
+from aotc.core.numerics import LEVELS, MIXED
+from aotc.core.options import SELF_CHECK_MODES
+from aotc.core.writing import write_text
+from aotc.machine.target import TARGETS, Target
 
 if TYPE_CHECKING:
     from aotc.checks.parity import Plan

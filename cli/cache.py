@@ -13,7 +13,7 @@ from aotc.cli.verb import MemorySize, format_option, verb
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
-    from aotc.cache import Cache, Stored
+    from aotc.core.cache import Cache, Stored
 
 
 @verb(
@@ -50,7 +50,7 @@ def cache(action: str, size: int | None, form: str) -> None:
 
 
 def _cache() -> Cache:
-    from aotc.cache import Cache
+    from aotc.core.cache import Cache
 
     kept = Cache.of_user()
     if kept is None:

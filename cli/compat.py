@@ -59,7 +59,7 @@ def compat(
     from aotc.artifacts.rollout.matrix import matrix
     from aotc.artifacts.rollout.report import report
     from aotc.cli.compat_forms import render
-    from aotc.writing import atomic_write
+    from aotc.core.writing import atomic_write
 
     if file:
         _require_other(file, [*map(str, fleet.fleets), *fleet.device_keys])

@@ -12,10 +12,12 @@ from typing import Any
 
 import click
 
-from aotc import __version__, device, options
+from aotc import __version__
 from aotc.cli import output
 from aotc.cli.verb import OutputFile, format_option, sign_option, verb
+from aotc.core import options
 from aotc.errors import AotcError, InputError
+from aotc.machine import device
 
 _RUNTIME = "iree-base-runtime"
 HIDDEN = "[hidden]"
@@ -52,7 +54,7 @@ def _write(file: Path, text: str, key: str | None) -> None:
     """Write the profile, and the signature before it, which then fits it or nothing."""
     from aotc.artifacts.rollout import signatures
     from aotc.artifacts.signers import read_signer
-    from aotc.writing import atomic_write
+    from aotc.core.writing import atomic_write
 
     data = text.encode()
     if key:

@@ -21,18 +21,18 @@ from aotc.cli.evidence_options import Replay, names_in, refuse_options
 from aotc.cli.progress import reporter, still_reporter
 from aotc.cli.sizes import read_sizes
 from aotc.cli.verb import trust
+from aotc.core.writing import write_text
 from aotc.errors import InputError
+from aotc.errors.system import system_errors
 from aotc.evidence.contenders import Contender
 from aotc.evidence.peers.choosing import choose_peers
 from aotc.evidence.replay import measure
 from aotc.evidence.report import Evidence, evidence_of
 from aotc.evidence.requests import draw_requests
 from aotc.evidence.signature import Signature, choose_signature, require_accepted
-from aotc.system_errors import system_errors
 from aotc.timing import machine
 from aotc.timing.messages import Subject
 from aotc.traffic import Traffic
-from aotc.writing import write_text
 
 _SECONDS = 5.0
 

@@ -12,7 +12,7 @@ from aotc.cli.boundaries import boundary_lines, bundle_in
 from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.sarif import sarif
 from aotc.cli.verb import FilePath, format_option, trust, verb
-from aotc.target import Target
+from aotc.machine.target import Target
 
 if TYPE_CHECKING:
     from aotc.explain import Explanation, Finding

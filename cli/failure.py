@@ -22,13 +22,13 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from aotc import options
 from aotc.cli import github, layout, output
 from aotc.cli.interrupts import Interrupted
+from aotc.core import options
+from aotc.core.installation import install_command
 from aotc.errors import AotcError, InputError, SetupError
-from aotc.installation import install_command
-from aotc.redaction import redact
-from aotc.system_errors import system_error
+from aotc.errors.redaction import redact
+from aotc.errors.system import system_error
 
 INTERRUPTED = 130
 

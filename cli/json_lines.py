@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from aotc.cli import arrays
 from aotc.cli.arrays import Array
+from aotc.core.json_values import json_value, python_numbers
 from aotc.errors import AotcError, InputError
-from aotc.json_values import json_value, python_numbers
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import Leaf

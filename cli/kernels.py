@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc.artifacts.manifest import Variant
 from aotc.cli import output
-from aotc.processor import NOMINAL_GHZ
+from aotc.machine.processor import NOMINAL_GHZ
 
 _PLACES_SHOWN = 2
 _COLUMNS = ("KERNEL", "OPS", "SCHEDULE", "CALLS", "GFLOP", "MB", "FLOP/B")

@@ -13,8 +13,8 @@ from aotc.artifacts import trees
 from aotc.cli import arrays, output, progress
 from aotc.cli.arrays import Array
 from aotc.cli.loop_options import OptionWording, Settings
+from aotc.core.json_values import json_value, python_numbers
 from aotc.errors import InputError
-from aotc.json_values import json_value, python_numbers
 from aotc.runtime import DeviceModels
 from aotc.training import (
     History,

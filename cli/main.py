@@ -10,10 +10,12 @@ from importlib import import_module
 
 import click
 
-from aotc import __version__, options, redaction
+from aotc import __version__
 from aotc.cli import failure, output
 from aotc.cli.interrupts import termination
 from aotc.cli.verb import COMPLETION_VARIABLE, format_option
+from aotc.core import options
+from aotc.errors import redaction
 
 # verb → (module:function, what it does); the order here is the order in the help
 VERBS = {

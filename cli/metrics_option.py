@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import click
 
 from aotc.cli.verb import OutputFile, combine_options
+from aotc.core.writing import write_text
 from aotc.errors import SetupError
-from aotc.writing import write_text
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _COUNTERS = {".prom", ".json"}  # endings of files of counters

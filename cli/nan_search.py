@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import Leaf
+from aotc.core import dtypes
 from aotc.errors import Finding
 from aotc.runtime import Model, state_files
 from aotc.runtime.model import Entry

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.cli.arrays import Array
+from aotc.core import dtypes
 from aotc.errors import AotcError, InputError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import click
 
 from aotc.cli import output
 from aotc.cli.verb import FilePath, OutputFile, verb
+from aotc.core.writing import write_text
 from aotc.errors import InputError
-from aotc.system_errors import raise_system_error
-from aotc.writing import write_text
+from aotc.errors.system import raise_system_error
 
 if TYPE_CHECKING:
     from aotc.passes.base import PassRecord

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 import click
 
 from aotc.cli import layout
-from aotc.redaction import redact
-from aotc.system_errors import cannot_write
+from aotc.errors.redaction import redact
+from aotc.errors.system import cannot_write
 
 # where answers go while standard output is reserved for them; None for sys.stdout
 _answers: TextIO | None = None

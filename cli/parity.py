@@ -13,7 +13,7 @@ from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.progress import reporter
 from aotc.cli.sizes import read_pair, read_sizes
 from aotc.cli.verb import FilePath, NumberRange, format_option, quiet_option, verb
-from aotc.target import Target
+from aotc.machine.target import Target
 
 if TYPE_CHECKING:
     from aotc.checks.parity import Plan

@@ -13,7 +13,7 @@ from aotc.cli.build import source_and_entries
 from aotc.cli.progress import reporter
 from aotc.cli.verb import FilePath, OutputFile, format_option, quiet_option, verb
 from aotc.errors import InputError
-from aotc.target import Target
+from aotc.machine.target import Target
 
 # as in `aotc.quantization`, which is imported on use: a test compares them
 RECIPES = (

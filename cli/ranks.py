@@ -12,10 +12,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from aotc import options
 from aotc.cli import output
+from aotc.core import options
 from aotc.errors import InputError, SetupError
-from aotc.exit_status import exit_cause
+from aotc.errors.exit_status import exit_cause
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import EntryPoint, Leaf

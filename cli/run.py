@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc import options
 from aotc.cli import output, ranks
 from aotc.cli.interrupts import Interrupted
 from aotc.cli.loop_options import loop_options
@@ -23,8 +22,9 @@ from aotc.cli.verb import (
     trust_option,
     verb,
 )
+from aotc.core import options
+from aotc.core.options import MAX_THREADS
 from aotc.errors import InputError
-from aotc.options import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aotc.artifacts.backends import BACKENDS
 from aotc.cli import output
 from aotc.cli.verb import format_option, verb
-from aotc.target import TARGETS, Target
+from aotc.machine.target import TARGETS, Target
 
 
 @verb(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from aotc import options
 from aotc.cli import output
-from aotc.redaction import has_secret
-from aotc.system_errors import cannot_write
-from aotc.writing import is_stream, unwritable
+from aotc.core import options
+from aotc.core.writing import is_stream, unwritable
+from aotc.errors.redaction import has_secret
+from aotc.errors.system import cannot_write
 
 if TYPE_CHECKING:
     from aotc.artifacts.trust import Trust
@@ -134,7 +134,7 @@ def require_check_option(help: str) -> Callable[[_Function], _Function]:
 
 
 def _names_of_targets(text: str) -> list[str]:
-    from aotc.target import Target
+    from aotc.machine.target import Target
 
     return ["all"] if text == "all" else [str(each) for each in Target.named(text)]
 

@@ -7,7 +7,7 @@ table that `aotc ops` prints.
 
 from typing import TYPE_CHECKING
 
-from aotc.deferring import deferred
+from aotc.core.deferring import deferred
 
 if TYPE_CHECKING:
     from aotc.dialects.table import *  # noqa: F403

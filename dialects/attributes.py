@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import (
     Shape,
     Size,

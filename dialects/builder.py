@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.graph import Graph, GraphOp, as_tuple
-from aotc.dialects.permutations import inverse, moving
+from aotc.dialects.movement.permutations import inverse, moving
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.mlir import Operation, Value, ir
 

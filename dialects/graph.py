@@ -30,12 +30,12 @@ which the pass of that name puts in its place. It may also have `simplify`: rows
 say where an equal, cheaper value takes its place (`aotc.dialects.patterns`); `reorder`:
 itself on operands whose axes come in another order, which lets transposes move past it;
 `view`: what its result is of that which its first operand is a view of
-(`aotc.dialects.views`); `nests`: the loops over views of its operands that it is
-(`aotc.dialects.nests`); `cascade`: itself in nests and elementwise ops, one after the
-other; and `composition`: itself in ops that may be kernels of their own, where those of
-a GPU are faster so. Of a product, `scaled_axes` says where its operands may be scaled
-in the place of its result, and `summed_axes` where one of them in the place of the
-other. An op with an effect beside its results is not `Pure`.
+(`aotc.dialects.movement.views`); `nests`: the loops over views of its operands that it
+is (`aotc.dialects.movement.nests`); `cascade`: itself in nests and elementwise ops, one
+after the other; and `composition`: itself in ops that may be kernels of their own,
+where those of a GPU are faster so. Of a product, `scaled_axes` says where its operands
+may be scaled in the place of its result, and `summed_axes` where one of them in the
+place of the other. An op with an effect beside its results is not `Pure`.
 
 What passes and kernels need to know of an op they ask its class: facts that are true of
 all its uses are attributes (`rearranges`, `on_vectors`, `is_costly`, `in_memory`, …),
@@ -53,16 +53,16 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Attribute, Sizes, read_attribute
-from aotc.dialects.contracts import Contract
-from aotc.dialects.nests import Nest
-from aotc.dialects.symbols import current_contracts
+from aotc.dialects.movement.nests import Nest
+from aotc.dialects.movement.views import View
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import Size, Tensor, evaluate_size
-from aotc.dialects.views import View
 from aotc.errors import AotcError, CompileError, InputError
+from aotc.machine.target import Target
 from aotc.mlir import Operation, Type, Value, ext, ir, source_of
-from aotc.target import Target
 
 Pure = ext.Pure
 
@@ -128,7 +128,10 @@ CUT = Reason("not-padded", "it is computed in the sizes of the call")
 # What mixed precision does with the f32 operands of an op: computes in the cheaper
 # dtype; keeps f32, for range or digits; or does what the op before did.
 LOW, WIDE, FOLLOWS = "low", "f32", "follows"
-GIVEN, WHOLE = "given", "whole"  # kinds of values besides, see `dialects/mixing.py`
+GIVEN, WHOLE = (
+    "given",
+    "whole",
+)  # kinds of values besides, see `dialects/rules/mixing.py`
 
 
 class GraphOp(_Declared):

@@ -16,8 +16,8 @@ from typing import Any
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
+from aotc.machine.target import Target
 from aotc.mlir import Module, Operation, ir
-from aotc.target import Target
 
 FILE = Path(__file__).with_name("limits.json")
 

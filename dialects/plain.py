@@ -7,8 +7,8 @@ and dicts with text as keys, whose order is lost. Trees are plain data, too.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aotc.core.pytree import Structure
 from aotc.mlir import ir
-from aotc.pytree import Structure
 
 Plain = str | int | float | bool | None | Sequence["Plain"] | Mapping[str, "Plain"]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.callees import declaration_of
-from aotc.dialects.contracts import Contract
+from aotc.dialects.calls.callees import declaration_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Module, Operation, Value, func, ir, source_of
 

@@ -4,7 +4,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from aotc.dialects import transform
+from aotc.dialects.functions import transform
 from aotc.dialects.graph import RULES, Graph, GraphOp, Reason
 from aotc.dialects.limits import limits_of
 from aotc.dialects.ops import FAMILIES

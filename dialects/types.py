@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from aotc import dtypes
-from aotc.dialects import affine, intervals
-from aotc.dialects.symbols import symbol_optimum
+from aotc.core import dtypes
+from aotc.dialects.sizes import affine, intervals
+from aotc.dialects.sizes.symbols import symbol_optimum
 from aotc.errors import InputError
 from aotc.mlir import AffineExpr, AffineMap, ElementType, Type, Value, ir
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aotc.dialects.entries import weight_arguments
+from aotc.dialects.functions.entries import weight_arguments
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
 from aotc.mlir import Function, Operation, Value
 
 

@@ -23,21 +23,21 @@ import numpy
 import aotc
 import aotc.numpy as np
 from aotc import nn
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.family import PlannedKernel
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.planning.tile import Tile
 from aotc.kernels.planning.winograd import WinogradTile
+from aotc.machine.target import TARGETS
 from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import TARGETS
 from aotc.tracing.assembly import trace
 
 PAGE = Path(__file__).with_name("processors.md")

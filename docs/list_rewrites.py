@@ -13,9 +13,9 @@ from pathlib import Path
 
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.patterns.examples import module_of, root_of, text_of
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.structure import replacement
+from aotc.dialects.rewrite_examples import module_of, root_of, text_of
 from aotc.mlir import Value, ir
 from aotc.passes import recover_ops
 from aotc.passes.recovery.labels import Numbers

@@ -20,17 +20,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from aotc import options
-from aotc.collecting import collecting_rarely
+from aotc.core import options
+from aotc.core.collecting import collecting_rarely
+from aotc.core.writing import make_folder, write_text
 from aotc.dialects import control
-from aotc.dialects.functions import lowered_op
+from aotc.dialects.functions.functions import lowered_op
 from aotc.errors import AotcError, CompileError, InputError, SetupError
+from aotc.errors.system import system_error
 from aotc.mlir import Module, bytecode, ir
 from aotc.passes.base import Pass, PassRecord, Unit, lowered_error
 from aotc.passes.pass_options import parse_options, require_parsable
-from aotc.program import Program
-from aotc.system_errors import system_error
-from aotc.writing import make_folder, write_text
+from aotc.programs.program import Program
 
 # name → class; what a build runs, in which order, is in `aotc.passes.stages`
 PASSES = {

@@ -13,9 +13,9 @@ computed stands behind the last of its operands; numbers that depend on no gradi
 such as the rates of a step, come first.
 """
 
+from aotc.dialects.functions.walking import control_regions
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
-from aotc.dialects.walking import control_regions
 from aotc.kernels.in_place import InPlaceKernels
 from aotc.mlir import Block, Function, Operation, Value, func
 from aotc.passes.base import FunctionPass

@@ -15,10 +15,10 @@ order. The sweeps know no op: each gives its own rule.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.dialects.callees import rules_of
-from aotc.dialects.function_table import Functions, index_functions
-from aotc.dialects.functions import SYMBOLS, callee_of
-from aotc.dialects.transform import (
+from aotc.dialects.calls.callees import rules_of
+from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.functions import SYMBOLS, callee_of
+from aotc.dialects.functions.transform import (
     Batch,
     Derived,
     Jvp,
@@ -27,7 +27,7 @@ from aotc.dialects.transform import (
     Widened,
     derived_of,
 )
-from aotc.dialects.walking import clone, walk
+from aotc.dialects.functions.walking import clone, walk
 from aotc.mlir import Block, Function, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import inline_calls

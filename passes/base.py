@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.mlir import Function, Module
-from aotc.program import Program
-from aotc.target import Target
+from aotc.programs.program import Program
 
 
 @dataclass(frozen=True)

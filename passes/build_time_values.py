@@ -21,8 +21,8 @@ import math
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from aotc import dtypes
-from aotc.dialects.entries import Entry, weight_ports
+from aotc.core import dtypes
+from aotc.dialects.functions.entries import Entry, weight_ports
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast, Reshape

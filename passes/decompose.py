@@ -7,8 +7,8 @@ which have kernels, stay.
 """
 
 from aotc.dialects.builder import replace_op
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import is_region
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import is_region
 from aotc.dialects.graph import GraphOp
 from aotc.mlir import Function, Module
 from aotc.passes.base import Pass, Unit

@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Container
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
-from aotc.dialects.ops.quantization import Dequantize
-from aotc.dialects.types import Tensor
-from aotc.dialects.walking import (
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.walking import (
     backward_slice,
     clone_op,
     defining_op,
     in_order,
 )
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.types import Tensor
 from aotc.kernels.scopes import functions_with_weights
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit

@@ -12,7 +12,7 @@ computes. IREE keeps the order of calls and of what is computed between them.
 from __future__ import annotations
 
 from aotc.dialects import iree_text
-from aotc.dialects.functions import callee_of, functions_of, name_of
+from aotc.dialects.functions.functions import callee_of, functions_of, name_of
 from aotc.mlir import Operation, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import LOWERED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Multiply, Subtract
 from aotc.dialects.ops.contraction import BYTES
@@ -14,7 +15,6 @@ from aotc.dialects.ops.slicing import Pad
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
 from aotc.mlir import Value
 from aotc.passes.quantized.ranges import keeps_values, may_wrap, value_range
 

@@ -35,8 +35,10 @@ from __future__ import annotations
 
 from heapq import nlargest
 
-from aotc import dtypes
+from aotc.core import dtypes
+from aotc.dialects.functions.walking import backward_slice, defining_op
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.movement.reshaping import long_axes
 from aotc.dialects.ops.binary import Add, Multiply, Power, Subtract
 from aotc.dialects.ops.bits import ShiftLeft
 from aotc.dialects.ops.contraction import DotGeneral
@@ -46,9 +48,7 @@ from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.slicing import Pad
 from aotc.dialects.ops.unary import Abs, Negate
-from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, defining_op
 from aotc.mlir import Block, Operation, Value
 
 # of the values that one is made of, those that are followed: what comes before so many

@@ -11,9 +11,9 @@ self-check compares with the entry of the stage before, which is the same for al
 targets.
 """
 
-from aotc.dialects.entries import declare_entry
-from aotc.dialects.function_table import index_functions
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.entries import declare_entry
+from aotc.dialects.functions.function_table import index_functions
+from aotc.dialects.functions.functions import functions_of
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
 from aotc.passes.properties import GENERAL_CODE_DROPPED, SIZES_PADDED, SIZES_SPECIALIZED

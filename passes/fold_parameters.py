@@ -28,24 +28,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from aotc.computed_arrays import (
-    ComputedArray,
-    Origin,
-    StoredArray,
-    is_computed_alike,
-    likeness_key,
-)
-from aotc.dialects.callees import callees
-from aotc.dialects.entries import Entry, Port, write_entry
-from aotc.dialects.function_table import index_functions
-from aotc.dialects.functions import functions_of
+from aotc.dialects.calls.callees import callees
+from aotc.dialects.functions.entries import Entry, Port, write_entry
+from aotc.dialects.functions.function_table import index_functions
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import evaluate
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Module, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.build_time_values import BuildTimeValues, bytes_of, values_to_store
 from aotc.passes.properties import CONSTANTS_STORED
-from aotc.program import Program
+from aotc.programs.computed_arrays import (
+    ComputedArray,
+    Origin,
+    StoredArray,
+    is_computed_alike,
+    likeness_key,
+)
+from aotc.programs.program import Program
 
 SUFFIX = "folded"  # of the name of a weight that is computed from another
 CONSTANTS = "constants"  # what weights belong to that are computed from none

@@ -22,17 +22,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.walking import has_one_use
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.movement.permutations import permute
+from aotc.dialects.movement.reshaping import squeezed
 from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.permutations import permute
-from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import has_one_use
 from aotc.dialects.weight_values import is_expanded, weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from aotc.dialects.control import Scan, control_of, invoke
-from aotc.dialects.function_table import Functions, erase, index_functions
-from aotc.dialects.functions import (
+from aotc.dialects.functions.function_table import Functions, erase, index_functions
+from aotc.dialects.functions.functions import (
     before,
     call,
     callee_of,
@@ -32,12 +32,12 @@ from aotc.dialects.functions import (
     signature,
     types_of,
 )
-from aotc.dialects.fusion import Fused, is_region, mark_fused
+from aotc.dialects.functions.fusion import Fused, is_region, mark_fused
+from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import GraphOp, has_effect, has_view
 from aotc.dialects.ops.creation import Constant
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
-from aotc.dialects.walking import clone
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.facts import bytes_of, flops_of, work_of
 from aotc.kernels.typical import typical

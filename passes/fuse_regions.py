@@ -17,17 +17,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from aotc.dialects.entries import Entry, entries_of, weight_ports
-from aotc.dialects.function_table import erase, index_functions, table_of
-from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.fusion import Fused, is_region
+from aotc.core.dtypes import INTEGERS
+from aotc.dialects.functions.entries import Entry, entries_of, weight_ports
+from aotc.dialects.functions.function_table import erase, index_functions, table_of
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.functions.fusion import Fused, is_region
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dtypes import INTEGERS
 from aotc.errors import InputError
 from aotc.kernels.capabilities import (
     Capabilities,
@@ -54,7 +54,7 @@ from aotc.passes.properties import DERIVATIVES_WRITTEN, REGIONS_UNIQUE
 from aotc.passes.quantized.ranges import Range, value_range
 from aotc.passes.regions import Region, region_at
 from aotc.passes.widening import bring_to_readers
-from aotc.program import Program
+from aotc.programs.program import Program
 
 _Anchor: TypeAlias = tuple[GraphOp, Fused]
 

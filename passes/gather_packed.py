@@ -23,15 +23,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.entries import entries_of, weight_ports
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions.entries import entries_of, weight_ports
+from aotc.dialects.functions.functions import before, functions_of
+from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.movement.permutations import permute
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.ops.slicing import Pad
-from aotc.dialects.permutations import permute
 from aotc.dialects.types import Shape, Tensor
-from aotc.dialects.walking import clone
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.mlir import Module, Value, func
 from aotc.passes.base import Pass, Unit

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, callee_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.functions import before, callee_of
+from aotc.dialects.functions.fusion import fused_of
+from aotc.dialects.functions.walking import copy_value
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import BYTES, DotGeneral, contracted_axes
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import copy_value
 from aotc.kernels.bit_planes import unpack_rows
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.packing import packed_shape

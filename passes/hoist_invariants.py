@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.control import Scan, While, control_of, invoke
-from aotc.dialects.function_table import Functions, index_functions
-from aotc.dialects.functions import (
+from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.functions import (
     before,
     callee_of,
     define,
@@ -29,7 +29,8 @@ from aotc.dialects.functions import (
     is_private,
     signature,
 )
-from aotc.dialects.fusion import is_region
+from aotc.dialects.functions.fusion import is_region
+from aotc.dialects.functions.walking import backward_slice, clone, copy_value, walk
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add, Subtract
 from aotc.dialects.ops.bits import Bitcast, Bitwise
@@ -37,7 +38,6 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.selection import Clamp
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.types import Tensor, element_count, same_count
-from aotc.dialects.walking import backward_slice, clone, copy_value, walk
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 

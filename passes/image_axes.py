@@ -12,7 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.image_layouts import IMAGE_LAYOUTS, IMAGE_RANKS, layout_of_rank
+from aotc.dialects.movement.image_layouts import (
+    IMAGE_LAYOUTS,
+    IMAGE_RANKS,
+    layout_of_rank,
+)
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Value

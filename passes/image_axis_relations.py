@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.movement.reshaping import long_axes, reshape_groups
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.ops.shape import Reshape
-from aotc.dialects.reshaping import long_axes, reshape_groups
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 

@@ -8,10 +8,10 @@ the only private functions are what these need.
 
 from collections.abc import Callable, Sequence
 
-from aotc.dialects.callees import callees, calls_in, declaration_of
-from aotc.dialects.function_table import erase
-from aotc.dialects.functions import callee_of, functions_of, is_root
-from aotc.dialects.walking import clone_op, walk
+from aotc.dialects.calls.callees import callees, calls_in, declaration_of
+from aotc.dialects.functions.function_table import erase
+from aotc.dialects.functions.functions import callee_of, functions_of, is_root
+from aotc.dialects.functions.walking import clone_op, walk
 from aotc.mlir import Function, Module, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED

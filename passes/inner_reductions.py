@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.reduction import Reduction

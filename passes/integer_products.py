@@ -32,8 +32,9 @@ from math import prod
 
 import numpy as np
 
+from aotc.core.numerics import STRICT
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -42,11 +43,10 @@ from aotc.dialects.types import Size, Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.kernels.planning.depthwise import MOST_OF_BYTES
 from aotc.mlir import Function, Operation, Value
-from aotc.numerics import STRICT
 from aotc.passes.base import FunctionPass
 from aotc.passes.dequantized import Dequantized, dequantized
 from aotc.passes.properties import CALLS_INLINED
-from aotc.program import numerics_of
+from aotc.programs.program import numerics_of
 
 _TOGETHER = 4  # channels that instructions multiply at a time
 _WIDE = 16  # channels and features of a group that fill vectors by themselves

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import prod
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
 from aotc.dialects.ops.pooling import SumPool
 from aotc.dialects.ops.reduction import ReduceSum
 from aotc.dialects.patterns.values import repeated_scalar

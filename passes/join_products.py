@@ -29,14 +29,14 @@ from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from aotc.dialects.callees import callees
-from aotc.dialects.entries import Entry, entries_of, weight_ports
-from aotc.dialects.function_table import erase, index_functions
-from aotc.dialects.fusion import is_region
+from aotc.dialects.calls.callees import callees
+from aotc.dialects.functions.entries import Entry, entries_of, weight_ports
+from aotc.dialects.functions.function_table import erase, index_functions
+from aotc.dialects.functions.fusion import is_region
+from aotc.dialects.functions.walking import backward_slice, users_of
 from aotc.dialects.ops.slicing import Slice
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import backward_slice, users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.scopes import scopes_of

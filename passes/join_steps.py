@@ -27,18 +27,18 @@ from dataclasses import replace
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import Scan, control_of, invoke
 from aotc.dialects.control.parts import split
-from aotc.dialects.function_table import Functions, index_functions
-from aotc.dialects.functions import (
+from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.functions import (
     before,
     callee_of,
     define,
     is_private,
     signature,
 )
+from aotc.dialects.functions.walking import clone, defining_op, has_one_use, walk
 from aotc.dialects.ops.binary import Add
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.types import Shape, Tensor, element_count
-from aotc.dialects.walking import clone, defining_op, has_one_use, walk
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.scan_calls import ScanCall, define_scanning

@@ -27,13 +27,19 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aotc.dialects.entries import Entry, entries_of
-from aotc.dialects.function_table import erase, index_functions, table_of
-from aotc.dialects.functions import call, define, find
-from aotc.dialects.fusion import Fused, mark_fused
+from aotc.dialects.functions.entries import Entry, entries_of
+from aotc.dialects.functions.function_table import erase, index_functions, table_of
+from aotc.dialects.functions.functions import call, define, find
+from aotc.dialects.functions.fusion import Fused, mark_fused
+from aotc.dialects.functions.walking import (
+    clone,
+    copy_value,
+    defining_op,
+    in_order,
+    users_of,
+)
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.dialects.walking import clone, copy_value, defining_op, in_order, users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.elementwise import Elementwise
 from aotc.kernels.facts import bytes_of

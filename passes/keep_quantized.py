@@ -34,9 +34,11 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.dtypes import INTEGERS, to_numpy
 from aotc.dialects.builder import Builder
-from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions.entries import entries_of
+from aotc.dialects.functions.functions import before, functions_of
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Add, Multiply, Subtract
 from aotc.dialects.ops.contraction import DotGeneral
@@ -48,8 +50,6 @@ from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.ops.unary import Negate
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
-from aotc.dtypes import INTEGERS, to_numpy
 from aotc.kernels.bit_planes import bits_for, in_planes, pack_rows, unpack_rows
 from aotc.kernels.planning.dequantized import COLUMNS_OF_BLOCKS
 from aotc.kernels.scopes import scopes_of

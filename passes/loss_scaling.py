@@ -21,19 +21,24 @@ from functools import reduce
 
 import numpy as np
 
+from aotc.core.pytree import flatten
 from aotc.dialects.builder import Builder
-from aotc.dialects.callees import calls_in, reachable_functions
-from aotc.dialects.custom import CustomVjp, custom_of
-from aotc.dialects.entries import Entry, Port, write_entry
-from aotc.dialects.function_table import Functions
-from aotc.dialects.functions import before, callee_of, functions_of, signature
+from aotc.dialects.calls.callees import calls_in, reachable_functions
+from aotc.dialects.calls.custom import CustomVjp, custom_of
+from aotc.dialects.functions.entries import Entry, Port, write_entry
+from aotc.dialects.functions.function_table import Functions
+from aotc.dialects.functions.functions import before, callee_of, functions_of, signature
+from aotc.dialects.functions.transform import (
+    Vjp,
+    derived_of,
+    floats,
+    transformations_of,
+)
 from aotc.dialects.graph import where_of
-from aotc.dialects.transform import Vjp, derived_of, floats, transformations_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Function, Operation, Value, func, ir
-from aotc.program import Program
-from aotc.pytree import flatten
+from aotc.programs.program import Program
 
 STATE = "loss_scale"
 INITIAL, LEAST, MOST = 2.0**15, 1.0, 2.0**24

@@ -17,11 +17,10 @@ from typing import Any, TypeAlias
 
 from aotc.artifacts.backends import BACKENDS
 from aotc.dialects import iree_text
-from aotc.dialects.callees import declaration_of
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import entries_of, lower_signature
-from aotc.dialects.function_table import erase, index_functions, insert
-from aotc.dialects.functions import (
+from aotc.dialects.calls.callees import declaration_of
+from aotc.dialects.functions.entries import entries_of, lower_signature
+from aotc.dialects.functions.function_table import erase, index_functions, insert
+from aotc.dialects.functions.functions import (
     callee_of,
     functions_of,
     is_root,
@@ -29,17 +28,19 @@ from aotc.dialects.functions import (
     name_of,
     signature,
 )
-from aotc.dialects.fusion import is_region, target_of
+from aotc.dialects.functions.fusion import is_region, target_of
+from aotc.dialects.functions.symbol_solver import solve_symbols
+from aotc.dialects.functions.walking import walk
 from aotc.dialects.graph import GraphOp, as_tuple, where_of
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.sources import filled_with
-from aotc.dialects.symbol_solver import solve_symbols
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count, lowered_type
-from aotc.dialects.walking import walk
 from aotc.errors import CompileError
 from aotc.kernels.cpu import dispatch as cpu
 from aotc.kernels.gpu import dispatch as gpu
+from aotc.machine.target import Target
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir, tensor
 from aotc.passes.base import Pass, Unit, lowered_error
 from aotc.passes.decompose import decompose_ops
@@ -52,7 +53,6 @@ from aotc.passes.double_reads import (
 )
 from aotc.passes.properties import CALLS_INLINED, LOWERED, OPS_DECOMPOSED
 from aotc.passes.state_windows import windows_in_place
-from aotc.target import Target
 
 # of a region, for lowered operands: its lowered results
 _Call: TypeAlias = Callable[[Function, Sequence[Value]], list[Value]]

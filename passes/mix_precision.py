@@ -24,12 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aotc.dialects import functions
-from aotc.dialects.callees import callees, reachable_functions, rules_of
-from aotc.dialects.entries import Entry
-from aotc.dialects.function_table import Functions, index_functions
-from aotc.dialects.graph import LOW, GraphOp
-from aotc.dialects.transform import (
+from aotc.dialects.calls.callees import callees, reachable_functions, rules_of
+from aotc.dialects.functions import functions
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.transform import (
     CHEAPER,
     Jvp,
     Precision,
@@ -39,8 +38,9 @@ from aotc.dialects.transform import (
     transformation_of,
     transformations_of,
 )
+from aotc.dialects.functions.walking import clone, walk
+from aotc.dialects.graph import LOW, GraphOp
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone, walk
 from aotc.errors import InputError
 from aotc.mlir import Function, Operation
 from aotc.passes.base import Pass, Unit

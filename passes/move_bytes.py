@@ -25,16 +25,16 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
-from aotc.dialects.fusion import has_unfused_body
+from aotc.dialects.functions.functions import before, functions_of
+from aotc.dialects.functions.fusion import has_unfused_body
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Pad
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import defining_op
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit

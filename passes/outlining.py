@@ -7,12 +7,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.function_table import erase
-from aotc.dialects.functions import call, define, find
-from aotc.dialects.fusion import Fused, mark_fused
+from aotc.dialects.functions.function_table import erase
+from aotc.dialects.functions.functions import call, define, find
+from aotc.dialects.functions.fusion import Fused, mark_fused
+from aotc.dialects.functions.walking import clone, copy_value, defining_op, in_order
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone, copy_value, defining_op, in_order
 from aotc.kernels.family import Packing
 from aotc.mlir import Block, Operation, Value, ir
 from aotc.passes.regions import Region

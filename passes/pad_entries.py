@@ -10,15 +10,15 @@
                                        padded = ["batch"]}}
 
 Ops that a rule pads, such as a sum with zeros after the call's elements, have static
-sizes then; `aotc.dialects.padding` has the rules. It comes after `recover-ops`, because
-a softmax is padded as one op, and its parts are not.
+sizes then; `aotc.dialects.rules.padding` has the rules. It comes after `recover-ops`,
+because a softmax is padded as one op, and its parts are not.
 """
 
-from aotc.dialects.entries import Entry, Sizes, drop_wanted_specializations
-from aotc.dialects.function_table import erase, index_functions
-from aotc.dialects.functions import functions_of
-from aotc.dialects.padded_entries import add_padded_entry
-from aotc.dialects.specialization import add_specialization
+from aotc.dialects.calls.padded_entries import add_padded_entry
+from aotc.dialects.calls.specialization import add_specialization
+from aotc.dialects.functions.entries import Entry, Sizes, drop_wanted_specializations
+from aotc.dialects.functions.function_table import erase, index_functions
+from aotc.dialects.functions.functions import functions_of
 from aotc.passes.base import Pass, Unit
 from aotc.passes.inline import drop_uncalled
 from aotc.passes.properties import CALLS_INLINED, SIZES_PADDED, SIZES_SPECIALIZED

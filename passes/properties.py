@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from aotc.dialects.callees import calls_in
-from aotc.dialects.function_table import name_of
-from aotc.dialects.functions import callee_of, functions_of, lowered_op
-from aotc.dialects.fusion import FUSED, has_unfused_body
+from aotc.dialects.calls.callees import calls_in
+from aotc.dialects.functions.function_table import name_of
+from aotc.dialects.functions.functions import callee_of, functions_of, lowered_op
+from aotc.dialects.functions.fusion import FUSED, has_unfused_body
+from aotc.dialects.functions.transform import derived_of
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.shape import Transpose, moves_nothing
-from aotc.dialects.transform import derived_of
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, func
 from aotc.passes.base import Property, Unit

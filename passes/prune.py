@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.control import control_of, invoke
-from aotc.dialects.function_table import Functions, index_functions
-from aotc.dialects.functions import before, callee_of, define, find, signature
+from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.functions import before, callee_of, define, find, signature
+from aotc.dialects.functions.walking import clone, walk
 from aotc.dialects.graph import has_effect
-from aotc.dialects.walking import clone, walk
 from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
 

@@ -11,9 +11,9 @@ their collectives are identities.
 from __future__ import annotations
 
 from aotc.artifacts.manifest import DeviceAxis
-from aotc.dialects.callees import reachable_functions
-from aotc.dialects.entries import entries_of, write_devices
-from aotc.dialects.functions import functions_of
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.functions.entries import entries_of, write_devices
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.ops.collective import OverDevices
 from aotc.errors import CompileError

@@ -14,11 +14,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from aotc import dtypes
 from aotc.artifacts.shapes import ADDRESSABLE, LENGTH_LIMIT
-from aotc.dialects.entries import Entry, entries_of, write_intermediates
-from aotc.dialects.functions import functions_of
-from aotc.dialects.symbols import known_contracts
+from aotc.core import dtypes
+from aotc.dialects.functions.entries import Entry, entries_of, write_intermediates
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Tensor, bounds, factors, size_of
 from aotc.mlir import ir
 from aotc.passes.base import Pass, Unit

@@ -28,19 +28,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.computed_arrays import StoredArray
+from aotc.core import dtypes
 from aotc.dialects.builder import Builder
-from aotc.dialects.entries import weight_ports
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import has_unfused_body
+from aotc.dialects.functions.entries import weight_ports
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import has_unfused_body
+from aotc.dialects.functions.walking import in_order
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import may_match, root_ops
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import in_order
 from aotc.mlir import Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED, VALUES_UNIQUE
@@ -50,7 +49,8 @@ from aotc.passes.recovery.known import Known
 from aotc.passes.recovery.labels import Numbers, RememberedNumbers
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import ROWS
-from aotc.program import Program
+from aotc.programs.computed_arrays import StoredArray
+from aotc.programs.program import Program
 
 
 @lru_cache(maxsize=2**8)

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from aotc.core.dtypes import bits
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
-from aotc.dialects.fusion import Fused
-from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.quantization import Dequantize
-from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.patterns.values import made_by
-from aotc.dialects.types import Tensor
-from aotc.dialects.walking import (
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.fusion import Fused
+from aotc.dialects.functions.walking import (
     backward_slice,
     defining_op,
     has_one_use,
     in_order,
     users_of,
 )
-from aotc.dtypes import bits
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.types import Tensor
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import CONDITION, NARROW, Elementwise, condition_of
 from aotc.kernels.family import Family, Packing

@@ -26,11 +26,11 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import fsum, prod
 
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.walking import users_of
 from aotc.dialects.lowering.ordering import after
 from aotc.dialects.lowering.regions import is_loop
 from aotc.dialects.lowering.sources import operands_of
-from aotc.dialects.walking import users_of
 from aotc.errors import InputError
 from aotc.kernels.lowered import called_kernel, kernels_of
 from aotc.mlir import Block, Function, Operation, Value, ir

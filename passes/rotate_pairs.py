@@ -26,18 +26,18 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
-from aotc.dialects.fusion import has_unfused_body
+from aotc.dialects.functions.functions import before, functions_of
+from aotc.dialects.functions.fusion import has_unfused_body
+from aotc.dialects.functions.walking import defining_op, in_order, users_of
 from aotc.dialects.ops.binary import Add, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.ops.unary import Negate
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor, bounds, element_count
-from aotc.dialects.walking import defining_op, in_order, users_of
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from aotc.core.numerics import RELAXED, allows
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions.functions import before, functions_of
 from aotc.dialects.ops.contraction import DotGeneral
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.dequantized import ROUNDED, may_round, state_rounded
 from aotc.mlir import Function, Value
-from aotc.numerics import RELAXED, allows
 from aotc.passes.base import Pass, Unit
 
 MOST = 127  # that a byte holds, of either sign

@@ -23,13 +23,13 @@ from math import inf
 from typing import NamedTuple
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.walking import has_one_use
 from aotc.dialects.ops.binary import Multiply
 from aotc.dialects.ops.reduction import ReduceSum
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import has_one_use
 from aotc.mlir import Function, Value
 from aotc.passes.base import FunctionPass
 from aotc.passes.fold_scales import is_wide_float

@@ -22,16 +22,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.walking import has_one_use
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.movement.reshaping import squeezed
 from aotc.dialects.ops.binary import Multiply
 from aotc.dialects.ops.contraction import DotGeneral, dot_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.reshaping import squeezed
 from aotc.dialects.types import Shape, Tensor, element_count
-from aotc.dialects.walking import has_one_use
 from aotc.dialects.weight_values import is_expanded, weight_values
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass

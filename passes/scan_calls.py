@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.control import Scan, control_of
-from aotc.dialects.function_table import Functions
-from aotc.dialects.functions import callee_of, define, signature
+from aotc.dialects.functions.function_table import Functions
+from aotc.dialects.functions.functions import callee_of, define, signature
+from aotc.dialects.functions.walking import backward_slice, clone, walk
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, clone, walk
 from aotc.mlir import Function, Operation, Value, func
 
 

@@ -19,9 +19,9 @@ the same part, and no slice is inserted into parts that something else reads, to
 from collections.abc import Iterator
 
 from aotc.dialects import iree_text
-from aotc.dialects.function_table import index_functions
-from aotc.dialects.functions import functions_of
-from aotc.dialects.walking import control_regions
+from aotc.dialects.functions.function_table import index_functions
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.walking import control_regions
 from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import LOWERED

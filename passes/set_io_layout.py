@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.entries import Entry, Port, write_entry
-from aotc.dialects.functions import before, copy_module, functions_of
-from aotc.dialects.image_layouts import (
+from aotc.dialects.functions.entries import Entry, Port, write_entry
+from aotc.dialects.functions.functions import before, copy_module, functions_of
+from aotc.dialects.movement.image_layouts import (
     IMAGE_LAYOUTS,
     layout_of_rank,
     layout_permutation,
 )
-from aotc.dialects.permutations import permute
+from aotc.dialects.movement.permutations import permute
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Function, Value, ir
@@ -35,7 +35,7 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.image_axes import ImageAxes
 from aotc.passes.inline import Inline
 from aotc.passes.properties import IS_GRAPH
-from aotc.program import Program
+from aotc.programs.program import Program
 
 _Layouts = Sequence[str | None]  # of arguments or results, by letters; None as it is
 

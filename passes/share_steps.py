@@ -22,12 +22,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aotc.dialects.control import Scan, control_of, invoke
-from aotc.dialects.function_table import Functions, index_functions
-from aotc.dialects.functions import before, callee_of, is_private
+from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.functions import before, callee_of, is_private
+from aotc.dialects.functions.walking import backward_slice, defining_op, has_one_use
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add
 from aotc.dialects.ops.contraction import DotGeneral
-from aotc.dialects.walking import backward_slice, defining_op, has_one_use
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.scan_calls import ScanCall, define_returning, define_scanning

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.callees import callees
-from aotc.dialects.function_table import Functions, index_functions
-from aotc.dialects.functions import is_private
-from aotc.dialects.fusion import has_unfused_body
+from aotc.dialects.calls.callees import callees
+from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.functions import is_private
+from aotc.dialects.functions.fusion import has_unfused_body
 from aotc.dialects.graph import GraphOp, as_tuple, evaluate, has_effect
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast

@@ -14,7 +14,7 @@ reshapes that a model runs through; `simplify` drops those that meet.
 from __future__ import annotations
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.quantization import Lookup
 from aotc.dialects.ops.selection import Cast

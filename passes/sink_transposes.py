@@ -24,13 +24,13 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.walking import users_of
 from aotc.dialects.graph import GraphOp, has_effect
+from aotc.dialects.movement.permutations import Order, inverse, permute
 from aotc.dialects.ops.shape import Broadcast, Transpose, moves_nothing
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.permutations import Order, inverse, permute
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import users_of
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.base import FunctionPass

@@ -14,9 +14,9 @@ Sizes that calls are padded to are left to `pad-entries`.
 
 from dataclasses import replace
 
-from aotc.dialects.entries import drop_wanted_specializations, write_entry
-from aotc.dialects.function_table import index_functions
-from aotc.dialects.specialization import add_specialization
+from aotc.dialects.calls.specialization import add_specialization
+from aotc.dialects.functions.entries import drop_wanted_specializations, write_entry
+from aotc.dialects.functions.function_table import index_functions
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import SIZES_SPECIALIZED
 

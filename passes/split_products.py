@@ -21,14 +21,19 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.walking import (
+    backward_slice,
+    has_one_use,
+    in_order,
+    users_of,
+)
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, has_one_use, in_order, users_of
 from aotc.dialects.weight_values import is_expanded
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import functions_with_weights

@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from aotc.dialects.builder import Builder, replace_op
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.walking import clone, defining_op, has_one_use
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import DotGeneral
@@ -32,7 +33,6 @@ from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.walking import clone, defining_op, has_one_use
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.scopes import functions_with_weights
 from aotc.kernels.transposes import with_factors_in_order

@@ -13,7 +13,7 @@ from functools import cache
 from aotc.errors import InputError
 from aotc.passes import PASSES, class_of, load, split_names
 from aotc.passes.base import Pass
-from aotc.program import LEVELS
+from aotc.programs.program import LEVELS
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ read.
 
 from collections.abc import Mapping
 
-from aotc.dialects.callees import reachable_functions
-from aotc.dialects.entries import Entry
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.walking import users_of
 from aotc.dialects.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from aotc.dialects.ops.effects import Assert
 from aotc.dialects.ops.selection import Select
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import users_of
 from aotc.mlir import Function, Operation, Value
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from aotc.dialects.functions.walking import in_order
 from aotc.dialects.lowering.regions import Ties, readers_of
-from aotc.dialects.walking import in_order
 from aotc.kernels.in_place import InPlaceKernels, tensors_of
 from aotc.mlir import Operation, Value, func, ir
 

@@ -35,8 +35,8 @@ from operator import or_
 from typing import TypeAlias
 
 from aotc.dialects import iree_text
-from aotc.dialects.function_table import index_functions
-from aotc.dialects.functions import callee_of, functions_of, name_of
+from aotc.dialects.functions.function_table import index_functions
+from aotc.dialects.functions.functions import callee_of, functions_of, name_of
 from aotc.dialects.lowering.regions import Mark, Region, Ties, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.kernels.in_place import InPlaceKernels

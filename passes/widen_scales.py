@@ -14,17 +14,17 @@ Ensures: what is dequantised outside of regions has scales and offsets of f32.
 from __future__ import annotations
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
-from aotc.dialects.fusion import has_unfused_body
+from aotc.dialects.functions.functions import before, functions_of
+from aotc.dialects.functions.fusion import has_unfused_body
 from aotc.dialects.limits import is_limited
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
+from aotc.machine.target import Target
 from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
-from aotc.target import Target
 
 _WIDE = "f32"
 

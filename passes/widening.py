@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Container
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before
+from aotc.dialects.functions.functions import before
+from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.binary import Multiply, Subtract
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone
 from aotc.kernels.elementwise import NARROW
 from aotc.mlir import Function, Operation, Value
 

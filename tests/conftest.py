@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from aotc.target import Target
+from aotc.machine.target import Target
 
 # what these compare is shown like what a test compares
 pytest.register_assert_rewrite("tests.comparing", "tests.refusals")

@@ -44,7 +44,7 @@ PASS = '''"""Leave sines out.
 
 from dataclasses import dataclass
 
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.passes.base import Pass, Unit
 
 
@@ -144,7 +144,7 @@ import onnx
 from onnx import helper
 import aotc
 from aotc import pipeline
-from aotc.target import Target
+from aotc.machine.target import Target
 import json
 
 assert "copy" in aotc.__file__, aotc.__file__
@@ -233,7 +233,7 @@ def test_additions_take_what_the_guide_says(tree, tmp_path):
     (tree / "passes/drop_ops.py").write_text(PASS, encoding="utf-8")
     line = '    "drop-ops": "aotc.passes.drop_ops:DropOps",\n    "prune":'
     _replace(tree / "passes/__init__.py", '    "prune":', line)
-    _replace(tree / "target.py", "]\n\nTARGETS =", TARGET)
+    _replace(tree / "machine/target.py", "]\n\nTARGETS =", TARGET)
     backends = tree / "artifacts/backends"
     (backends / "dsp.py").write_text(RULE, encoding="utf-8")
     _replace(backends / "__init__.py", "]\n\nBACKENDS =", BACKEND)

@@ -49,9 +49,7 @@ import aotc.timing.dispatches, aotc.timing.serve
 seconds = time.perf_counter() - start
 layers = {"artifacts", "parallel", "runtime", "streaming", "training", "timing"}
 layers |= {"worker"}
-leaves = {"errors", "options", "target", "device", "gpus", "dtypes", "pytree"}
-leaves |= {"exit_status", "json_values", "printing", "processor", "system_errors"}
-leaves |= {"writing", "counting", "deferring", "redaction", "array_files"}
+leaves = {"errors", "counting", "core", "machine"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):
     parts = name.split(".")

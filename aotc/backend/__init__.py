@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotc import options
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend.failures import disk_errors, failure_of, refusal_of
@@ -32,16 +31,17 @@ from aotc.backend.memory_plans import (
     unknown_memory,
 )
 from aotc.backend.reuse import KeptModule
-from aotc.cache import Cache
+from aotc.core import options
+from aotc.core.cache import Cache
+from aotc.core.installation import install_command
+from aotc.core.writing import make_folder, write_text
 from aotc.counting import counters
-from aotc.dialects.entries import Entry
+from aotc.dialects.functions.entries import Entry
 from aotc.dialects.lowering.summation import BLOCK
 from aotc.errors import SetupError
-from aotc.installation import install_command
+from aotc.machine.target import PEELING, Target
 from aotc.passes.base import PassRecord, Unit
-from aotc.program import Program
-from aotc.target import PEELING, Target
-from aotc.writing import make_folder, write_text
+from aotc.programs.program import Program
 
 if TYPE_CHECKING:
     from aotc.backend.device_kernels import DeviceKernels

@@ -11,13 +11,13 @@ from typing import Any
 
 from aotc.backend.state_exports import reader_name, writer_name
 from aotc.dialects import iree_text
-from aotc.dialects.entries import strip_program
-from aotc.dialects.functions import functions_of, is_private
+from aotc.dialects.functions.entries import strip_program
+from aotc.dialects.functions.functions import functions_of, is_private
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
 from aotc.kernels.lowered import kernels_of, strip_kernels, use_fallbacks
 from aotc.mlir import Module, bytecode, ir
-from aotc.program import Program
+from aotc.programs.program import Program
 
 _CROSSING = {
     "affine",

@@ -19,21 +19,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-from aotc import options
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.cache import Cache, Recipe, digest
+from aotc.core import options
+from aotc.core.cache import Cache, Recipe, digest
+from aotc.core.installation import triton_version
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
-from aotc.exit_status import exit_cause
-from aotc.installation import triton_version
+from aotc.errors.exit_status import exit_cause
 from aotc.kernels.gpu import compiling
 from aotc.kernels.gpu.compiling import Compiled, KernelSource
 from aotc.kernels.gpu.machines import Gpu, gpu_of
 from aotc.kernels.gpu.tying import write_over
 from aotc.kernels.gpu.worker import read_result, write_job
 from aotc.kernels.lowered import Launch, kernels_of
+from aotc.machine.target import Target
 from aotc.mlir import Module
-from aotc.target import Target
 
 _SUFFIXES = {"cuda": ".ptx", "rocm": ".hsaco"}
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aotc.core.writing import write_text
 from aotc.errors import CompileError, SetupError
-from aotc.exit_status import exit_cause
-from aotc.system_errors import ended_for_memory, is_disk_full, is_out_of_memory
-from aotc.target import Target
+from aotc.errors.exit_status import exit_cause
+from aotc.errors.system import ended_for_memory, is_disk_full, is_out_of_memory
+from aotc.machine.target import Target
 from aotc.worker import IO_ERROR as WORKER_IO_ERROR
-from aotc.writing import write_text
 
 # `loc(callsite("model.py":48:0 at …)): error: what is wrong`
 _DIAGNOSTIC = re.compile(r"^(?P<place>.*?): error: (?P<message>.*)$", re.MULTILINE)

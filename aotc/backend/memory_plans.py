@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import bounds, evaluate_size
 
 _MOST_COMBINED = 4  # symbols whose least and greatest sizes are all combined

@@ -18,7 +18,7 @@ from typing import Any
 
 from aotc import worker
 from aotc.artifacts.backends import BACKENDS
-from aotc.cache import Cache, Recipe, digest, sources_digest
+from aotc.core.cache import Cache, Recipe, digest, sources_digest
 from aotc.mlir import ir
 from aotc.passes.base import Unit
 

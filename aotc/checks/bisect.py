@@ -38,8 +38,8 @@ from aotc.checks.process import (
     export_at,
 )
 from aotc.checks.rounding import Noise
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import (
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import (
     callee_of,
     copy_module,
     functions_of,
@@ -52,7 +52,7 @@ from aotc.mlir import func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.rematerialize import Rematerialize
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.tracing.survey import watch_nodes
 
 _AT_ONCE = 64  # values that a compiled entry returns besides its results

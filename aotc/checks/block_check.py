@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import packager, printing, reference
+from aotc import packager, reference
 from aotc.artifacts.pack import scratch_folder
 from aotc.backend import Compiled, compile_units
 from aotc.checks.blocks import Block
@@ -34,16 +34,17 @@ from aotc.checks.rounding import Noise
 from aotc.checks.samples import Calls
 from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import OverBudget, Work
-from aotc.dialects.entries import Port, write_entry
-from aotc.dialects.functions import copy_module, functions_of
+from aotc.core import printing
+from aotc.core.pytree import Structure
+from aotc.dialects.functions.entries import Port, write_entry
+from aotc.dialects.functions.functions import copy_module, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fold_parameters import FoldParameters, FoldWithOrigins
-from aotc.program import Program
-from aotc.pytree import Structure
+from aotc.programs.program import Program
 
 _LEAF = Structure("leaf")
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from aotc.dialects.callees import reachable_functions
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.mlir import func, ir

@@ -14,8 +14,8 @@ from typing import Any
 
 from aotc.backend import plan_memory
 from aotc.backend.memory_plans import Memory
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import copy_module, functions_of
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import copy_module, functions_of
 from aotc.errors import InputError
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
@@ -27,7 +27,7 @@ from aotc.passes.rematerialize import (
     rematerialize,
 )
 from aotc.passes.stages import passes_between
-from aotc.program import Program
+from aotc.programs.program import Program
 
 TRIALS = 8
 BISECTIONS = 4  # to say what is possible, where the budget is not

@@ -21,13 +21,13 @@ from aotc.checks.rounding import Noise
 from aotc.checks.samples import Calls
 from aotc.checks.subject import Arrays, Subject
 from aotc.checks.work import NoMemoryToCompare, NothingToCompare, OverBudget, Work
+from aotc.core.dtypes import to_numpy
+from aotc.core.pytree import flatten
 from aotc.dialects import context
-from aotc.dtypes import to_numpy
 from aotc.errors import CompileError, InputError
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.program import Program
-from aotc.pytree import flatten
+from aotc.programs.program import Program
 from aotc.runtime import Model
 
 _WORK_PER_SECOND = 1e9  # of the reference evaluator, about: see `self_check`

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Sequence
 
 from aotc.artifacts.rollout.candidates import reasons_against
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import functions_of
 from aotc.errors import InputError, SetupError
+from aotc.machine.target import Target
 from aotc.passes.record_devices import ops_over_devices
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.runtime import engine
-from aotc.target import Target
 
 
 def comparable_targets(targets: Sequence[Target]) -> tuple[Target, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.ops.selection import Cast, Compare
 
 # A few evaluations show but a part of how far a gap may move.

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from aotc.artifacts.manifest import Code as ManifestCode
 from aotc.artifacts.manifest import Leaf
+from aotc.core.pytree import flatten
 from aotc.errors import CompileError
-from aotc.pytree import flatten
 from aotc.runtime import DeviceModels, Model, engine, load, load_devices
 from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function

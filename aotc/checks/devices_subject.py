@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, printing, reference
+from aotc import reference
 from aotc.checks.samples import Calls
 from aotc.checks.subject import Arrays, Process, Subject
-from aotc.dialects.functions import functions_of
+from aotc.core import dtypes, printing
+from aotc.dialects.functions.functions import functions_of
 from aotc.passes.record_devices import ops_over_devices
 
 _STEP = 0.125  # by which floats of a device are larger than those of the one before

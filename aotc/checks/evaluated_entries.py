@@ -22,8 +22,8 @@ from aotc.checks.subject import Subject
 from aotc.checks.trials import Trial, judged, trial_of
 from aotc.checks.work import NothingToCompare, OverBudget, Work
 from aotc.errors import CompileError
-from aotc.program import Program
-from aotc.target import Target
+from aotc.machine.target import Target
+from aotc.programs.program import Program
 
 _EVALUATED = 2  # items of an entry whose kernels are evaluated, at most
 _LITTLE = 0.1  # of the work for an entry, after which another item follows

@@ -13,7 +13,7 @@ from aotc.checks.judging import RoundingRule, Verdict
 from aotc.checks.samples import Item
 from aotc.checks.subject import Arrays, Subject
 from aotc.errors import AotcError, CompileError
-from aotc.target import Target
+from aotc.machine.target import Target
 
 HINT = (
     "the compiler is at fault, not the model: please report it; --self-check=off "

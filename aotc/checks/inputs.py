@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.checks.draws import Draw, Integers, Structure
 from aotc.checks.uses import Use, uses_of_inputs
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry, Port
+from aotc.core import dtypes
+from aotc.core.pytree import flatten
+from aotc.dialects.functions.entries import Entry, Port
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import evaluate_size
 from aotc.errors import AotcError, InputError
-from aotc.pytree import flatten
 from aotc.reference import bind_symbols
 
 

@@ -30,9 +30,9 @@ from typing import Any, Protocol
 import ml_dtypes
 import numpy as np
 
-from aotc import dtypes
 from aotc.checks.differences import Distance, compare, distance
 from aotc.checks.rounding import Noise, is_float, noises, spreads
+from aotc.core import dtypes
 
 Arrays = list[Any]
 

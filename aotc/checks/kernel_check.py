@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from aotc import reference
-from aotc.cache import digest
 from aotc.checks.kernel_count import KernelCount
-from aotc.dialects.function_table import name_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.core.cache import digest
+from aotc.dialects.functions.function_table import name_of
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.families import kernel_of_region
@@ -32,7 +32,7 @@ from aotc.kernels.gpu.reference import Launch
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.mlir import Function
-from aotc.program import Program
+from aotc.programs.program import Program
 
 Arrays = list[Any]
 STEPS = 50_000  # of the evaluator, for all entries of a target

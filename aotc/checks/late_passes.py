@@ -22,16 +22,16 @@ from aotc.checks.process import CompiledProcess, DidNotEnd
 from aotc.checks.rounding import Noise
 from aotc.checks.samples import Calls
 from aotc.checks.subject import Arrays, Subject
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import copy_module
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import copy_module
 from aotc.errors import CompileError, InputError
+from aotc.machine.target import Target
 from aotc.passes import load, run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.drop_general import DropGeneral
 from aotc.passes.mix_precision import MixPrecision
 from aotc.passes.rematerialize import Rematerialize
-from aotc.program import Program
-from aotc.target import Target
+from aotc.programs.program import Program
 
 LOWERING = "lower-to-linalg"  # the passes before it are on graphs
 SECONDS = 300  # for one compiled call

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, importers, reference
+from aotc import importers, reference
+from aotc.core import dtypes
 from aotc.dialects import context
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -24,8 +25,8 @@ from aotc.mlir import func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.mix_precision import MixPrecision
-from aotc.program import source_of
-from aotc.program_files import holds_program, read_program
+from aotc.programs.files import holds_program, read_program
+from aotc.programs.program import source_of
 
 Arrays = list[Any]
 

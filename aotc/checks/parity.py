@@ -34,14 +34,14 @@ from aotc.checks.inputs import Choice, Sample, samples_of
 from aotc.checks.judging import Rounding, RoundingRule, ToleranceRule, judge
 from aotc.checks.process import DIED, CompiledProcess
 from aotc.checks.rounding import Noise
+from aotc.core.pytree import flatten
 from aotc.dialects import context
-from aotc.dialects.entries import Entry
+from aotc.dialects.functions.entries import Entry
 from aotc.errors import AotcError, CompileError, Finding, InputError
+from aotc.errors.system import raise_system_error
 from aotc.importers.common.original import Original
 from aotc.mlir import ir
-from aotc.program import Program
-from aotc.pytree import flatten
-from aotc.system_errors import raise_system_error
+from aotc.programs.program import Program
 
 __all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
 

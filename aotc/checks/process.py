@@ -18,16 +18,17 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from aotc import gpus, options, processor
 from aotc.artifacts.backends import vulkan
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import Compiled
 from aotc.checks.compiled import Arrays, Code, Export, Loadable
+from aotc.core import options
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError, SetupError
-from aotc.exit_status import exit_cause
-from aotc.system_errors import ended_for_memory, system_errors
-from aotc.target import TARGETS
+from aotc.errors.exit_status import exit_cause
+from aotc.errors.system import ended_for_memory, system_errors
+from aotc.machine import gpus, processor
+from aotc.machine.target import TARGETS
 from aotc.worker.messages import receive, send
 
 DIED = "compiled-code-died"

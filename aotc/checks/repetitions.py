@@ -21,20 +21,20 @@ import numpy as np
 
 from aotc.checks.blocks import Block
 from aotc.checks.work import Work
-from aotc.computed_arrays import (
+from aotc.dialects.functions.entries import Port
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.lowering.sources import operands_of
+from aotc.mlir import Function, Operation, Value, ir
+from aotc.packager import PackedWeights
+from aotc.passes.base import Unit
+from aotc.programs.computed_arrays import (
     ComputedArray,
     Origin,
     StoredArray,
     is_computed_alike,
     likeness_key,
 )
-from aotc.dialects.entries import Port
-from aotc.dialects.functions import functions_of
-from aotc.dialects.lowering.sources import operands_of
-from aotc.mlir import Function, Operation, Value, ir
-from aotc.packager import PackedWeights
-from aotc.parameter_archive import ArchiveEntry, have_same_bytes, read_archive
-from aotc.passes.base import Unit
+from aotc.programs.parameter_archive import ArchiveEntry, have_same_bytes, read_archive
 
 Names = dict[Value, Hashable]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aotc import options, processor
 from aotc.artifacts.checked import require_checked
 from aotc.artifacts.rollout.candidates import reasons_against
+from aotc.core import options
 from aotc.errors import Finding
-from aotc.target import Target
+from aotc.machine import processor
+from aotc.machine.target import Target
 
 _HINT = (
     "build on a machine that runs it; for another processor, name a Python under an "

@@ -19,19 +19,21 @@ from typing import Any
 import numpy as np
 
 import aotc
-from aotc import artifacts, dialects, gpus, options, passes, processor
+from aotc import artifacts, dialects, passes
 from aotc.artifacts.backends import BACKENDS
 from aotc.backend import Compiled
 from aotc.backend.reuse import stated_version
-from aotc.cache import Cache, Recipe, arrays_digest, digest, sources_digest
 from aotc.checks.differences import Distance
 from aotc.checks.judging import Verdict
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import BlockCount, SelfCheck
+from aotc.core import options
+from aotc.core.cache import Cache, Recipe, arrays_digest, digest, sources_digest
+from aotc.core.pytree import flatten
+from aotc.machine import gpus, processor
 from aotc.mlir import Module
-from aotc.networks import NetworksOnDemand
-from aotc.program import Program
-from aotc.pytree import flatten
+from aotc.programs.networks import NetworksOnDemand
+from aotc.programs.program import Program
 
 _PACKAGES = (aotc, artifacts, dialects, passes)
 

@@ -20,9 +20,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aotc import dtypes
 from aotc.checks.comparisons import Comparisons, compares_floats
-from aotc.dialects.functions import is_entry
+from aotc.core import dtypes
+from aotc.core.numerics import RELAXED
+from aotc.dialects.functions.functions import is_entry
 from aotc.dialects.graph import LOW, Evaluator, GraphOp
 from aotc.dialects.lowering.summation import LONGEST
 from aotc.dialects.ops.binary import Add, Subtract
@@ -31,8 +32,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.reduction import ReduceSum
 from aotc.mlir import ir
-from aotc.numerics import RELAXED
-from aotc.program import numerics_of
+from aotc.programs.program import numerics_of
 
 _ULPS = 4.0  # at most, of each operand and result
 _LANES = 8  # at least, that sums are made in at once

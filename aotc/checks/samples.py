@@ -24,15 +24,15 @@ from aotc.artifacts.manifest import Code, best_code
 from aotc.checks.draws import Integers, Structure
 from aotc.checks.inputs import Choice, has_free_integers, samples_of
 from aotc.checks.uses import uses_of_inputs
-from aotc.dialects.callees import reachable_functions
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import functions_of
+from aotc.core.dtypes import INTEGERS, canonical, is_float
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Tensor, evaluate_size, symbols_of
-from aotc.dtypes import INTEGERS, canonical, is_float
 from aotc.errors import InputError
-from aotc.program import Program
+from aotc.programs.program import Program
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
 _LARGE = (67, 71, 73, 79, 83, 89, 97, 101)

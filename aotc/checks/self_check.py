@@ -48,12 +48,12 @@ from aotc.checks.work import (
     Work,
 )
 from aotc.dialects import context
-from aotc.dialects.entries import entries_of
+from aotc.dialects.functions.entries import entries_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.packager import PackedWeights
-from aotc.program import Program
-from aotc.target import Target
+from aotc.programs.program import Program
 
 __all__ = ["SelfCheck", "check_entries", "skipped_checks"]
 

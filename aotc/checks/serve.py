@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from aotc.errors import AotcError
-from aotc.system_errors import system_errors
+from aotc.errors.system import system_errors
 from aotc.worker.messages import receive, send
 from aotc.worker.parent import end_with
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aotc import printing, reference
+from aotc import reference
 from aotc.checks.samples import Calls
-from aotc.dialects.callees import reachable_functions
+from aotc.core import printing
+from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.control import While, control_of
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import functions_of
-from aotc.program import Program
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import functions_of
+from aotc.programs.program import Program
 
 Arrays = list[Any]
 

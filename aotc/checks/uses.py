@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.control import control_of
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import callee_of, functions_of, signature
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import callee_of, functions_of, signature
+from aotc.dialects.functions.walking import walk
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.binary import Add, Divide, Maximum, Multiply, Subtract
 from aotc.dialects.ops.creation import Constant, Iota
@@ -30,7 +31,6 @@ from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Size, Tensor, evaluate_size
-from aotc.dialects.walking import walk
 from aotc.mlir import func, ir
 
 

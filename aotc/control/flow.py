@@ -13,11 +13,11 @@ from typing import Any
 from aotc import numpy as np
 from aotc.control.scanning import associative_scan, reduce, reduce_window
 from aotc.control.segments import in_segments
+from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.dialects import control
 from aotc.dialects.types import Dim, Size
 from aotc.mlir import ir
 from aotc.numpy.rows import Rows, no_rows
-from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, returned_arrays, trace_bodies
 from aotc.tracing.call_sizes import compiler_size

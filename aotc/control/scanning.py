@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotc.core.pytree import Structure, flatten
 from aotc.dialects.types import Dim, Size, format_shape
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
@@ -17,7 +18,6 @@ from aotc.numpy.reducing import min as smallest
 from aotc.numpy.reducing import prod as product
 from aotc.numpy.reducing import sum as total
 from aotc.numpy.shaping import flip, reshape
-from aotc.pytree import Structure, flatten
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aotc.core.pytree import tree_map
 from aotc.numpy.indexing import getitem
 from aotc.numpy.joining import concatenate
 from aotc.numpy.shaping import reshape
-from aotc.pytree import tree_map
 from aotc.tracing.custom import checkpoint
 from aotc.tracing.source_locations import fail
 

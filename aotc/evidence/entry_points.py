@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc.artifacts.manifest import EntryPoint, Leaf
-from aotc.dialects.entries import Entry, Port
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.functions.entries import Entry, Port
+from aotc.dialects.sizes.symbols import known_contracts
 
 
 def entry_point_of(entry: Entry) -> EntryPoint:

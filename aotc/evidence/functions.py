@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.pytree import flatten
 from aotc.counting.memory import memory
-from aotc.dialects.entries import Entry
+from aotc.dialects.functions.entries import Entry
 from aotc.evidence.collecting import collector_paused
 from aotc.evidence.entry_points import entry_point_of
 from aotc.evidence.messages import (
@@ -26,7 +27,6 @@ from aotc.evidence.messages import (
 )
 from aotc.importers import python
 from aotc.just_in_time import JitFunction, jit
-from aotc.pytree import flatten
 from aotc.timing.inputs import arrays_for
 from aotc.tracing.entry import EntryFunction, Frozen, Stored, parameter_sources
 

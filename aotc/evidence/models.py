@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aotc import importers, pipeline
-from aotc.dialects.contracts import BUCKET, DYNAMIC, ERROR, PAD
-from aotc.dialects.specialization import MOST
+from aotc.dialects.calls.specialization import MOST
+from aotc.dialects.sizes.contracts import BUCKET, DYNAMIC, ERROR, PAD
 from aotc.errors import InputError
 from aotc.evidence.contenders import Build, Contender
 from aotc.evidence.entry_points import entry_point_of
 from aotc.evidence.signature import Bounds, Signature, choose_signature
+from aotc.machine.target import Target
 from aotc.pipeline.report import BuildReport, Reporter
-from aotc.target import Target
 from aotc.timing.messages import Subject
 from aotc.traffic import Traffic
 

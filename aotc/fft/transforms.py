@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
 from aotc.complexes.pairs import (
     Complex,
     as_complex,
     conj,
 )
+from aotc.core import dtypes
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift

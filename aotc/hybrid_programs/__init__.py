@@ -31,7 +31,7 @@ xla                 an island of StableHLO as code
 """
 
 from aotc.hybrid_programs.boundaries import Boundary
-from aotc.hybrid_programs.breaks import island
 from aotc.hybrid_programs.function import HybridFunction, hybrid
+from aotc.hybrid_programs.python.breaks import island
 
 __all__ = ["Boundary", "HybridFunction", "hybrid", "island"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.pytree import flatten_in_order
 from aotc.counting import counters
-from aotc.pytree import flatten_in_order
 
 
 @dataclass

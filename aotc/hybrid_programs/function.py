@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from aotc import options
+from aotc.core import options
 from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
-from aotc.hybrid_programs.making import compile_function
-from aotc.hybrid_programs.names import late_bound, stores
-from aotc.hybrid_programs.runs import Island, Workshop
-from aotc.hybrid_programs.statements import without_changes_of_constants
-from aotc.hybrid_programs.syntax import definition_of
+from aotc.hybrid_programs.python.making import compile_function
+from aotc.hybrid_programs.python.names import late_bound, stores
+from aotc.hybrid_programs.python.runs import Island, Workshop
+from aotc.hybrid_programs.python.statements import without_changes_of_constants
+from aotc.hybrid_programs.python.syntax import definition_of
 from aotc.just_in_time.tracing import stored_parameters
 from aotc.tracing.array import Array
 from aotc.tracing.entry import Frozen, State
@@ -256,7 +256,9 @@ class HybridFunction:
         Raises:
             InputError: `no-call`, `bad-hybrid`, `file-exists`.
         """
-        from aotc.hybrid_programs.packages import export_package  # with the pipeline
+        from aotc.hybrid_programs.packages.package import (
+            export_package,  # with the pipeline
+        )
 
         return export_package(self, Path(path), **asked)
 

@@ -16,7 +16,7 @@ import aotc.numpy  # noqa: F401 - which says what operators of arrays do
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
-    from aotc.program import Program
+    from aotc.programs.program import Program
 
 # suffix → module with load(path, entries)
 IMPORTERS = {
@@ -55,7 +55,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     require_known(path)
     # on use: this package is imported before the modules in it that these need
     from aotc.dialects.limits import graph_ops
-    from aotc.program_files import holds_program, read_program
+    from aotc.programs.files import holds_program, read_program
     from aotc.tracing.survey import survey_imports
 
     if path.suffix == ".mlir" and holds_program(path):

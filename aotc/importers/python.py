@@ -11,7 +11,7 @@ from typing import Any
 
 from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
-from aotc.program import Program, source_of
+from aotc.programs.program import Program, source_of
 from aotc.tracing.assembly import trace
 from aotc.tracing.effects import watch_effects
 from aotc.tracing.entry import DECLARED, EntryFunction, Stored

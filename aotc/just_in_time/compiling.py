@@ -2,8 +2,8 @@
 
 The code comes from the user's cache where it has it: there it lies under all that it
 depends on (the graph, flags, the versions of the compiler and of aotc), is checked
-before it is used, and is the user's alone (`aotc.cache`). What compiles is imported
-where the cache has not got the bundle of a graph.
+before it is used, and is the user's alone (`aotc.core.cache`). What compiles is
+imported where the cache has not got the bundle of a graph.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotc import options
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.cache import Cache
+from aotc.core import options
+from aotc.core.cache import Cache
 from aotc.just_in_time.first_calls import FirstCall, Unchecked, require_right
 from aotc.just_in_time.kept_bundles import KeptBundle
+from aotc.machine.target import Target
 from aotc.runtime import Model, load
-from aotc.target import Target
 
 if TYPE_CHECKING:
     from aotc.artifacts import Signer
     from aotc.backend import Compiled
     from aotc.packager import PackedWeights
-    from aotc.program import Program
+    from aotc.programs.program import Program
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,20 @@ import numpy as np
 
 from aotc.artifacts import Signer
 from aotc.artifacts.signers import signer_of
+from aotc.core.writing import make_folder
 from aotc.errors import InputError
+from aotc.errors.system import system_errors
 from aotc.just_in_time.compiling import write_bundle
 from aotc.just_in_time.shapes import symbolic_sizes
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.tracing import Traced, Tracer
+from aotc.machine.target import Target
 from aotc.pipeline.output import default_name
 from aotc.pipeline.specializations import (
     ask_for_specializations,
     complete_specializations,
 )
-from aotc.program import Title
-from aotc.system_errors import system_errors
-from aotc.target import Target
-from aotc.writing import make_folder
+from aotc.programs.program import Title
 
 
 @system_errors()

@@ -22,7 +22,7 @@ from aotc.runtime import Model
 
 if TYPE_CHECKING:
     from aotc.backend import Compiled
-    from aotc.program import Program
+    from aotc.programs.program import Program
 
 _LEAST = 1.0  # seconds that the reference evaluator may take in any case
 

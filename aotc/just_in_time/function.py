@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc import options
+from aotc.core import options
+from aotc.core.pytree import flatten
 from aotc.errors import InputError
 from aotc.just_in_time.compiling import compile_program, load_kept
 from aotc.just_in_time.evaluating import (
@@ -36,8 +37,7 @@ from aotc.just_in_time.specialization import Specialization
 from aotc.just_in_time.states import SharedStates
 from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters, values_of
 from aotc.just_in_time.variants import Variant, Variants, require_limits
-from aotc.pytree import flatten
-from aotc.target import Target
+from aotc.machine.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
 from aotc.tracing.snapshots import Snapshot, describe_unseen

@@ -9,10 +9,10 @@ import numpy as np
 
 from aotc.artifacts.conditions import Condition
 from aotc.dialects import context
-from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.functions.functions import functions_of, signature
+from aotc.dialects.functions.guards import Guard
 from aotc.dialects.graph import Evaluator, GraphOp
-from aotc.dialects.guards import Guard
-from aotc.dialects.symbols import current_contracts
+from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import (
     COMPARISONS,
     Dim,

@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotc import options
-from aotc.cache import Cache, Recipe, arrays_digest, digest
-from aotc.target import Target
+from aotc.core import options
+from aotc.core.cache import Cache, Recipe, arrays_digest, digest
+from aotc.machine.target import Target
 
 if TYPE_CHECKING:
-    from aotc.program import Program
+    from aotc.programs.program import Program
 
 _LARGEST = 16 << 20  # bytes of Weights and States of a function that is kept
 _SOURCES = ("aotc", "aotc.dialects", "aotc.passes", "aotc.artifacts")

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.cache import Recipe
+from aotc.core.cache import Recipe
+from aotc.core.pytree import Structure
 from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.function_digests import function_digest
 from aotc.just_in_time.kept_bundles import KeptBundle, cache_of_functions, toolchain
 from aotc.just_in_time.specialization import Specialization
-from aotc.pytree import Structure
-from aotc.target import Target
+from aotc.machine.target import Target
 from aotc.tracing.entry import Stored
 
 

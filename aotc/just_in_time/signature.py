@@ -17,8 +17,8 @@ from aotc.artifacts.guards import (
     structure_guard,
     value_guard,
 )
+from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.errors import InputError
-from aotc.pytree import Structure, flatten, leaf_names
 from aotc.runtime.host_arrays import Array, Described, host_array
 from aotc.tracing.entry import Stored
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aotc.core.pytree import flatten
 from aotc.just_in_time.tracing import values_of
-from aotc.pytree import flatten
 from aotc.runtime import Model
 from aotc.tracing.entry import State
 

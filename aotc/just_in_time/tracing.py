@@ -16,13 +16,13 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import aotc.numpy  # noqa: F401  operators of arrays are its functions
-from aotc import dtypes
-from aotc.cache import Recipe
+from aotc.core import dtypes
+from aotc.core.cache import Recipe
+from aotc.core.pytree import flatten
 from aotc.errors import InputError
 from aotc.just_in_time.shapes import Sizes, bound_sizes, with_known
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
-from aotc.pytree import flatten
 from aotc.tracing.captures import captures_of
 from aotc.tracing.effects import watch_effects
 from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored, Weights
@@ -31,7 +31,7 @@ from aotc.tracing.source_locations import fail
 
 if TYPE_CHECKING:
     from aotc.just_in_time.guard_checks import CallValues
-    from aotc.program import Program
+    from aotc.programs.program import Program
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Tracer:
     def _trace(self, call: CallSignature, sizes: Sizes, known: CallValues) -> Traced:
         """The function traced once, for a call of which values are known."""
         from aotc.just_in_time.guard_checks import GuardCheck
-        from aotc.program import Title
+        from aotc.programs.program import Title
         from aotc.tracing.assembly import trace
         from aotc.tracing.call_values import specializing
 

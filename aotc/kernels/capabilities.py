@@ -18,15 +18,16 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from aotc.dialects.contracts import Contract
-from aotc.dialects.fusion import Fused
+from aotc.core.dtypes import is_float
+from aotc.core.installation import has_triton, install_command
+from aotc.core.numerics import STRICT, allows
+from aotc.dialects.functions.fusion import Fused
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Tensor
-from aotc.dtypes import is_float
-from aotc.installation import has_triton, install_command
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import Family, PlannedKernel
 from aotc.kernels.gpu import families as gpu_families
@@ -34,9 +35,8 @@ from aotc.kernels.gpu.composing import is_better_composed
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning import columns, contraction
+from aotc.machine.target import Target
 from aotc.mlir import Function, Value
-from aotc.numerics import STRICT, allows
-from aotc.target import Target
 
 WITHOUT_TRITON = (
     "kernels of GPUs are compiled by the package 'triton', which is not installed"
@@ -247,7 +247,7 @@ class Capabilities:
             by_weight: whether its second operand is a weight, which the build can bring
                 into any order.
             without: families that are left out.
-            numerics: what results may be, see `aotc.numerics`.
+            numerics: what results may be, see `aotc.core.numerics`.
         """
         for name, family in self.families_for(type(op)):
             if name in without:

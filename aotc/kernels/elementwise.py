@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
+from aotc.core.dtypes import is_float
+from aotc.dialects.functions.walking import defining_op, has_one_use
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.quantization import Lookup
 from aotc.dialects.ops.selection import Cast, Compare, Select
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op, has_one_use
-from aotc.dtypes import is_float
 from aotc.kernels.operands import (
     Number,
     Operand,

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from aotc.core.dtypes import to_numpy
+from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.symbols import (
+from aotc.dialects.sizes.symbols import (
     contracts_of,
     known_contracts,
     symbol_bounds,
     symbol_optimum,
 )
 from aotc.dialects.types import Size, Tensor, evaluate_size
-from aotc.dialects.walking import backward_slice
-from aotc.dtypes import to_numpy
 from aotc.kernels import grain
 from aotc.kernels.family import PlannedKernel
 from aotc.kernels.machine import Machine

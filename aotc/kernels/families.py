@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotc.core.numerics import RELAXED
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.contraction import DotGeneral
@@ -47,7 +48,6 @@ from aotc.kernels.planning import (
 from aotc.kernels.planning.tile import Tile
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.winograd import packing as winograd_packing
-from aotc.numerics import RELAXED
 
 
 def _chain_packing(schedule: chain.ChainSchedule) -> Packing | None:

@@ -6,18 +6,18 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from aotc.core.numerics import STRICT
 from aotc.dialects.builder import Builder
-from aotc.dialects.contracts import Contract
-from aotc.dialects.fusion import Fused, fused_of
+from aotc.dialects.functions.fusion import Fused, fused_of
+from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Size, Tensor
-from aotc.dialects.walking import backward_slice
 from aotc.kernels import sharing
 from aotc.kernels.elementwise import ALIKE, NARROW, NONE, Elementwise, Operands
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Value
-from aotc.numerics import STRICT
 
 _Contracts = Sequence[Sequence[Contract]]  # of the symbols of several ops
 

@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from aotc.dialects.contracts import Contract
+from aotc.core.dtypes import to_numpy
 from aotc.dialects.graph import GraphOp, remembered_by_signature
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.plain import attribute_of, plain_of
-from aotc.dialects.symbols import current_contracts
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -32,7 +33,6 @@ from aotc.dialects.types import (
     bounds,
     element_count,
 )
-from aotc.dtypes import to_numpy
 from aotc.kernels.layout import Layout, layout_through, windows_of_left
 from aotc.kernels.typical import IMAGES, PRODUCT_ROWS, PRODUCT_TERMS, typical
 

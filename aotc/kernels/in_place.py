@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.dialects import iree_text
-from aotc.dialects.function_table import erase, name_of, note_symbol
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.function_table import erase, name_of, note_symbol
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.lowered import (

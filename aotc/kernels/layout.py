@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import remembered_by_signature, view_of_result
+from aotc.dialects.movement.views import Loop, View, common_loops
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Size, Tensor, element_count, static_size
-from aotc.dialects.views import Loop, View, common_loops
 from aotc.mlir import ir
 
 

@@ -13,17 +13,17 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from aotc.dialects import iree_text
-from aotc.dialects.callees import calls_in
-from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.calls.callees import calls_in
+from aotc.dialects.functions.entries import entries_of
+from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.lowered import kernels_of
 from aotc.kernels.refusal import refusals_in
 from aotc.kernels.shared_work import SHARED_WORK
+from aotc.machine.target import Target
 from aotc.mlir import Function, Module, func
-from aotc.target import Target
 
 WITHOUT = "graph.without_kernel"
 

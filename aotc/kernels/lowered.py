@@ -32,8 +32,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.dialects.function_table import name_of
-from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.functions.function_table import name_of
+from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.plain import plain_of
 from aotc.mlir import Function, Module, Operation, func, ir
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-from aotc.target import Target
+from aotc.machine.target import Target
 
 # Of all processors alike.
 LINE_BYTES = 64  # of a line of a cache

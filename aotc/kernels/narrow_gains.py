@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import GraphOp, where_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import Geometry, geometry_of
 from aotc.kernels.machine import Machine

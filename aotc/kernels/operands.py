@@ -4,21 +4,21 @@
 
 The pass that forms regions asks whether a kernel takes such an operand
 (`aotc.kernels.capabilities`), and the code that writes the kernel how it is read. Both
-ask `operand_of`, which says it from how elements lie (`aotc.dialects.views`), so one
-cannot take what the other does not read.
+ask `operand_of`, which says it from how elements lie (`aotc.dialects.movement.views`),
+so one cannot take what the other does not read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import view_of_result
+from aotc.dialects.movement.views import Stride, View
 from aotc.dialects.ops.creation import Constant, Dimension, Iota
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Shape, Size, Tensor, element_count
-from aotc.dialects.views import Stride, View
-from aotc.dialects.walking import defining_op
 from aotc.mlir import Value, func
 
 

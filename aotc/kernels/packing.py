@@ -17,7 +17,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, contracted_axes, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.rearrangements import Rearrangement
+from aotc.dialects.rules.rearrangements import Rearrangement
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.kernels.bit_planes import (
     WORD,

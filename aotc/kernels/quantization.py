@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Add, Maximum, Minimum
@@ -24,7 +25,6 @@ from aotc.dialects.ops.rounding import RoundEven
 from aotc.dialects.ops.selection import Cast, Clamp
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
 from aotc.kernels.elementwise import FLOATS, NARROW
 from aotc.mlir import Value
 

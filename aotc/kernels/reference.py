@@ -14,13 +14,13 @@ from typing import NoReturn
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.dialects.function_table import name_of
+from aotc.core import dtypes
+from aotc.dialects.functions.function_table import name_of
 from aotc.dialects.graph import evaluate as evaluate_op
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.indexing import Gather
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Shape, Size, Tensor, evaluate_size
-from aotc.dialects.views import View
 from aotc.errors import CompileError
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Apply, Expression, Read, Statement, Term

@@ -8,19 +8,19 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.dialects.callees import reachable_functions
-from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import is_region
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.functions.entries import entries_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import is_region
+from aotc.dialects.functions.walking import users_of
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.quantization import Dequantize
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor
-from aotc.dialects.walking import users_of
 from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.gpu.families import why_no_schedule as why_no_schedule_on_gpus

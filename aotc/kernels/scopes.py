@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from aotc.dialects.control import Scan, While, control_of
-from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.functions.entries import entries_of
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Module, Value, func
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from math import prod
 
 from aotc.dialects.control import Scan, control_of
-from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import callee_of, functions_of
+from aotc.dialects.functions.entries import entries_of
+from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.plain import attribute_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, evaluate_size
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.facts import bytes_of, work_of

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aotc.dialects.builder import replace_op
+from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp, has_view, view_of_result
-from aotc.dialects.nests import COPY, Access, Nest
+from aotc.dialects.movement.nests import COPY, Access, Nest
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.types import Tensor
-from aotc.dialects.views import View
-from aotc.dialects.walking import backward_slice
 from aotc.kernels.terms import Apply, Expression, Read, Statement, Term, op_of
 from aotc.mlir import Function, Module, Value, func, ir
 

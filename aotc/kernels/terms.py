@@ -3,12 +3,12 @@
     region → term → code
 
 A term is a sequence of statements, each of which gives the elements of one value: loops
-(`aotc.dialects.nests`), how those that are no axes of the value are combined, and of
-each factor an expression, the elementwise ops by which it is made of what is read. That
-is read where it lies: an argument of the region, a constant, or what a statement before
-has given, through views (`aotc.dialects.views`). What packs an operand is undone by
-views, so a packed argument is read through some. Elementwise ops after the anchor are
-the expression of a statement that combines nothing.
+(`aotc.dialects.movement.nests`), how those that are no axes of the value are combined,
+and of each factor an expression, the elementwise ops by which it is made of what is
+read. That is read where it lies: an argument of the region, a constant, or what a
+statement before has given, through views (`aotc.dialects.movement.views`). What packs
+an operand is undone by views, so a packed argument is read through some. Elementwise
+ops after the anchor are the expression of a statement that combines nothing.
 
     rows(a0: f32[n, 8])
       t0[i]: f32 = maximum.f32(a0[i, j]), i < n, j < 8
@@ -36,18 +36,18 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from aotc.dialects.function_table import name_of
+from aotc.dialects.functions.function_table import name_of
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.nests import COPY, Nest
+from aotc.dialects.movement.nests import COPY, Nest
+from aotc.dialects.movement.views import Strides, View
 from aotc.dialects.ops.binary import Subtract
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.unary import Exp
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dialects.views import Strides, View
-from aotc.dialects.walking import defining_op
 from aotc.mlir import Function, Module, Value
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aotc.core.dtypes import is_float
 from aotc.dialects.builder import Builder
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import Tensor
-from aotc.dtypes import is_float
 from aotc.kernels.layout import layout_of
 from aotc.mlir import Value, ir
 

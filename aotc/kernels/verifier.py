@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aotc.dialects.function_table import name_of
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import Fused, fused_of
+from aotc.dialects.functions.function_table import name_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.errors import InputError
 from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.mlir import Function, Module

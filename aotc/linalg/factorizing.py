@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float

@@ -16,8 +16,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from aotc.core.installation import install_command
 from aotc.errors import SetupError
-from aotc.installation import install_command
 
 
 def _bindings() -> str:

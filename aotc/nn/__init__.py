@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotc.deferring import deferred
+from aotc.core.deferring import deferred
 
 if TYPE_CHECKING:
     from aotc.nn.namespace import *  # noqa: F403

@@ -6,8 +6,8 @@ import math
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Shape
 from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Size, quotient
 from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.nn.layers import is_class
 from aotc.nn.normalizing import log_softmax
 from aotc.nn.spatial import static_size

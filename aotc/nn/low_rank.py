@@ -21,16 +21,17 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
-from aotc.array_files import read_safetensors
+from aotc.core import dtypes
+from aotc.core.array_files import read_safetensors
+from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.writing import atomic_write
 from aotc.dialects import context
-from aotc.dialects.function_table import index_functions
+from aotc.dialects.functions.function_table import index_functions
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.numpy.products import dot_general
-from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
@@ -39,7 +40,6 @@ from aotc.tracing.entry import Spec
 from aotc.tracing.layer_ops import LayerOp, LayerOps, Weight
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import Trace
-from aotc.writing import atomic_write
 
 __all__ = ["Lora", "lora"]
 

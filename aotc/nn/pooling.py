@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Size
 from aotc.nn.spatial import (
     Padding,

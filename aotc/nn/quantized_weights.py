@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
+from aotc.core.pytree import Node
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.nn.layers import dense
 from aotc.nn.quantizing import dequantize
-from aotc.pytree import Node
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.source_locations import fail

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.types import Shape
 from aotc.nn.convolving import require_kernel

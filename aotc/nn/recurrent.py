@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aotc import control, dtypes
+from aotc import control
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import format_shape
 from aotc.nn.activations import sigmoid
 from aotc.nn.layers import dense

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aotc.deferring import deferred
+from aotc.core.deferring import deferred
 from aotc.numpy.constants import *  # noqa: F403
 from aotc.tracing.operators import provide_loader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.numpy.elementwise import (
     absolute,
     add,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Size
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Dim, Shape, Size, bounds, ceil_divide, format_shape
 from aotc.numpy.broadcasting import as_shape, broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import add, floor_divide, multiply, remainder

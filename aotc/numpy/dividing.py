@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.numpy.broadcasting import common
 from aotc.numpy.elementwise import (
     absolute,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Shape, format_shape
 from aotc.numpy.broadcasting import as_shape
 from aotc.numpy.elementwise import add, less, where

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to, common
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import (

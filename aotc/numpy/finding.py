@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Size, bounds
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import new_shape

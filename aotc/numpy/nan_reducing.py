@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.numpy import reducing
 from aotc.numpy.elementwise import isnan, less_equal, logical_not, where
 from aotc.numpy.reducing import highest, lowest

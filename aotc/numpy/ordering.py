@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Dim, Size, bounds
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Shape, format_shape
 from aotc.numpy.broadcasting import broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import compare_sizes, minimum
 from aotc.numpy.cutting import cut
 from aotc.numpy.elementwise import (

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.types import Size, bounds, element_count
 from aotc.numpy import elementwise as each

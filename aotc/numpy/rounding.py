@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.numpy.bits import copysign
 from aotc.numpy.elementwise import (
     add,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotc.core.pytree import Structure, flatten
 from aotc.dialects.types import Tensor
 from aotc.numpy.creation import zeros
 from aotc.numpy.joining import stack
-from aotc.pytree import Structure, flatten
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name, result_types, returned_arrays
 from aotc.tracing.source_locations import fail

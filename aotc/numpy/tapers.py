@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail

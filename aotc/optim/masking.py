@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from aotc.core.pytree import flatten, subtrees
 from aotc.errors import InputError
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree
-from aotc.pytree import flatten, subtrees
 from aotc.tracing.calls import shown_value
 from aotc.tracing.source_locations import fail
 

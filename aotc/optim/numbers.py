@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import astype, is_number, lift

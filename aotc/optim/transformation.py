@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from aotc.core.pytree import flatten
 from aotc.numpy.creation import zeros_like
 from aotc.optim.numbers import in_dtype, number
 from aotc.optim.trees import Tree, leafwise, like
-from aotc.pytree import flatten
 from aotc.random.rounding import stochastic_round
 from aotc.random.threefry import split
 from aotc.tracing.array import Array

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
+from aotc.core.pytree import Structure, flatten, leaf_names, tree_map
 from aotc.numpy.creation import full
-from aotc.pytree import Structure, flatten, leaf_names, tree_map
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.source_locations import fail

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy
 
 from aotc import numpy as np
+from aotc.core.pytree import tree_map
 from aotc.optim.numbers import in_each_dtype, increment, natural, zero_count
 from aotc.optim.transformation import GradientTransformation, require_state, stateful
 from aotc.optim.trees import Tree, float_dtype, float_leaves, leafwise, like, zeros_like
-from aotc.pytree import tree_map
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown_value
 from aotc.tracing.conversion import lift

@@ -15,8 +15,8 @@ from typing import Any
 from aotc.artifacts import Signer, write_bundle
 from aotc.artifacts.pack import Content, FinishedFile, scratch_folder
 from aotc.backend import Compiled
-from aotc.computed_arrays import is_computed_alike, likeness_key
 from aotc.packager.manifests import manifest, module_file
+from aotc.packager.provenance import digests, provenance, sbom
 from aotc.packager.weights import (
     Archives,
     Arrays,
@@ -26,8 +26,8 @@ from aotc.packager.weights import (
     weight_files,
     write_archives,
 )
-from aotc.program import Program
-from aotc.provenance import digests, provenance, sbom
+from aotc.programs.computed_arrays import is_computed_alike, likeness_key
+from aotc.programs.program import Program
 
 __all__ = [
     "Archives",

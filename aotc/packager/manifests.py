@@ -13,15 +13,15 @@ from aotc import __version__
 from aotc.artifacts import vmfb
 from aotc.backend import Compiled
 from aotc.backend.state_exports import reader_name, writer_name
-from aotc.dialects.entries import Entry, Port, Specialization
-from aotc.dialects.parameters import SCOPE
-from aotc.dialects.symbols import known_contracts
+from aotc.core.pytree import leaf_names
+from aotc.dialects.functions.entries import Entry, Port, Specialization
+from aotc.dialects.functions.parameters import SCOPE
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.packager.provenance import BINDINGS
 from aotc.packager.weights import WeightFile
-from aotc.program import Program, StateSpec
-from aotc.provenance import BINDINGS
-from aotc.pytree import leaf_names
+from aotc.programs.program import Program, StateSpec
 
 
 def manifest(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.artifacts.pack import FinishedFile, write_file
-from aotc.computed_arrays import StoredArray, is_same_array
-from aotc.parameter_archive import ArchiveParts
-from aotc.program import Program
-from aotc.system_errors import cannot_write
+from aotc.errors.system import cannot_write
+from aotc.programs.computed_arrays import StoredArray, is_same_array
+from aotc.programs.parameter_archive import ArchiveParts
+from aotc.programs.program import Program
 
 Arrays = dict[str, StoredArray]
 Archives = Mapping[str, FinishedFile]  # by path in the bundle

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 
-from aotc import options
+from aotc.core import options
 from aotc.errors import SetupError
 from aotc.parallel.engine import Alone, Engine
 from aotc.parallel.group import Group

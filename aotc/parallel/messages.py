@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.parallel.engine import Array, Arrays, require_same
 
 _ALIGNMENT = 64

@@ -24,9 +24,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from aotc.errors import InputError
+from aotc.errors.system import raise_system_error
 from aotc.parallel.engine import Array, Arrays, rank_lost, require_same
 from aotc.parallel.messages import layout, view, write
-from aotc.system_errors import raise_system_error
 
 _LEAST = 1 << 16  # bytes of a half
 _LONGEST = 1 << 16  # bytes of a message

@@ -14,7 +14,9 @@ from typing import Any
 
 from aotc.backend import require_compiler
 from aotc.dialects import context
-from aotc.dialects.functions import lowered_op
+from aotc.dialects.functions.functions import lowered_op
+from aotc.errors.system import system_errors
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import PassRecord, Unit
@@ -24,10 +26,8 @@ from aotc.pipeline.report import BuildReport, Reporter, Silent
 from aotc.pipeline.request import Request
 from aotc.pipeline.run import Build
 from aotc.pipeline.stages import STAGES, stages_after
-from aotc.program import GRAPH_STAGES, Program
-from aotc.program_files import parse_module, rename_archive
-from aotc.system_errors import system_errors
-from aotc.target import Target
+from aotc.programs.files import parse_module, rename_archive
+from aotc.programs.program import GRAPH_STAGES, Program
 
 __all__ = ["IR_STAGES", "STAGES", "BuildReport", "build", "lower", "optimize"]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.computed_arrays import ComputedArray, StoredArray
+from aotc.core import dtypes
 from aotc.mlir import bytecode, ir
+from aotc.programs.computed_arrays import ComputedArray, StoredArray
 
 Array = np.ndarray[Any, Any]
 Row = Sequence[Any]

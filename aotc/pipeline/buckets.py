@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.contracts import Contract
+from aotc.dialects.sizes.contracts import Contract
 from aotc.errors import InputError
 from aotc.traffic import Traffic, names_text
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aotc.dialects.functions import lowered_op
-from aotc.dialects.fusion import is_region
+from aotc.dialects.functions.functions import lowered_op
+from aotc.dialects.functions.fusion import is_region
 from aotc.dialects.printer import format_module
 from aotc.errors import InputError
 from aotc.mlir import Function, Module
-from aotc.program_files import ir_text
+from aotc.programs.files import ir_text
 
 
 def text_of(module: Module, readable: bool = False) -> str:

@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, importers
-from aotc.cache import Cache, Recipe, arrays_digest, digest
+from aotc import importers
 from aotc.checks.reuse import examples_digest
-from aotc.computed_arrays import StoredArray
+from aotc.core import dtypes
+from aotc.core.cache import Cache, Recipe, arrays_digest, digest
 from aotc.dialects import context
 from aotc.mlir import bytecode, ir
-from aotc.networks import NetworksOnDemand
 from aotc.pipeline.array_tables import (
     ArrayTable,
     Row,
@@ -36,7 +35,9 @@ from aotc.pipeline.array_tables import (
     value_of,
 )
 from aotc.pipeline.reuse import MOST_BYTES, computing_parts
-from aotc.program import Program, source_of
+from aotc.programs.computed_arrays import StoredArray
+from aotc.programs.networks import NetworksOnDemand
+from aotc.programs.program import Program, source_of
 
 # suffixes of files that name no other files, and the packages that read them
 _WHOLE = {".pt2": ("torch", "torchao")}

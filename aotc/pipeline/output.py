@@ -8,11 +8,11 @@ from pathlib import Path
 
 from aotc.artifacts import Signer
 from aotc.artifacts.pack import bundle_path
+from aotc.core.writing import unwritable
 from aotc.errors import InputError
-from aotc.program import LONGEST_TITLE, Program
-from aotc.system_errors import cannot_write
+from aotc.errors.system import cannot_write
+from aotc.programs.program import LONGEST_TITLE, Program
 from aotc.tracing.title import require_title
-from aotc.writing import unwritable
 
 
 def bundle_title(

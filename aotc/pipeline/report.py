@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aotc.backend import Compiled
-from aotc.dialects.entries import Entry, Port
+from aotc.dialects.functions.entries import Entry, Port
 from aotc.passes.base import PassRecord
 from aotc.pipeline.buckets import Buckets
 

@@ -8,15 +8,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotc import numerics, options
 from aotc.artifacts import Signer
-from aotc.dialects.image_layouts import IMAGE_LAYOUTS
-from aotc.dialects.specialization import MOST as MOST_SPECIALIZATIONS
+from aotc.core import numerics, options
+from aotc.dialects.calls.specialization import MOST as MOST_SPECIALIZATIONS
+from aotc.dialects.movement.image_layouts import IMAGE_LAYOUTS
 from aotc.errors import InputError
+from aotc.errors.system import require_path
+from aotc.machine.target import Target
 from aotc.passes.stages import IR_STAGES
-from aotc.program import GRAPH_STAGES, LEVELS
-from aotc.system_errors import require_path
-from aotc.target import Target
+from aotc.programs.program import GRAPH_STAGES, LEVELS
 
 if TYPE_CHECKING:
     from aotc.checks.parity import Plan
@@ -82,7 +82,8 @@ class Request:
         readable: give that IR in the form for people, if it is the graph's.
         passes: that lead to the stage `optimized`, in place of those of every build,
             as `aotc opt --passes` takes them.
-        level: of optimisation, out of `aotc.program.LEVELS`; by default that of the IR
+        level: of optimisation, out of `aotc.programs.program.LEVELS`; by default that
+            of the IR
             that the source is, else the last one.
         without: passes and families of kernels that are left out, with commas between,
             see `aotc.passes.stages.parse_without`; by default those that the IR says.
@@ -95,20 +96,20 @@ class Request:
         io_layout: of the images that entries take and return, out of `IMAGE_LAYOUTS`;
             by default they have that of the source; see `docs/image-layouts.md`.
         specialize: sizes of calls, by name, that get code of their own, each beside
-            the code for any sizes; see `aotc.dialects.specialization`.
+            the code for any sizes; see `aotc.dialects.calls.specialization`.
         own_sizes: False leaves out the sizes that the model itself says to make code
             for, so that those asked for here are all.
         policies: by the names of sizes, what becomes of calls of sizes without code of
-            their own, out of `aotc.dialects.symbols.POLICIES`; by default what the
-            model says.
+            their own, out of `aotc.dialects.sizes.symbols.POLICIES`; by default what
+            the model says.
         optimum: by the names of sizes, what most calls have; by default what the model
             says.
         buckets_from: file of recorded traffic, see `aotc.traffic`, to choose sizes for
             that calls are padded to.
         max_variants: how many of these there may be; 8 by default.
         numerics: how far results may be from what the model writes, out of
-            `aotc.numerics.LEVELS`; by default that of the IR that the source is, else
-            the first.
+            `aotc.core.numerics.LEVELS`; by default that of the IR that the source is,
+            else the first.
         tuning: file of measured schedules, see `aotc.tuning`; by default kernels are
             cut up as the model of the target's processor says.
         tune: seconds in which to measure schedules that the file does not have, and to
@@ -126,7 +127,7 @@ class Request:
         require_check: targets, or `all`, whose code must be run by the self-check, here
             or by an emulator; else there is no bundle. See `aotc.artifacts.checked`.
         cache: take modules that were compiled before from the user's cache, and keep
-            new ones there; see `aotc.cache`.
+            new ones there; see `aotc.core.cache`.
 
     Raises:
         InputError: `bad-option`: one of these is not as it should be, or has no effect

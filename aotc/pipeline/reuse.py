@@ -21,16 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from aotc import options, processor
 from aotc.backend import Compiled
 from aotc.backend.memory_plans import Memory
 from aotc.backend.reuse import KeptModule, stated_version
-from aotc.cache import Cache, Recipe, digest
 from aotc.checks.reuse import code_digest, examples_digest
+from aotc.core import options
+from aotc.core.cache import Cache, Recipe, digest
+from aotc.core.installation import has_triton, triton_version
 from aotc.counting import counters
-from aotc.installation import has_triton, triton_version
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.mlir import Module, bytecode, ir
 from aotc.packager import Arrays, WeightFile
+from aotc.packager.provenance import BINDINGS
 from aotc.passes.base import PassRecord
 from aotc.pipeline.array_tables import (
     ArrayTable,
@@ -39,9 +42,7 @@ from aotc.pipeline.array_tables import (
     value_of,
 )
 from aotc.pipeline.request import Request
-from aotc.program import Program
-from aotc.provenance import BINDINGS
-from aotc.target import Target
+from aotc.programs.program import Program
 
 # Of elements that passes have made. What is computed when it is written has none: it is
 # kept as the ops that compute it, however large it is.

@@ -11,17 +11,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotc import options, packager
+from aotc import packager
 from aotc.artifacts import Signer
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.pack import TRIAL_SUFFIX, scratch_folder
 from aotc.artifacts.signers import signer_of
-from aotc.cache import Cache, arrays_digest
 from aotc.checks.required import require_run, require_runnable
 from aotc.checks.reuse import source_parts
-from aotc.dialects.functions import lowered_op
+from aotc.core import options
+from aotc.core.cache import Cache, arrays_digest
+from aotc.core.numerics import MIXED
+from aotc.core.writing import make_folder
+from aotc.dialects.functions.functions import lowered_op
 from aotc.errors import InputError
-from aotc.numerics import MIXED
+from aotc.machine.target import Target, for_bytes
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import parse_graph_passes, parse_without
@@ -44,11 +47,9 @@ from aotc.pipeline.specializations import (
     complete_specializations,
     leave_out_specializations,
 )
-from aotc.program import Program, Title
-from aotc.program_files import write_parameters, write_program
-from aotc.target import Target, for_bytes
+from aotc.programs.files import write_parameters, write_program
+from aotc.programs.program import Program, Title
 from aotc.traffic import Traffic
-from aotc.writing import make_folder
 
 if TYPE_CHECKING:
     from aotc.tuning import TuningFile

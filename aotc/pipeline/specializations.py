@@ -10,15 +10,15 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from aotc.dialects.callees import reachable_functions
-from aotc.dialects.contracts import BUCKET, DYNAMIC, POLICIES, Contract, is_policy
-from aotc.dialects.entries import SPECIALIZATIONS, Entry, Sizes, write_entry
-from aotc.dialects.functions import SYMBOLS, functions_of
-from aotc.dialects.specialization import allowed_specializations
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.calls.specialization import allowed_specializations
+from aotc.dialects.functions.entries import SPECIALIZATIONS, Entry, Sizes, write_entry
+from aotc.dialects.functions.functions import SYMBOLS, functions_of
+from aotc.dialects.sizes.contracts import BUCKET, DYNAMIC, POLICIES, Contract, is_policy
 from aotc.errors import InputError
 from aotc.mlir import Module
 from aotc.pipeline.buckets import Buckets, choose_buckets
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.traffic import Traffic
 
 

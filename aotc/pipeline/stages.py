@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from aotc import packager
 from aotc.backend import Compiled, compile_units
 from aotc.checks.reuse import found_or_made, recipe_of
-from aotc.dialects.entries import write_intermediates
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.entries import write_intermediates
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.limits import graph_ops, require_supported
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
@@ -31,8 +32,7 @@ from aotc.passes.stages import (
 )
 from aotc.pipeline.report import image_layouts
 from aotc.pipeline.run import Build
-from aotc.program import Program
-from aotc.target import Target
+from aotc.programs.program import Program
 
 if TYPE_CHECKING:
     from aotc.checks.report import SelfCheck

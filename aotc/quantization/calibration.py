@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc.computed_arrays import Array
 from aotc.errors import InputError
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.factors import activation_aware, equalize, smooth
 from aotc.quantization.fakes import FakeLayer
 from aotc.quantization.gptq import integers_of

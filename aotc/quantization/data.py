@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.array_files import open_arrays
-from aotc.cache import arrays_digest
-from aotc.computed_arrays import Array
-from aotc.dialects.entries import Entry, Port
+from aotc.core import dtypes
+from aotc.core.array_files import open_arrays
+from aotc.core.cache import arrays_digest
+from aotc.dialects.functions.entries import Entry, Port
 from aotc.errors import InputError
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.tracing.entry_calls import call_contract
 
 _HINT = "numpy.savez(FILE, x=samples): an array for each input, samples along axis 0"
@@ -40,7 +40,7 @@ class Data:
         """Read an `.npz` or `.safetensors` file.
 
         Raises:
-            InputError: see `aotc.array_files`.
+            InputError: see `aotc.core.array_files`.
         """
         stored = open_arrays(path, "data")
         return cls({name: stored.copy(name) for name in stored}, str(path))

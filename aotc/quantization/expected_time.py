@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.kernels.machine import FMA, Machine, machine_of
 from aotc.kernels.typical import IMAGES, typical
+from aotc.machine.processor import NOMINAL_GHZ
+from aotc.machine.target import Target
 from aotc.mlir import Value
-from aotc.processor import NOMINAL_GHZ
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import PRECISIONS, WIDE, Precision
-from aotc.target import Target
 
 
 def expected_times(

@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from aotc.computed_arrays import Array
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
 from aotc.mlir import Value
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.grids import InputGrid, fake_input, fake_weight, weight_grid
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import Precision

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.computed_arrays import Array
+from aotc.core import dtypes
 from aotc.dialects.graph import evaluate
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.grids import InputGrid, fake_input, fake_weight
 from aotc.quantization.layer_grids import Grids, scaled_weight
 from aotc.quantization.layers import Layer, divide_channels

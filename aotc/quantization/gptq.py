@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aotc.computed_arrays import Array
+from aotc.programs.computed_arrays import Array
 from aotc.quantization.grids import WeightGrid
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import Precision

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aotc.computed_arrays import Array
+from aotc.programs.computed_arrays import Array
 from aotc.quantization.precisions import Precision
 
 # Shares of the largest element that are tried as the end of the grid. Rounding to

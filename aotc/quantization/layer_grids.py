@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aotc.computed_arrays import Array
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.grids import WeightGrid, given_grid, weight_grid
 from aotc.quantization.layers import Layer
 from aotc.quantization.recipe import LayerPlan

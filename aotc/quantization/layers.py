@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.computed_arrays import Array, ComputedArray, StoredArray
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import functions_of, is_entry
+from aotc.core import dtypes
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import functions_of, is_entry
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import where_of
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -25,13 +25,13 @@ from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
 from aotc.mlir import Operation, Value
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.build_time_values import BuildTimeValues
 from aotc.passes.fold_parameters import SUFFIX
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array, ComputedArray, StoredArray
+from aotc.programs.program import Program
 from aotc.quantization.forms import Form
 from aotc.quantization.grids import grouped_shape
 from aotc.quantization.precisions import Precision

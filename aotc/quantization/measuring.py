@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aotc import reference
-from aotc.computed_arrays import Array
-from aotc.dialects.entries import Entry
+from aotc.dialects.functions.entries import Entry
 from aotc.errors import InputError
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.data import Data, entries_with
 from aotc.quantization.metrics import Metric
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.computed_arrays import Array
+from aotc.core import dtypes
 from aotc.errors import InputError
+from aotc.programs.computed_arrays import Array
 
 Outputs = Sequence[Array]  # of one entry, all calls together
 

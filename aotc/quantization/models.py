@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aotc import dtypes, importers
-from aotc.array_files import open_arrays
+from aotc import importers
+from aotc.core import dtypes
+from aotc.core.array_files import open_arrays
 from aotc.dialects import context
 from aotc.errors import InputError
+from aotc.errors.system import system_errors
+from aotc.machine.target import Target
 from aotc.mlir import ir
-from aotc.parameter_archive import is_archive
 from aotc.passes.fold_parameters import retake_weights
-from aotc.program import Program
-from aotc.program_files import write_parameters, write_program
+from aotc.programs.files import write_parameters, write_program
+from aotc.programs.parameter_archive import is_archive
+from aotc.programs.program import Program
 from aotc.quantization.calibration import Choice
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Tell
@@ -26,8 +29,6 @@ from aotc.quantization.quantizer import apply_recipe, quantize
 from aotc.quantization.recipe import Recipe, is_recipe
 from aotc.quantization.report import Report
 from aotc.quantization.trained import Trained
-from aotc.system_errors import system_errors
-from aotc.target import Target
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aotc.computed_arrays import Array
+from aotc.programs.computed_arrays import Array
 from aotc.quantization.grids import InputGrid, fake_input
 
 _BINS = 4096  # half of them on each side of zero

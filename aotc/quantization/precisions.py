@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aotc import dtypes
+from aotc.core import dtypes
 
 WIDE = "f32"
 

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from aotc.cache import arrays_digest
-from aotc.computed_arrays import Array
+from aotc.core.cache import arrays_digest
 from aotc.errors import InputError
-from aotc.program import Program
+from aotc.machine.target import Target
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.calibration import (
     PERCENTILE,
     Calibration,
@@ -41,7 +42,6 @@ from aotc.quantization.search import Chosen, choose
 from aotc.quantization.shared_prefix import SharedPrefix
 from aotc.quantization.statistics import observe
 from aotc.quantization.trained import Trained
-from aotc.target import Target
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from aotc.computed_arrays import Array
+from aotc.core.writing import write_text
 from aotc.errors import InputError
+from aotc.errors.system import raise_system_error
+from aotc.programs.computed_arrays import Array
 from aotc.quantization.grids import InputGrid
 from aotc.quantization.precisions import PRECISIONS, RECIPES, Precision
-from aotc.system_errors import raise_system_error
-from aotc.writing import write_text
 
 SCHEMA = "aotc.quantization/1"
 _DATA: dict[str, Any] = {"sha256": str, "samples": int}

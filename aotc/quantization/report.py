@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from aotc.computed_arrays import Array
-from aotc.processor import NOMINAL_GHZ
-from aotc.program import Program
+from aotc.machine.processor import NOMINAL_GHZ
+from aotc.machine.target import Target
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.expected_time import expected_times
 from aotc.quantization.fakes import FakeLayer
 from aotc.quantization.layer_grids import Grids
@@ -21,7 +22,6 @@ from aotc.quantization.measuring import Calls, Measured, run
 from aotc.quantization.precisions import WIDE
 from aotc.quantization.recipe import LayerPlan, Recipe
 from aotc.quantization.search import Chosen
-from aotc.target import Target
 
 FEW_SAMPLES = 32  # fewer leave much of the ranges of inputs to chance
 

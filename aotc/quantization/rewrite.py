@@ -19,22 +19,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.computed_arrays import (
-    Array,
-    ComputedArray,
-    StoredArray,
-    is_computed_alike,
-)
+from aotc.core import dtypes
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, functions_of
+from aotc.dialects.functions.functions import before, functions_of
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Value, ir
 from aotc.passes.fold_parameters import retake_weights
-from aotc.program import Program
+from aotc.programs.computed_arrays import (
+    Array,
+    ComputedArray,
+    StoredArray,
+    is_computed_alike,
+)
+from aotc.programs.program import Program
 from aotc.quantization.grids import InputGrid, WeightGrid, are_half
 from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aotc.computed_arrays import Array
+from aotc.programs.computed_arrays import Array
 from aotc.quantization.layers import Layer
 from aotc.quantization.measuring import Measured, Tell
 from aotc.quantization.recipe import LayerPlan

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from aotc.computed_arrays import (
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import functions_of, signature
+from aotc.dialects.graph import has_effect
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.mlir import Function, Operation, Value
+from aotc.programs.computed_arrays import (
     Array,
     StoredArray,
     is_computed_alike,
     likeness_key,
 )
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import functions_of, signature
-from aotc.dialects.graph import has_effect
-from aotc.dialects.ops.contraction import DotGeneral
-from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.mlir import Function, Operation, Value
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.quantization.measuring import Calls, join_outputs, run
 from aotc.reference import PreparedPart, bind_symbols
 

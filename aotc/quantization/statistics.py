@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aotc.computed_arrays import Array
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.errors import InputError
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.layers import Layer, divide_channels
 from aotc.quantization.measuring import Calls, run
 from aotc.quantization.observers import Histogram

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from aotc.array_files import open_arrays
-from aotc.cache import arrays_digest
-from aotc.computed_arrays import Array
+from aotc.core.array_files import open_arrays
+from aotc.core.cache import arrays_digest
 from aotc.errors import InputError
-from aotc.program import Program
+from aotc.programs.computed_arrays import Array
+from aotc.programs.program import Program
 from aotc.quantization.aware import HIGH, LOW, STEPS
 from aotc.quantization.calibration import Calibration
 from aotc.quantization.grids import InputGrid, trained_grid

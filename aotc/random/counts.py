@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.random import exact
 from aotc.random.distributions import exponential, float_dtypes, parameters, tail
 from aotc.random.threefry import split

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Shape
 from aotc.numpy.broadcasting import as_shape, broadcast_to, common_shape
 from aotc.random import exact

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Shape, element_count
 from aotc.numpy.broadcasting import as_shape
 from aotc.tracing.array import Array

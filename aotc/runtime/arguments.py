@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from aotc.core.pytree import Node
 from aotc.errors import InputError
-from aotc.pytree import Node
 
 Flatten = Callable[[Any, list[Any], str], None]
 

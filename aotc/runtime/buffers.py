@@ -13,7 +13,7 @@ import iree.runtime as iree
 import numpy as np
 
 from aotc.artifacts.manifest import Leaf
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.errors import VerificationError
 from aotc.runtime.host_arrays import Array
 

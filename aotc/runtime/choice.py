@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from aotc import gpus
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
@@ -13,8 +12,9 @@ from aotc.artifacts.rollout.candidates import candidate_targets
 from aotc.artifacts.selection import Judgement, Selection, judge, on_cpu, select
 from aotc.counting import counters
 from aotc.errors import InputError, SetupError
+from aotc.machine import gpus
+from aotc.machine.target import TARGETS, Target
 from aotc.runtime import engine
-from aotc.target import TARGETS, Target
 
 _said: set[tuple[str, str]] = set()  # bundles and variants that were warned of
 

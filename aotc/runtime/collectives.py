@@ -18,7 +18,7 @@ import numpy as np
 
 from aotc.artifacts import loader_module
 from aotc.artifacts.manifest import DeviceAxis, Leaf
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError
 from aotc.parallel import Device
 from aotc.runtime.buffers import mapped_array, sender

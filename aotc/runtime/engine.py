@@ -41,14 +41,14 @@ from typing import Any
 
 import iree.runtime as iree
 
-from aotc import options
 from aotc.artifacts.backends import BACKENDS, CPU_DRIVERS
 from aotc.artifacts.compat import release_of
 from aotc.artifacts.host import Host
+from aotc.core import options
+from aotc.core.options import MAX_THREADS
 from aotc.errors import InputError, SetupError
-from aotc.options import MAX_THREADS
+from aotc.errors.system import raise_system_error
 from aotc.runtime import lifetime
-from aotc.system_errors import raise_system_error
 
 # Notes [memory between calls] and [memory between calls on a GPU]
 # driver → for how many kinds of calls memory is kept that one has freed
@@ -140,7 +140,7 @@ def call_memory(device: Any) -> CallMemory:
 
 def host(backends: set[str]) -> Host:
     """The machine, as far as modules of these backends are concerned."""
-    from aotc import device, processor
+    from aotc.machine import device, processor
 
     described: dict[str, Any] = {
         "arch": processor.arch(),

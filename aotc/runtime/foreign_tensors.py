@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aotc.artifacts.guards import device_guard, kind_guard
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError, SetupError
 from aotc.runtime.host_arrays import Described, device_name
 
@@ -276,7 +276,7 @@ def gpu_of(driver: str) -> Gpu | None:
     kind = _KINDS_OF_GPUS.get(driver)
     if kind is None:
         return None
-    from aotc import gpus
+    from aotc.machine import gpus
 
     library = gpus.library(*kind.runtime.LIBRARIES)
     if library is None:

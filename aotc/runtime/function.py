@@ -12,8 +12,8 @@ import iree.runtime as iree
 
 from aotc.artifacts.guards import CODE, device_guard
 from aotc.artifacts.manifest import Code, Leaf
+from aotc.core.printing import failed_assertion
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
-from aotc.printing import failed_assertion
 from aotc.runtime import buffers, lifetime
 from aotc.runtime.call_counts import CallCounts, ShapeCounts
 from aotc.runtime.contract import Contract, Shapes, leaf_bytes

@@ -27,8 +27,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from aotc import options
 from aotc.artifacts.files import seal, write_all
+from aotc.core import options
 from aotc.errors import SetupError
 
 _SYSTEM = Path("/sys/kernel/mm/transparent_hugepage")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import iree.runtime as iree
 
-from aotc import options
 from aotc.artifacts import vmfb
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import DeviceAxis, Manifest, Variant, Weights
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
+from aotc.core import options
 from aotc.errors import InputError, VerificationError
+from aotc.errors.system import raise_system_error, system_errors
 from aotc.parallel import Device, Devices, current
 from aotc.runtime import engine, prints
 from aotc.runtime.callbacks import Callbacks, require_callbacks
@@ -29,7 +30,6 @@ from aotc.runtime.huge_pages import header_size, huge_pages_for
 from aotc.runtime.model import Model
 from aotc.runtime.module import Module
 from aotc.runtime.small import is_small
-from aotc.system_errors import raise_system_error, system_errors
 
 if TYPE_CHECKING:
     from aotc.artifacts.trust import Trust

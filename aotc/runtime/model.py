@@ -12,6 +12,7 @@ from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.selection import Selection
 from aotc.errors import InputError
+from aotc.errors.system import system_errors
 from aotc.parallel import Device
 from aotc.runtime.arguments import flattener, look_up, suggestion
 from aotc.runtime.call_counts import CallCounts
@@ -20,7 +21,6 @@ from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function, NoCodeForSizes
 from aotc.runtime.module import Module
 from aotc.runtime.states import States
-from aotc.system_errors import system_errors
 
 
 class Entry:

@@ -7,8 +7,8 @@ from typing import Any
 
 import iree.runtime as iree
 
-from aotc import printing
 from aotc.artifacts.manifest import Leaf
+from aotc.core import printing
 from aotc.runtime import buffers, transfers
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.pytree import flatten_in_order
 from aotc.errors import InputError
-from aotc.pytree import flatten_in_order
 from aotc.runtime.loader import load
 from aotc.runtime.model import Model
 

@@ -27,11 +27,11 @@ import numpy as np
 
 from aotc.artifacts import strict_json
 from aotc.artifacts.manifest import Leaf, Manifest, State
+from aotc.core.writing import atomic_write
 from aotc.errors import InputError
+from aotc.errors.system import raise_system_error
 from aotc.runtime.arguments import suggestion
 from aotc.runtime.host_arrays import Array
-from aotc.system_errors import raise_system_error
-from aotc.writing import atomic_write
 
 _FORMAT = "aotc.state/1"
 _LISTED = 5

@@ -27,7 +27,7 @@ import iree.runtime as iree
 import numpy as np
 
 from aotc.artifacts.manifest import Leaf
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.runtime.buffers import (
     DEVICE_LOCAL,
     ELEMENTS,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import wraps
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.numpy.elementwise import (
     add,
     common_floats,

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.artifacts.shapes import Dim
+from aotc.core import dtypes
 from aotc.errors import InputError
 from aotc.runtime.host_arrays import Array
 from aotc.runtime.model import Entry

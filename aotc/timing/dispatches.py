@@ -25,11 +25,11 @@ from aotc.artifacts.leftovers import temporary_folder
 from aotc.artifacts.manifest import Code, EntryPoint, Leaf, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
+from aotc.core.options import child_environment
 from aotc.errors import InputError, SetupError
-from aotc.options import child_environment
+from aotc.errors.system import raise_system_error, system_errors
 from aotc.runtime.engine import pool_flag
 from aotc.runtime.padding import SIZES, Padding
-from aotc.system_errors import raise_system_error, system_errors
 from aotc.timing.inputs import Array, sizes_for
 from aotc.timing.rounds import Measurement
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest, Symbol
 from aotc.artifacts.shapes import Dim, Undefined, deciding_sizes
+from aotc.core import dtypes
 from aotc.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]

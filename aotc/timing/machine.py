@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from aotc import device
+from aotc.machine import device
 
 
 def description() -> dict[str, Any]:

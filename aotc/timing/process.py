@@ -15,10 +15,10 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
 
-from aotc import options
+from aotc.core import options
 from aotc.errors import CompileError
-from aotc.exit_status import exit_cause
-from aotc.system_errors import ended_for_memory, system_errors
+from aotc.errors.exit_status import exit_cause
+from aotc.errors.system import ended_for_memory, system_errors
 from aotc.timing.messages import Budget, Loaded, Round, Subject
 from aotc.worker.messages import receive, send
 

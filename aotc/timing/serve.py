@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, TypeVar
 from aotc.artifacts.trust import Trust
 from aotc.counting.memory import memory
 from aotc.errors import AotcError, InputError
+from aotc.errors.system import system_errors
 from aotc.runtime import Model, engine, load
 from aotc.runtime.small import is_small
-from aotc.system_errors import system_errors
 from aotc.timing.messages import Budget, Loaded, Round, Subject
 from aotc.worker.messages import receive, send
 from aotc.worker.parent import end_with

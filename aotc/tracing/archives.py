@@ -11,9 +11,9 @@ from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any
 
-from aotc.array_files import hint_for, open_arrays
+from aotc.core.array_files import hint_for, open_arrays
 from aotc.errors import InputError
-from aotc.system_errors import raise_system_error, require_path
+from aotc.errors.system import raise_system_error, require_path
 from aotc.tracing.source_locations import fail
 
 Arrays = dict[str, Any]  # by dotted name
@@ -67,7 +67,7 @@ def read_arrays(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
     """Return the arrays of a .safetensors or .npz file as they are, and its metadata.
 
     Raises:
-        InputError: see `aotc.array_files`.
+        InputError: see `aotc.core.array_files`.
     """
     found = open_arrays(file, "weights")
     return {**found}, found.metadata

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.tracing.call_sizes import call_shape, call_size
 from aotc.tracing.call_values import branch_value

@@ -13,21 +13,21 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from aotc import dtypes
-from aotc.collecting import collecting_rarely
+from aotc.core import dtypes
+from aotc.core.collecting import collecting_rarely
+from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry, Port, Sizes, write_entry
-from aotc.dialects.function_table import erase, index_functions
-from aotc.dialects.functions import functions_of
-from aotc.dialects.specialization import allowed_specializations
-from aotc.dialects.symbol_solver import solve_symbols
+from aotc.dialects.calls.specialization import allowed_specializations
+from aotc.dialects.functions.entries import Entry, Port, Sizes, write_entry
+from aotc.dialects.functions.function_table import erase, index_functions
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.symbol_solver import solve_symbols
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim as SymbolicDim
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import AotcError
 from aotc.mlir import ir
-from aotc.program import Program
-from aotc.pytree import Structure, flatten, leaf_names
+from aotc.programs.program import Program
 from aotc.tracing.dims import Dim
 from aotc.tracing.entry import (
     EntryFunction,

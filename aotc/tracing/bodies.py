@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
+from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.dialects import context
-from aotc.dialects.symbols import current_contracts
+from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import ir
-from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail

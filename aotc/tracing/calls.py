@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError, InputError
 from aotc.tracing.array import Array

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.dialects.custom import (
+from aotc.core import dtypes
+from aotc.core.pytree import Structure, flatten
+from aotc.dialects.calls.custom import (
     Checkpoint,
     Custom,
     CustomJvp,
@@ -17,10 +18,9 @@ from aotc.dialects.custom import (
     annotate,
     keeping_products,
 )
-from aotc.dialects.functions import call
+from aotc.dialects.functions.functions import call
 from aotc.dialects.types import Tensor
 from aotc.mlir import ir
-from aotc.pytree import Structure, flatten
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import (
     Body,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aotc import dtypes
-from aotc.computed_arrays import ComputedArray, StoredArray
+from aotc.core import dtypes
 from aotc.dialects import context
+from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice
 from aotc.mlir import ir
+from aotc.programs.computed_arrays import ComputedArray, StoredArray
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.tracing import Trace

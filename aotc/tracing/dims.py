@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aotc.dialects.contracts import BUCKET, DYNAMIC, PAD, POLICIES, Contract, is_policy
+from aotc.dialects.sizes.contracts import (
+    BUCKET,
+    DYNAMIC,
+    PAD,
+    POLICIES,
+    Contract,
+    is_policy,
+)
 from aotc.tracing.source_locations import Place, calling_place, fail, line_of
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
+from aotc.core.pytree import flatten, leaf_names, nodes_in
 from aotc.errors import InputError
-from aotc.parameter_archive import UnevaluatedArray
-from aotc.pytree import flatten, leaf_names, nodes_in
+from aotc.programs.parameter_archive import UnevaluatedArray
 from aotc.tracing.archives import load_arrays
 from aotc.tracing.dims import LARGEST, Dim, DimTerm, is_plain_identifier
 from aotc.tracing.scopes import current_scope

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts.manifest import Leaf, Symbol
+from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Port
-from aotc.dialects.symbols import known_contracts
-from aotc.pytree import Structure, flatten, leaf_names
+from aotc.dialects.functions.entries import Port
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.runtime.arguments import flattener
 from aotc.runtime.contract import Contract as CallContract
 from aotc.tracing.array import Array

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects import OPS
 from aotc.tracing.array import Array
 from aotc.tracing.scopes import Scope, current_scope, entered

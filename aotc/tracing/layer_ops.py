@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy
 
-from aotc.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.scopes import intercepted_by

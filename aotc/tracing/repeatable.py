@@ -18,10 +18,10 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import zip_longest
 from typing import Any
 
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.errors import AotcError, InputError
 from aotc.mlir import bytecode, func, source_of
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.tracing.survey import without_survey
 
 _HINT = (

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.dialects.entries import Port
+from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.dialects.functions.entries import Port
 from aotc.errors import InputError
-from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.entry import EntryFunction

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aotc.errors import InputError
-from aotc.program import TITLE_EXAMPLES, Title, is_title, title_form
+from aotc.programs.program import TITLE_EXAMPLES, Title, is_title, title_form
 from aotc.tracing.source_locations import fail, user_line
 
 # in the globals of the file that calls `bundle`: what that file imports has its own

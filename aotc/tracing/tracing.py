@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aotc.dialects import OPS, context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.function_table import insert
-from aotc.dialects.functions import SYMBOLS, name_of, unique_name
+from aotc.dialects.functions.function_table import insert
+from aotc.dialects.functions.functions import SYMBOLS, name_of, unique_name
+from aotc.dialects.functions.guards import GUARDS, Guard, guards_attribute
 from aotc.dialects.graph import as_tuple, in_dtype
-from aotc.dialects.guards import GUARDS, Guard, guards_attribute
-from aotc.dialects.symbols import contracts_attribute, known_contracts
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import contracts_attribute, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.mlir import func, ir

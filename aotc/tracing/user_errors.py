@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aotc.errors import AotcError, InputError
-from aotc.system_errors import no_memory
+from aotc.errors.system import no_memory
 from aotc.tracing.advice import explanation
 from aotc.tracing.constructs import replacement
 from aotc.tracing.libraries import called_library

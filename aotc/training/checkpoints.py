@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts import trees
+from aotc.core.writing import make_folder, unwritable
 from aotc.errors import InputError
+from aotc.errors.system import cannot_write
 from aotc.runtime import Model, state_files
-from aotc.system_errors import cannot_write
 from aotc.training import entries, wording
-from aotc.writing import make_folder, unwritable
 
 _FILE = "checkpoint.safetensors"
 _NOTE = "loop"

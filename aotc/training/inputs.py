@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.array_files import open_arrays
 from aotc.artifacts.manifest import Leaf
+from aotc.core import dtypes
+from aotc.core.array_files import open_arrays
 from aotc.errors import InputError
 from aotc.training import wording
 from aotc.training.entries import Array

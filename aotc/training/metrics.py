@@ -18,9 +18,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from aotc.core.json_values import json_value, python_numbers
 from aotc.errors import InputError
-from aotc.json_values import json_value, python_numbers
-from aotc.system_errors import cannot_write
+from aotc.errors.system import cannot_write
 from aotc.training import wording
 from aotc.training.entries import Array
 from aotc.training.history import Validated

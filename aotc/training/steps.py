@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint
+from aotc.core import dtypes
 from aotc.errors import Finding, InputError
 from aotc.runtime import Model
 from aotc.training import entries, metrics, wording

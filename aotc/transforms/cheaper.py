@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
+from aotc.core.pytree import flatten
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import GIVEN, LOW, WIDE, as_tuple
-from aotc.dialects.mixing import kind_of, kind_of_constant
-from aotc.pytree import flatten
+from aotc.dialects.rules.mixing import kind_of, kind_of_constant
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
 from aotc.tracing.conversion import astype, lift
@@ -27,7 +27,7 @@ class _Variants:
     Args:
         dtype: of the value in the function as it is written.
         primal: what it is, in this dtype or the cheaper one.
-        kind: how ops take it; see `aotc.dialects.mixing`.
+        kind: how ops take it; see `aotc.dialects.rules.mixing`.
     """
 
     def __init__(self, dtype: str, primal: Array, kind: str) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.dialects.transform import Jvp, Vjp
+from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.dialects.functions.transform import Jvp, Vjp
 from aotc.numpy.creation import full
-from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name, leaves_like
 from aotc.tracing.calls import shown_value

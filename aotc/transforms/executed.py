@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc import dtypes
-from aotc.dialects.transform import Derived, Jvp, Vjp
-from aotc.pytree import Structure, flatten
+from aotc.core import dtypes
+from aotc.core.pytree import Structure, flatten
+from aotc.dialects.functions.transform import Derived, Jvp, Vjp
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
 from aotc.tracing.conversion import lift

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc.dialects.transform import Jvp, Vjp
+from aotc.core.pytree import flatten, leaf_names
+from aotc.dialects.functions.transform import Jvp, Vjp
 from aotc.dialects.types import element_count
 from aotc.numpy.creation import zeros_like
 from aotc.numpy.diagonals import eye
 from aotc.numpy.shaping import moveaxis, reshape
-from aotc.pytree import flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 from aotc.transforms.derivatives import (

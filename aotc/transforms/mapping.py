@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.dialects.transform import Batch
+from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.dialects.functions.transform import Batch
 from aotc.dialects.types import Size
 from aotc.numpy.rows import Rows, no_rows
 from aotc.numpy.shaping import moveaxis
-from aotc.pytree import Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail

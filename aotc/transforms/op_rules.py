@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import Reason, as_tuple

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc.dialects.transform import CHEAPER, Precision
-from aotc.pytree import flatten
+from aotc.core.pytree import flatten
+from aotc.dialects.functions.transform import CHEAPER, Precision
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 from aotc.transforms.cheaper import executed_in

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.errors import AotcError, CompileError
 from aotc.numpy.creation import full
 from aotc.tracing.array import Array

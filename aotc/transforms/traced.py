@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import dtypes
-from aotc.dialects.functions import call
-from aotc.dialects.transform import Derived, derive
+from aotc.core import dtypes
+from aotc.core.pytree import Structure
+from aotc.dialects.functions.functions import call
+from aotc.dialects.functions.transform import Derived, derive
 from aotc.mlir import ir
-from aotc.pytree import Structure
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, trace_bodies
 from aotc.tracing.conversion import lift

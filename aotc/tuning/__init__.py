@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from aotc import processor
 from aotc.backend import compile_units
 from aotc.checks.compiled import Code
 from aotc.checks.process import CompiledProcess, code_of, export_at
@@ -21,12 +20,13 @@ from aotc.errors import InputError, SetupError
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.schedules import TuningUse
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import passes_between
-from aotc.target import Target
 from aotc.tuning import gpu
 from aotc.tuning.devices import why_no_timer
 from aotc.tuning.files import Measured, TargetTuning, TuningFile

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from aotc import gpus
-from aotc.dtypes import is_float, to_numpy
-from aotc.target import Target
+from aotc.core.dtypes import is_float, to_numpy
+from aotc.machine import gpus
+from aotc.machine.target import Target
 from aotc.tuning.cuda_driver import Driver, Launch, microseconds
 
 _LEAST = 16  # bytes of memory, of arrays of no elements too

@@ -30,8 +30,8 @@ from aotc.artifacts.fields import (
     text,
 )
 from aotc.artifacts.strict_json import parse
+from aotc.core.writing import write_text
 from aotc.errors import AotcError, InputError
-from aotc.writing import write_text
 
 SCHEMA = "aotc.tuning/1"
 

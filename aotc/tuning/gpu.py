@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from aotc.backend import compile_gpu_kernels
-from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.functions.functions import functions_of, signature
 from aotc.dialects.types import static_size
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel

@@ -11,7 +11,7 @@ import numpy as np
 
 from aotc.artifacts.manifest import Leaf
 from aotc.checks.compiled import Arrays, Call, Code
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.runtime.function import Function
 
 _ROUNDS = 7

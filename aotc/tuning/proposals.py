@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from aotc.dialects.entries import Entry
-from aotc.dialects.function_table import index_functions
-from aotc.dialects.functions import (
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.function_table import index_functions
+from aotc.dialects.functions.functions import (
     call,
     copy_module,
     define,
@@ -19,7 +19,7 @@ from aotc.dialects.functions import (
     functions_of,
     signature,
 )
-from aotc.dialects.fusion import Fused
+from aotc.dialects.functions.fusion import Fused
 from aotc.dialects.types import Tensor, element_count
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.facts import facts_of
@@ -28,7 +28,7 @@ from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.outlining import Outlining, define_region
 from aotc.passes.regions import Region
-from aotc.program import Program
+from aotc.programs.program import Program
 
 
 @dataclass(frozen=True)

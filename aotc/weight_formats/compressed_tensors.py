@@ -17,9 +17,9 @@ from typing import Any
 import numpy
 
 from aotc import numpy as np
-from aotc.computed_arrays import StoredArray
 from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
+from aotc.programs.computed_arrays import StoredArray
 from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
 from aotc.tracing.deferred_arrays import compute_when_read

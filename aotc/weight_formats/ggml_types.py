@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
-from aotc.computed_arrays import StoredArray
+from aotc.core import dtypes
 from aotc.nn.quantized_weights import QuantizedWeights
+from aotc.programs.computed_arrays import StoredArray
 from aotc.tracing.array import Array
 from aotc.tracing.deferred_arrays import compute_when_read
 from aotc.weight_formats.packed_words import centered

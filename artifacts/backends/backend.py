@@ -11,7 +11,7 @@ from aotc.artifacts.verdicts import Mismatch
 if TYPE_CHECKING:
     from aotc.artifacts.host import Host
 
-# The `target` of a variant, or what `aotc.device.probe` says of a device.
+# The `target` of a variant, or what `aotc.machine.device.probe` says of a device.
 Facts = Mapping[str, Any]
 
 

@@ -10,7 +10,7 @@ from aotc.artifacts.rollout.candidates import accelerator_target, candidate_targ
 from aotc.artifacts.rollout.matrix import Cell
 from aotc.artifacts.selection import on_cpu
 from aotc.artifacts.verdicts import USABLE
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 
 
 def advice(cell: Cell) -> Iterator[str]:

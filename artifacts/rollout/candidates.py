@@ -10,7 +10,7 @@ from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Variant
 from aotc.artifacts.selection import speed_rank
 from aotc.artifacts.verdicts import Mismatch, verdict_of
-from aotc.target import TARGETS, Target
+from aotc.machine.target import TARGETS, Target
 
 
 @lru_cache(maxsize=1 << 12)

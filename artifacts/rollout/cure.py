@@ -15,7 +15,7 @@ from aotc.artifacts.rollout.device_classes import DeviceClass
 from aotc.artifacts.rollout.matrix import Cell, Matrix
 from aotc.artifacts.rollout.policy import Policy, device_groups
 from aotc.artifacts.verdicts import USABLE
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 
 
 @dataclass(frozen=True)

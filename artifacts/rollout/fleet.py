@@ -36,7 +36,7 @@ from aotc.artifacts.rollout.profiles import (
 from aotc.artifacts.rollout.regular_files import read_regular
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError
-from aotc.system_errors import cannot_read
+from aotc.errors.system import cannot_read
 
 SCHEMA = "aotc.fleet/1"
 

@@ -28,7 +28,7 @@ from aotc.artifacts.host import Host
 from aotc.artifacts.tables import arch_of, iree_runtime
 from aotc.artifacts.tables.devices import find_device
 from aotc.errors import InputError
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 
 DEVICE_SCHEMA, DOCTOR_SCHEMA = "aotc.device/1", "aotc.doctor/1"
 

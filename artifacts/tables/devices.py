@@ -14,7 +14,7 @@ from typing import Any
 
 from aotc.artifacts.tables.reading import document, rows
 from aotc.errors import InputError
-from aotc.target import level_of
+from aotc.machine.target import level_of
 
 _FILE = "devices.json"
 _GIB = 2**30
@@ -39,7 +39,7 @@ class Device:
         kind: of `KINDS`; a `gpu` is a card in some computer, of which nothing is known.
         aliases: other names for it, such as `jetson-orin`.
         drivers: of IREE, assumed to work there.
-        profile: as `aotc.device.probe` gives it (schema ``aotc.device/1``).
+        profile: as `aotc.machine.device.probe` gives it (schema ``aotc.device/1``).
         notes: what a user should know; empty if there is nothing.
         sources: where the facts are from.
     """

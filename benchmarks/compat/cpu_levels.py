@@ -41,7 +41,7 @@ SECONDS = 900
 def compiled_probe(folder: Path) -> Path:
     """The C probe, which asks the (emulated) processor itself."""
     program = folder / "aotc-probe"
-    source = ROOT / "aotc/native/probe.c"
+    source = ROOT / "aotc/machine/native/probe.c"
     command = ["cc", "-std=c11", "-O1", str(source), "-o", str(program), "-ldl"]
     subprocess.run(command, check=True)
     return program

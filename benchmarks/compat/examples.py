@@ -19,10 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aotc import options
+from aotc.core import options
 from aotc.errors import CompileError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 from benchmarks.compat.examples_page import page
 from benchmarks.compat.runtimes import as_lines
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from aotc.artifacts import write_bundle
 from aotc.cli.doctor import profile
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 
 _LEVELS = ("x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64", "aarch64-v8.2")
 _GIB = (2, 4, 8, 16, 64)

@@ -18,7 +18,7 @@ from typing import Any
 
 from aotc.artifacts.pack import read_bundle
 from aotc.artifacts.selection import Selection
-from aotc.pytree import flatten
+from aotc.core.pytree import flatten
 from aotc.runtime import engine, loader
 from aotc.runtime.model import Model
 

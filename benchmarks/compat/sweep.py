@@ -26,10 +26,10 @@ from aotc.artifacts.pack import read_bundle
 from aotc.artifacts.tables import reading
 from aotc.checks.inputs import Choice, samples_of
 from aotc.importers import load as trace
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import build
 from aotc.runtime import engine
-from aotc.target import Target
 from benchmarks.compat.runtimes import as_lines
 from benchmarks.compat.trials import ROOT, Outcome, Subject, outcomes
 from benchmarks.compat.wheels import release_number, releases

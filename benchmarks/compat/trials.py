@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotc import device, processor
 from aotc.artifacts import compat
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest, Variant
 from aotc.artifacts.tables import run_outcome
 from aotc.artifacts.verdicts import USABLE, Verdict, verdict_of
+from aotc.machine import device, processor
 from aotc.runtime import engine
 from benchmarks.compat.wheels import download
 

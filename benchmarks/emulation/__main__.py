@@ -21,10 +21,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from aotc import options
+from aotc.core import options
 from aotc.errors import AotcError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 from benchmarks.emulation.python import ARCH, make_python
 from benchmarks.emulation.shapes import KINDS, model_source
 from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size

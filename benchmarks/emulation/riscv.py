@@ -31,16 +31,16 @@ import numpy as np
 
 from aotc import reference
 from aotc.backend import compile_units
-from aotc.dialects.functions import functions_of, signature
+from aotc.core.dtypes import to_numpy
+from aotc.dialects.functions.functions import functions_of, signature
 from aotc.dialects.types import Tensor
-from aotc.dtypes import to_numpy
 from aotc.importers import load
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import PlannedKernel
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES, all_passes
-from aotc.target import Target
 from benchmarks.emulation.shapes import model_source
 
 TARGET = Target.parse("riscv64-v")

@@ -18,23 +18,23 @@ from kernel_sizes import write_kernels_of_any_size
 from aotc import reference
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import compile_units
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
-from aotc.dialects.parameters import SCOPE
-from aotc.dtypes import canonical
+from aotc.core.dtypes import canonical
+from aotc.core.pytree import flatten
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
+from aotc.dialects.functions.parameters import SCOPE
 from aotc.errors import AotcError
 from aotc.importers.common.imported import Imported
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES, all_passes
-from aotc.program import LEVELS, Program
-from aotc.program_files import write_parameters
-from aotc.pytree import flatten
+from aotc.programs.files import write_parameters
+from aotc.programs.program import LEVELS, Program
 from aotc.runtime import engine
 from aotc.runtime.buffers import sender, viewer
 from aotc.runtime.loader import start
 from aotc.runtime.module import Module
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 from aotc.tracing.entry import EntryFunction, Spec, Weights
 

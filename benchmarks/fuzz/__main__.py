@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aotc.program import LEVELS
+from aotc.programs.program import LEVELS
 from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size
 
 from .building import Settings

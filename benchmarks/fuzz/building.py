@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.backend import compile_targets
-from aotc.dialects.entries import Entry
+from aotc.dialects.functions.entries import Entry
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.pipeline import lower
-from aotc.program import LEVELS
-from aotc.program import Program as Traced
-from aotc.target import Target
+from aotc.programs.program import LEVELS
+from aotc.programs.program import Program as Traced
 from aotc.tracing.assembly import trace
 
 from .executing import entry_of

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotc.backend import compile_targets
-from aotc.dialects.functions import copy_module
+from aotc.dialects.functions.functions import copy_module
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.pipeline import lower
-from aotc.program import Program
-from aotc.target import Target
+from aotc.programs.program import Program
 
 from .evaluated import Evaluated
 from .failures import Failure, failure_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
+from aotc.core import dtypes
 
 from . import control_forms, forms, templates
 from .forms import Form

@@ -33,7 +33,7 @@ from aotc import runtime
 from aotc.artifacts import Trust, keys, pack, sign, strict_json
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Leaf, Symbol
 from aotc.artifacts.shapes import Dim
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.errors import AotcError
 
 # what takes the place of a value, beside values of other places in the manifest

@@ -20,16 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, reference
+from aotc import reference
+from aotc.core import dtypes
 from aotc.dialects import context
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import functions_of, signature
-from aotc.dialects.padded_entries import CUT, add_padded_entry
+from aotc.dialects.calls.padded_entries import CUT, add_padded_entry
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import functions_of, signature
 from aotc.dialects.plain import plain_of
 from aotc.errors import AotcError
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.program import Program as Traced
+from aotc.programs.program import Program as Traced
 from aotc.tracing.assembly import trace
 
 from .executing import entry_of

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.target import Target
+from aotc.machine.target import Target
 from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size
 
 from .quantized_comparing import Asked, Found, compare, source_of

@@ -17,16 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, options, processor, reference
+from aotc import reference
+from aotc.core import dtypes, options
 from aotc.errors import AotcError
 from aotc.importers import load
 from aotc.kernels.reference import evaluate_region
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.program import Program
-from aotc.target import Target
+from aotc.programs.program import Program
 
 from .judging import judge, rounding_of
 from .quantized_drawing import QuantizedEntry

@@ -7,8 +7,8 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
-from aotc.dialects.entries import Entry
-from aotc.exit_status import exit_cause
+from aotc.dialects.functions.entries import Entry
+from aotc.errors.exit_status import exit_cause
 
 from .failures import Failure
 

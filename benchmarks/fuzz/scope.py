@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc.complexes import Complex
+from aotc.core import dtypes
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Tensor, evaluate_size
 from aotc.errors import AotcError
 from aotc.mlir import ir

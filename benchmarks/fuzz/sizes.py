@@ -31,7 +31,7 @@ import aotc
 import aotc.numpy
 from aotc import control, reference
 from aotc.errors import AotcError
-from aotc.target import Target
+from aotc.machine.target import Target
 from aotc.tracing.assembly import trace
 
 from .compiled import distinct, failures

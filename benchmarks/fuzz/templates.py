@@ -20,7 +20,8 @@ from typing import Any
 import numpy
 
 import aotc.numpy as anp
-from aotc import control, dtypes, fft, linalg, nn, random, special
+from aotc import control, fft, linalg, nn, random, special
+from aotc.core import dtypes
 from aotc.tracing.array import Array
 
 from .scope import Refused, Scope, Value

@@ -29,19 +29,19 @@ import aotc
 from aotc import reference
 from aotc.checks.draws import Draw, Integers, Structure
 from aotc.checks.uses import Use
-from aotc.dialects.entries import Entry
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
+from aotc.dialects.functions.entries import Entry
 from aotc.errors import AotcError
 from aotc.importers import load
 from aotc.kernels.gpu.machines import MACHINES
 from aotc.kernels.gpu.reference import KernelsOfRegions
 from aotc.kernels.reference import evaluate_region
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.program import LEVELS, Program
-from aotc.target import Target
+from aotc.programs.program import LEVELS, Program
 from benchmarks.frontends.kernel_sizes import write_kernels_of_any_size
 
 from . import weighted_lookups
@@ -54,7 +54,7 @@ import numpy
 import aotc
 import aotc.numpy as np
 from aotc import nn, special
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 
 FLOATS = "{dtype}"  # of inputs, weights and states
 rng = numpy.random.default_rng(0)

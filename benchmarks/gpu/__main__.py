@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _prepare(asked: argparse.Namespace) -> int:
-    from aotc.target import TARGETS as KNOWN
+    from aotc.machine.target import TARGETS as KNOWN
     from benchmarks.gpu.networks import DTYPES, NETWORKS
     from benchmarks.gpu.prepare import Plan, names, prepare
     from benchmarks.gpu.programs import MODEL_NAMES

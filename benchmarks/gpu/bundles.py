@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aotc.artifacts.pack import read_bundle
 from aotc.errors import AotcError, CompileError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 from benchmarks.gpu.programs import Subject
 
 

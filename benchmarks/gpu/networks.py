@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts import keys
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 BENCHMARKS = Path(__file__).parents[1]
 ARCHIVE = "networks.tar.xz"

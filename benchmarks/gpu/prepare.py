@@ -17,8 +17,8 @@ from typing import Any
 
 from aotc import __version__
 from aotc.artifacts import keys
+from aotc.machine.target import Target
 from aotc.runtime import engine
-from aotc.target import Target
 from benchmarks.gpu import wheels
 from benchmarks.gpu.bundles import Builder, Bundle
 from benchmarks.gpu.cases import CaseWriter
@@ -28,7 +28,7 @@ from benchmarks.gpu.schedules import write_schedules
 
 SCRIPTS = Path(__file__).with_name("there")
 DRIVER = ROOT / "aotc/tuning/cuda_driver.py"  # by which `schedules.py` launches
-PROBE = ROOT / "aotc/native/probe.c"
+PROBE = ROOT / "aotc/machine/native/probe.c"
 PROGRAMS = "programs.tar.xz"
 MOST_BYTES = 60_000_000
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from aotc.dialects.limits import refusals
 from aotc.errors import AotcError
+from aotc.machine.target import Target
 from aotc.passes import run_passes
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 from benchmarks.fuzz.executing import entry_of
 from benchmarks.fuzz.generation import random_program, variants

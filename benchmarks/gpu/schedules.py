@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aotc.dialects.functions import functions_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.core.dtypes import bits
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, static_size
-from aotc.dtypes import bits
 from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.kernels.gpu import matrices, products

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aotc.machine.target import Target
 from aotc.passes.stages import optional_parts
-from aotc.target import Target
 
 from .ablation_builds import Built, Subject, exported, training_step
 from .ablation_results import Change, change_table, idle_passes, write_page, write_rows

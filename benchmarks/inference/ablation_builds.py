@@ -12,10 +12,10 @@ import numpy as np
 import aotc
 from aotc.dialects import context
 from aotc.errors import AotcError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.program import PASSES, WITHOUT
-from aotc.program_files import parse_module
-from aotc.target import Target
+from aotc.programs.files import parse_module
+from aotc.programs.program import PASSES, WITHOUT
 from aotc.timing.inputs import arrays_for, sizes_for
 
 from .systems import BENCHMARKS

@@ -9,7 +9,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
-from aotc.numerics import LEVELS as NUMERICS_LEVELS
+from aotc.core.numerics import LEVELS as NUMERICS_LEVELS
 
 from .case import Case, Settings
 from .environments import PACKAGES, python_of

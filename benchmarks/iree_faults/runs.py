@@ -114,8 +114,8 @@ def _build_refusal(
     from aotc import backend
     from aotc.backend import compile_targets
     from aotc.errors import CompileError
+    from aotc.machine.target import Target
     from aotc.pipeline import lower
-    from aotc.target import Target
     from aotc.tracing.assembly import trace
 
     backend.with_fewer_vectors = lambda flags: iter([flags])

@@ -19,7 +19,7 @@ import iree.runtime
 import numpy as np
 
 from aotc.backend import target_flags
-from aotc.target import Target
+from aotc.machine.target import Target
 
 Array = np.ndarray[Any, Any]
 

@@ -75,8 +75,8 @@ def fma_peak(level: str, threads: int, clock: str) -> float:
     import iree.runtime as iree
     from iree.compiler.tools import compile_str
 
+    from aotc.machine.target import Target
     from aotc.runtime import engine
-    from aotc.target import Target
 
     lanes, sums = SHAPES[level]
     groups = 4 * threads

@@ -18,8 +18,9 @@ import numpy as np
 
 import aotc
 import aotc.numpy as anp
-from aotc import dtypes, reference
+from aotc import reference
 from aotc.complexes import Complex
+from aotc.core import dtypes
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
 from benchmarks.parity.agreement import Compared, asked, leaves

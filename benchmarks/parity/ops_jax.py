@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.scipy.special
 from jax import lax
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.ops.indexing import IndexMap
 
 

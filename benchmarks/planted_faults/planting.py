@@ -15,8 +15,8 @@ from unittest.mock import patch
 from aotc.checks import failures, self_check
 from aotc.errors import CompileError
 from aotc.kernels.planning import winograd as winograd_tile
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ import numpy as np
 
 import aotc
 from aotc.errors import AotcError
+from aotc.machine.target import Target, cpu_level
 from aotc.pipeline import build
-from aotc.target import Target, cpu_level
 
 from .networks import NETWORKS
 from .quantizers import quantize

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aotc.pytree import flatten, leaf_names
+from aotc.core.pytree import flatten, leaf_names
 
 from .models import MODELS
 

@@ -18,7 +18,6 @@ computed after it of the same values into one dispatch, and then refuses that as
 
 from collections.abc import Mapping
 
-from aotc.dialects import functions
 from aotc.dialects.attributes import (
     Bool,
     Int,
@@ -32,6 +31,7 @@ from aotc.dialects.control.parts import invoke, require_same
 from aotc.dialects.control.repeating import While, while_loop
 from aotc.dialects.control.scanning import Scan, scan
 from aotc.dialects.control.switching import Switch
+from aotc.dialects.functions import functions
 from aotc.dialects.types import Size, remembered
 from aotc.errors import InputError
 from aotc.mlir import Function, Module, ir

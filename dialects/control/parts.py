@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.dialects import functions
+from aotc.core import dtypes
 from aotc.dialects.attributes import (
     Str,
     Symbols,
 )
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import CONTROL, Values, call, types_of
+from aotc.dialects.functions import functions
+from aotc.dialects.functions.functions import CONTROL, Values, call, types_of
 from aotc.dialects.graph import Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Shape, Tensor, evaluate_size

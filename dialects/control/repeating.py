@@ -4,12 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aotc.dialects import functions
 from aotc.dialects.attributes import (
     Int,
     Sizes,
 )
-from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
@@ -31,12 +29,14 @@ from aotc.dialects.control.parts import (
 )
 from aotc.dialects.control.scanning import Scan
 from aotc.dialects.control.switching import Switch
-from aotc.dialects.functions import Values, call, define, types_of
+from aotc.dialects.functions import functions
+from aotc.dialects.functions.functions import Values, call, define, types_of
+from aotc.dialects.functions.transform import Batch, Jvp, derive, with_leading
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
 from aotc.dialects.lowering.ordering import starts
-from aotc.dialects.transform import Batch, Jvp, derive, with_leading
+from aotc.dialects.rules.batching import add_leading_axes
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value, func, ir, scf
 

@@ -6,14 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.dialects import functions
+from aotc.core import dtypes
 from aotc.dialects.attributes import (
     Bool,
     Int,
     Sizes,
 )
-from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
@@ -34,14 +32,23 @@ from aotc.dialects.control.parts import (
     split,
     tangent_or_zero,
 )
-from aotc.dialects.functions import Values, call, define, types_of
-from aotc.dialects.fusion import is_region
+from aotc.dialects.functions import functions
+from aotc.dialects.functions.functions import Values, call, define, types_of
+from aotc.dialects.functions.fusion import is_region
+from aotc.dialects.functions.transform import (
+    Batch,
+    Jvp,
+    Vjp,
+    derive,
+    floats,
+    with_leading,
+)
 from aotc.dialects.graph import Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
 from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.lowering.stacks import Stacks
-from aotc.dialects.transform import Batch, Jvp, Vjp, derive, floats, with_leading
+from aotc.dialects.rules.batching import add_leading_axes
 from aotc.dialects.types import Size, evaluate_size
 from aotc.mlir import Operation, Value, arith, func, ir, scf
 

@@ -19,10 +19,10 @@ from aotc.dialects.control.parts import (
     require_same,
     select_each,
 )
-from aotc.dialects.functions import Values, call, types_of
+from aotc.dialects.functions.functions import Values, call, types_of
+from aotc.dialects.functions.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.graph import Tangent
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value, arith, func, ir, scf
 

@@ -14,8 +14,12 @@ from contextlib import nullcontext
 from typing import Any
 
 from aotc.artifacts import loader_module
-from aotc.dialects.function_table import insert, name_of, table_of
-from aotc.dialects.functions import current_function, current_module, unique_name
+from aotc.dialects.functions.function_table import insert, name_of, table_of
+from aotc.dialects.functions.functions import (
+    current_function,
+    current_module,
+    unique_name,
+)
 from aotc.mlir import Function, Module, Type, Value, func, ir
 
 BODY = "graph.iree_body"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc.dialects.entries import Entry
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.parameters import SCOPE
 from aotc.dialects.iree_text.bodies import LOADER_FUNCTIONS
-from aotc.dialects.parameters import SCOPE
 from aotc.dialects.types import Tensor, lowered_type
 
 

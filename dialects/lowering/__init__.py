@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.dialects import affine, iree_text
+from aotc.core import dtypes
+from aotc.dialects import iree_text
 from aotc.dialects.attributes import Array
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import conversion
@@ -22,8 +22,9 @@ from aotc.dialects.lowering.scalars import Body, constant_of
 from aotc.dialects.lowering.slices import element_position, element_slice
 from aotc.dialects.lowering.sources import filled_with, needs_memory
 from aotc.dialects.lowering.variation import Variation
-from aotc.dialects.permutations import permute
-from aotc.dialects.reshaping import reshape_groups
+from aotc.dialects.movement.permutations import permute
+from aotc.dialects.movement.reshaping import reshape_groups
+from aotc.dialects.sizes import affine
 from aotc.dialects.types import (
     Dim,
     Shape,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.lowering.scalars import (
     comparison,
     constant,

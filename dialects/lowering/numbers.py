@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from aotc.dialects import functions, iree_text
+from aotc.dialects import iree_text
+from aotc.dialects.functions import functions
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.scalars import Body

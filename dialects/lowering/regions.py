@@ -6,11 +6,11 @@ from itertools import chain
 from typing import TypeVar
 
 from aotc.dialects import iree_text
-from aotc.dialects.functions import callee_of, current_module, find
+from aotc.dialects.functions.functions import callee_of, current_module, find
+from aotc.dialects.functions.walking import in_order
 from aotc.dialects.iree_text import dispatches
 from aotc.dialects.lowering.iterators import has_reduction
 from aotc.dialects.lowering.scalars import never
-from aotc.dialects.walking import in_order
 from aotc.mlir import AffineMap, Block, Operation, Value, arith, func, ir, linalg
 
 Op = TypeVar("Op", bound=Operation)

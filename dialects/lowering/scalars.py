@@ -6,7 +6,7 @@ Each takes elements of operands, inside of a `linalg.generic`, and returns an el
 from collections.abc import Callable, Sequence
 from functools import wraps
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.mlir import (
     Block,
     ElementType,

@@ -13,7 +13,7 @@ their upper ones. Everything is compared without sign.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects import iree_text
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.scalars import (

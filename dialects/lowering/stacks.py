@@ -11,7 +11,7 @@ end, so earlier results keep theirs; but one module serves one call at a time.
 from collections.abc import Sequence
 
 from aotc.dialects import iree_text
-from aotc.dialects.functions import current_module
+from aotc.dialects.functions.functions import current_module
 from aotc.dialects.iree_text import stacks
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Tensor, lowered_type

@@ -21,7 +21,7 @@ here.
 
 from collections.abc import Sequence
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.types import Tensor, bounds, element_count

@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from aotc.dialects.functions import find
+from aotc.dialects.functions.functions import find
 from aotc.dialects.iree_text import body_of, scalar_barrier
 from aotc.dialects.lowering.iterators import has_reduction, iterator_types
 from aotc.dialects.lowering.scalars import exactly_compared

@@ -4,11 +4,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Str
-from aotc.dialects.batching import leading
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind, error_functions, scalars
 from aotc.dialects.lowering import approximations as approx
@@ -16,11 +14,13 @@ from aotc.dialects.ops.binary import Add, Multiply
 from aotc.dialects.ops.special import Erf
 from aotc.dialects.ops.trigonometric import Tanh
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, this
-from aotc.dialects.reordering import in_any_order
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.rules.batching import leading
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.padding import HARMLESS
+from aotc.dialects.rules.reordering import in_any_order
+from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith

@@ -10,11 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Float
-from aotc.dialects.batching import add_leading_axis
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.attention_sums import (
@@ -30,9 +28,11 @@ from aotc.dialects.ops.attention_sums import (
     with_zeros,
 )
 from aotc.dialects.ops.contraction import cast, dot_axes
-from aotc.dialects.padding import Padding
-from aotc.dialects.products import sum_of_products
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.reference.products import sum_of_products
+from aotc.dialects.rules.batching import add_leading_axis
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
-from aotc.dialects.batching import leading
+from aotc.core import dtypes as dt
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype, require_equal
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
-from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns.rows import Captured, Row
 from aotc.dialects.patterns.terms import Number, X, Y, call, this
-from aotc.dialects.reordering import in_any_order
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.rules.batching import leading
+from aotc.dialects.rules.checks import require_dtype, require_equal
+from aotc.dialects.rules.padding import HARMLESS
+from aotc.dialects.rules.reordering import in_any_order
+from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith
 

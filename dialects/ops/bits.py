@@ -5,18 +5,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Str
-from aotc.dialects.batching import leading
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import Truth, X, call, this
-from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.rules.batching import leading
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.padding import HARMLESS
+from aotc.dialects.rules.samples import Sample, boolean, f32, i32
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.errors import InputError
 from aotc.mlir import Value, arith

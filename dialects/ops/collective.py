@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
 from aotc.artifacts.backends import BACKENDS
-from aotc.dialects import devices, iree_text
+from aotc.core import dtypes as dt
+from aotc.dialects import iree_text
 from aotc.dialects.attributes import Int, Ints, Str
-from aotc.dialects.batching import NO_OPERANDS, leading, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import (
     NOT_DIFFERENTIABLE,
     GraphOp,
@@ -33,14 +31,17 @@ from aotc.dialects.graph import (
     Result,
 )
 from aotc.dialects.iree_text import bodies
-from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.reference import devices
+from aotc.dialects.rules.batching import NO_OPERANDS, leading, shift_axes
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.linearity import linear
+from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.mlir import Value, ir
 from aotc.parallel import definitions
-from aotc.target import Target
 
 ALONE = {"axis_name": "data", "axis_size": 1}
 

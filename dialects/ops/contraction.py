@@ -8,11 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
-from aotc.dialects.batching import shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_distinct, require_dtype
 from aotc.dialects.graph import (
     LOW,
     GraphOp,
@@ -21,7 +19,6 @@ from aotc.dialects.graph import (
     Result,
     remembered_by_signature,
 )
-from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.lowering.scalars import Body
@@ -33,13 +30,16 @@ from aotc.dialects.lowering.summation import (
     is_long,
     lowered_sum,
 )
-from aotc.dialects.nests import Access, Nest
-from aotc.dialects.padding import Padding
+from aotc.dialects.movement.nests import Access, Nest
+from aotc.dialects.movement.permutations import inverse, permute
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, this
-from aotc.dialects.permutations import inverse, permute
-from aotc.dialects.products import sum_of_products
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.reference.products import sum_of_products
+from aotc.dialects.rules.batching import shift_axes
+from aotc.dialects.rules.checks import require_distinct, require_dtype
+from aotc.dialects.rules.linearity import linear
+from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg

@@ -16,17 +16,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
-from aotc.dialects.batching import add_leading_axes, fold_leading_axis
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result
-from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.patches import insert_last, patches
-from aotc.dialects.nests import Nest
+from aotc.dialects.movement.nests import Nest
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.contraction import (
     BYTES,
     MATRICES,
@@ -42,13 +40,15 @@ from aotc.dialects.ops.windows import (
     padded_windows,
     windowed_shape,
 )
-from aotc.dialects.padding import Padding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, call, this
-from aotc.dialects.products import sum_of_products
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.reference.products import sum_of_products
+from aotc.dialects.rules.batching import add_leading_axes, fold_leading_axis
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.linearity import linear
+from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
-from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, ir, linalg
 

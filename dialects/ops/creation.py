@@ -5,18 +5,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Array, Int, Sizes, Str
-from aotc.dialects.batching import NO_OPERANDS
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
-from aotc.dialects.counters import Counter, counter_of_elements
 from aotc.dialects.graph import WIDE, GraphOp, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
-from aotc.dialects.padding import HARMLESS
-from aotc.dialects.samples import Sample
-from aotc.dialects.signs import has_no_negative, never_wraps
+from aotc.dialects.rules.batching import NO_OPERANDS
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.counters import Counter, counter_of_elements
+from aotc.dialects.rules.padding import HARMLESS
+from aotc.dialects.rules.samples import Sample
+from aotc.dialects.rules.signs import has_no_negative, never_wraps
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir

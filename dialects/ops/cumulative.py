@@ -5,13 +5,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Int
-from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
-from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import Body, constant, float_compare
@@ -22,9 +19,12 @@ from aotc.dialects.ops.reduction import (
     ReduceProd,
     ReduceSum,
 )
-from aotc.dialects.padding import Padding
-from aotc.dialects.reordering import in_any_order, rename_axes
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.batching import leading, shift_axes
+from aotc.dialects.rules.checks import require_axes, require_dtype, require_equal
+from aotc.dialects.rules.linearity import linear
+from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.reordering import in_any_order, rename_axes
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith, math
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects import iree_text
 from aotc.dialects.attributes import Sizes
-from aotc.dialects.batching import add_leading_axis
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.iree_text.dispatches import window_in_place
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.ops.indexing import in_range, position
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.batching import add_leading_axis
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import Value, arith

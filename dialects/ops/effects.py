@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes as dt
-from aotc import printing
+from aotc.core import dtypes as dt
+from aotc.core import printing
 from aotc.dialects import iree_text
 from aotc.dialects.attributes import Str
-from aotc.dialects.batching import leading
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent, where_of
-from aotc.dialects.intervals import bounds
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering, ordering
-from aotc.dialects.samples import Sample, boolean, f32, i32
+from aotc.dialects.rules.batching import leading
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.samples import Sample, boolean, f32, i32
+from aotc.dialects.sizes.intervals import bounds
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, cf, ir

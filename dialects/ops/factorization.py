@@ -13,11 +13,11 @@ from typing import Any, Self
 import numpy as np
 
 from aotc.dialects.attributes import Bool
-from aotc.dialects.batching import leading
 from aotc.dialects.builder import Builder
+from aotc.dialects.factorizations import elimination, reflections
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
-from aotc.dialects.lowering import elimination, reflections
-from aotc.dialects.matrices import (
+from aotc.dialects.rules.batching import leading
+from aotc.dialects.rules.matrices import (
     DTYPES,
     LEFT,
     RIGHT,
@@ -31,7 +31,7 @@ from aotc.dialects.matrices import (
     symmetric,
     triangle,
 )
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Tensor, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import Value

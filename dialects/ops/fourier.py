@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Int
-from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.movement.permutations import moving, permute
 from aotc.dialects.ops.contraction import dot_axes
-from aotc.dialects.padding import along_axis, harmless_but_along
-from aotc.dialects.permutations import moving, permute
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.batching import leading, shift_axes
+from aotc.dialects.rules.checks import require_axes, require_dtype, require_equal
+from aotc.dialects.rules.padding import along_axis, harmless_but_along
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value

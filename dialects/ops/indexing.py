@@ -26,21 +26,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
-from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_axes, require_dtype, require_equal
-from aotc.dialects.counters import counter_of
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.reads import element_reader
-from aotc.dialects.padding import along_axes, harmless_but_along
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, this
 from aotc.dialects.patterns.values import repeated_scalar
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.rules.batching import add_leading_axes
+from aotc.dialects.rules.checks import require_axes, require_dtype, require_equal
+from aotc.dialects.rules.counters import counter_of
+from aotc.dialects.rules.padding import along_axes, harmless_but_along
+from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir

@@ -5,23 +5,28 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Float, Int, Ints
-from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.summation import is_long, lowered_sum
+from aotc.dialects.movement.permutations import Order
 from aotc.dialects.ops.contraction import cast
-from aotc.dialects.padding import along_axes, along_axis, harmless_but_along, hiding
-from aotc.dialects.permutations import Order
-from aotc.dialects.reordering import in_any_order, order_without, rename_axes
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.reference.wide_sums import wide_sum
+from aotc.dialects.rules.batching import leading, shift_axes
+from aotc.dialects.rules.checks import require_axes, require_dtype
+from aotc.dialects.rules.padding import (
+    along_axes,
+    along_axis,
+    harmless_but_along,
+    hiding,
+)
+from aotc.dialects.rules.reordering import in_any_order, order_without, rename_axes
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
-from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg, math
 

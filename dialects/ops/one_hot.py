@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.builder import Builder
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast

@@ -4,10 +4,8 @@ from typing import Any, Self, TypeGuard
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Int, Sizes
-from aotc.dialects.batching import leading, shift_axes
-from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
@@ -19,12 +17,14 @@ from aotc.dialects.lowering.sorting import (
     padded_size,
     sorted_positions,
 )
-from aotc.dialects.nests import ARGSORT, ARGSORT_DESCENDING, Nest
-from aotc.dialects.padding import along_axis, harmless_but_along
-from aotc.dialects.reordering import in_any_order, rename_axes
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.movement.nests import ARGSORT, ARGSORT_DESCENDING, Nest
+from aotc.dialects.movement.views import View
+from aotc.dialects.rules.batching import leading, shift_axes
+from aotc.dialects.rules.checks import require_axes, require_dtype
+from aotc.dialects.rules.padding import along_axis, harmless_but_along
+from aotc.dialects.rules.reordering import in_any_order, rename_axes
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Dim, Shape, Size, Tensor
-from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
 

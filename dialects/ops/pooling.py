@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Ints
-from aotc.dialects.batching import fold_leading_axis
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
-from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.nests import Nest
+from aotc.dialects.movement.nests import Nest
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.windows import (
     Windows,
     fold,
@@ -23,11 +21,13 @@ from aotc.dialects.ops.windows import (
     padded_windows,
     windowed_shape,
 )
-from aotc.dialects.padding import Padding
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.reference.wide_sums import wide_sum
+from aotc.dialects.rules.batching import fold_leading_axis
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.linearity import linear
+from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.views import View
-from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, linalg
 

@@ -5,11 +5,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Array, Float, Int
-from aotc.dialects.batching import add_leading_axes, leading, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import (
     CUT,
     NOT_DIFFERENTIABLE,
@@ -22,10 +20,12 @@ from aotc.dialects.graph import (
 from aotc.dialects.lowering import Lowering, scalars
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.scalars import constant_of
-from aotc.dialects.padding import HARMLESS, along_axis, harmless_but_along
 from aotc.dialects.patterns.values import splat_of
-from aotc.dialects.reordering import in_any_order, rename_axes
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.batching import add_leading_axes, leading, shift_axes
+from aotc.dialects.rules.checks import require_axes, require_dtype
+from aotc.dialects.rules.padding import HARMLESS, along_axis, harmless_but_along
+from aotc.dialects.rules.reordering import in_any_order, rename_axes
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Shape, Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, tensor

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Int, Ints
-from aotc.dialects.batching import leading, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_axes, require_dtype
 from aotc.dialects.graph import (
     NOT_DIFFERENTIABLE,
     WIDE,
@@ -23,18 +21,20 @@ from aotc.dialects.lowering import Lowering, scalars
 from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import Body, comparison, is_nan
 from aotc.dialects.lowering.summation import lowered_sum, with_few_axes
-from aotc.dialects.nests import ARGSORT_DESCENDING, Nest
+from aotc.dialects.movement.nests import ARGSORT_DESCENDING, Nest
+from aotc.dialects.movement.permutations import Order
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.padding import Padding, along_axis, hiding
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.patterns.values import splat_of
-from aotc.dialects.permutations import Order
-from aotc.dialects.reordering import in_any_order, order_without, rename_axes
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.reference.wide_sums import wide_sum
+from aotc.dialects.rules.batching import leading, shift_axes
+from aotc.dialects.rules.checks import require_axes, require_dtype
+from aotc.dialects.rules.padding import Padding, along_axis, hiding
+from aotc.dialects.rules.reordering import in_any_order, order_without, rename_axes
+from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
-from aotc.dialects.views import View
-from aotc.dialects.wide_sums import wide_sum
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.builder import Builder
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.ops.binary import Binary, Partials
 from aotc.dialects.ops.unary import Unary, constant_zero
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.mlir import Value, math
 
 

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Ints, Str
-from aotc.dialects.batching import add_leading_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.lowering.scatters import Scattering, lower_scatter
 from aotc.dialects.ops.indexing import IndexMap, numpy_index, read_type
 from aotc.dialects.ops.one_hot import sum_of_own_updates
 from aotc.dialects.ops.reduction import (
@@ -27,9 +24,12 @@ from aotc.dialects.ops.reduction import (
     ReduceSum,
     Reduction,
 )
+from aotc.dialects.ops.scatter_lowering import Scattering, lower_scatter
 from aotc.dialects.ops.single_updates import is_single, write_window
-from aotc.dialects.padding import Padding
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.rules.batching import add_leading_axes
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value

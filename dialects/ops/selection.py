@@ -5,11 +5,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Str
-from aotc.dialects.batching import leading
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype, require_equal
 from aotc.dialects.graph import (
     NOT_DIFFERENTIABLE,
     GraphOp,
@@ -20,12 +18,14 @@ from aotc.dialects.graph import (
 )
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering.conversion import conversion, saturate_numpy
-from aotc.dialects.padding import HARMLESS
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import Capture, Number, Truth, X, Y, this
-from aotc.dialects.reordering import in_any_order
-from aotc.dialects.samples import Sample, boolean, f32, i32
-from aotc.dialects.signs import is_nonnegative
+from aotc.dialects.rules.batching import leading
+from aotc.dialects.rules.checks import require_dtype, require_equal
+from aotc.dialects.rules.padding import HARMLESS
+from aotc.dialects.rules.reordering import in_any_order
+from aotc.dialects.rules.samples import Sample, boolean, f32, i32
+from aotc.dialects.rules.signs import is_nonnegative
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith

@@ -6,19 +6,30 @@ from typing import Self
 import numpy as np
 
 from aotc.dialects.attributes import Ints, Sizes
-from aotc.dialects.batching import after_leading, leading, prepend_size, shift_axes
 from aotc.dialects.builder import Builder
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.movement import Movement
+from aotc.dialects.movement.permutations import inverse, permute
+from aotc.dialects.movement.reshaping import long_axes, reshape_groups, squeezed
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.creation import Constant
-from aotc.dialects.padding import HARMLESS, Padding, along_axes, harmless_but_along
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.permutations import inverse, permute
-from aotc.dialects.reordering import in_any_order, rename_axes
-from aotc.dialects.reshaping import long_axes, reshape_groups, squeezed
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.rules.batching import (
+    after_leading,
+    leading,
+    prepend_size,
+    shift_axes,
+)
+from aotc.dialects.rules.movement import Movement
+from aotc.dialects.rules.padding import (
+    HARMLESS,
+    Padding,
+    along_axes,
+    harmless_but_along,
+)
+from aotc.dialects.rules.reordering import in_any_order, rename_axes
+from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import (
     Shape,
     Size,
@@ -27,7 +38,6 @@ from aotc.dialects.types import (
     format_shape,
     same_count,
 )
-from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg
 

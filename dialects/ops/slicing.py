@@ -5,23 +5,24 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Float, Int, Ints, Sizes
-from aotc.dialects.batching import before, leading, prepend_size, shift_axes
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
-from aotc.dialects.movement import Movement
-from aotc.dialects.nests import COPY, Nest
-from aotc.dialects.padding import Padding
+from aotc.dialects.movement.nests import COPY, Nest
+from aotc.dialects.movement.views import View
 from aotc.dialects.patterns.rows import Row
 from aotc.dialects.patterns.terms import X, Y, call, this
-from aotc.dialects.reordering import in_any_order, rename_axes, reorder_sizes
-from aotc.dialects.samples import Sample, f32, i32
-from aotc.dialects.slices import slice_of_broadcast, slice_of_part, slice_of_slice
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.rules.batching import before, leading, prepend_size, shift_axes
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.movement import Movement
+from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.reordering import in_any_order, rename_axes, reorder_sizes
+from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.slices import slice_of_broadcast, slice_of_part, slice_of_slice
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -32,7 +33,6 @@ from aotc.dialects.types import (
     lowered_type,
     maximum,
 )
-from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, tensor
 

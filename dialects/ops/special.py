@@ -5,17 +5,17 @@ from typing import Any, Self
 import numpy as np
 
 from aotc.dialects.attributes import Int
-from aotc.dialects.batching import leading
 from aotc.dialects.builder import Builder
-from aotc.dialects.checks import require_dtype
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind
 from aotc.dialects.lowering import error_functions as functions
 from aotc.dialects.lowering import gamma_functions as gamma
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.padding import HARMLESS
-from aotc.dialects.reordering import in_any_order
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.batching import leading
+from aotc.dialects.rules.checks import require_dtype
+from aotc.dialects.rules.padding import HARMLESS
+from aotc.dialects.rules.reordering import in_any_order
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value

@@ -14,11 +14,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from aotc.dialects.batching import leading
 from aotc.dialects.builder import Builder
+from aotc.dialects.factorizations import rotations
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
-from aotc.dialects.lowering import rotations
-from aotc.dialects.matrices import (
+from aotc.dialects.rules.batching import leading
+from aotc.dialects.rules.matrices import (
     DTYPES,
     LEFT,
     RIGHT,
@@ -34,7 +34,7 @@ from aotc.dialects.matrices import (
     symmetric,
     triangle,
 )
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 

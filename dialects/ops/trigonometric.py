@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import WIDE
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind
 from aotc.dialects.ops.binary import Binary, Partials
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.mlir import Value
 
 

@@ -5,19 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes as dt
+from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Ints
-from aotc.dialects.batching import fold_leading_axis
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
-from aotc.dialects.linearity import linear
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.patches import patches
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.slicing import dilated_size
-from aotc.dialects.padding import HARMLESS
-from aotc.dialects.samples import Sample, f32
+from aotc.dialects.rules.batching import fold_leading_axis
+from aotc.dialects.rules.linearity import linear
+from aotc.dialects.rules.padding import HARMLESS
+from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.views import View
 from aotc.errors import InputError
 from aotc.mlir import Value
 

@@ -14,8 +14,8 @@ import numpy
 from safetensors.numpy import save_file
 
 import aotc
+from aotc.core.pytree import flatten, leaf_names
 from aotc.pipeline import build
-from aotc.pytree import flatten, leaf_names
 
 HERE = Path(__file__).parent
 BATCH = 64

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.dialects.functions.walking import in_order
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.walking import in_order
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.contraction import plan_joined
 from aotc.kernels.planning.tile import Tile

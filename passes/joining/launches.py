@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.dialects.function_table import erase
-from aotc.dialects.functions import call, callee_of, define, find
-from aotc.dialects.fusion import Fused, fused_of, mark_fused
+from aotc.dialects.functions.function_table import erase
+from aotc.dialects.functions.functions import call, callee_of, define, find
+from aotc.dialects.functions.fusion import Fused, fused_of, mark_fused
+from aotc.dialects.functions.walking import clone, defining_op
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.shape import Reshape
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone, defining_op
 from aotc.kernels.capabilities import Capabilities
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.outlining import Outlining

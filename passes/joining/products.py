@@ -13,12 +13,11 @@ from collections.abc import (
 )
 from dataclasses import dataclass, replace
 
+from aotc.core.dtypes import bits
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import callee_of
-from aotc.dialects.fusion import Fused, fused_of
-from aotc.dialects.graph import GraphOp
-from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import (
+from aotc.dialects.functions.functions import callee_of
+from aotc.dialects.functions.fusion import Fused, fused_of
+from aotc.dialects.functions.walking import (
     Visit,
     backward_slice,
     clone,
@@ -26,7 +25,8 @@ from aotc.dialects.walking import (
     in_order,
     walk,
 )
-from aotc.dtypes import bits
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.types import Tensor, element_count
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.packing import unpack

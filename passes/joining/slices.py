@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import before, call, define, find
-from aotc.dialects.fusion import mark_fused
+from aotc.dialects.functions.functions import before, call, define, find
+from aotc.dialects.functions.fusion import mark_fused
+from aotc.dialects.functions.walking import in_order, users_of
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.movement.reshaping import long_axes
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
-from aotc.dialects.reshaping import long_axes
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import in_order, users_of
 from aotc.kernels.operands import Number, PerColumn, SomeColumns, operand_of
 from aotc.kernels.packing import pack, unpack
 from aotc.mlir import Function, Operation, Value, func

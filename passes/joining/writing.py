@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import call, define, find
-from aotc.dialects.fusion import Fused, mark_fused
+from aotc.dialects.functions.functions import call, define, find
+from aotc.dialects.functions.fusion import Fused, mark_fused
+from aotc.dialects.functions.walking import in_order
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import in_order
 from aotc.kernels.packing import join, pack, split
 from aotc.kernels.planning.tile import Tile
 from aotc.mlir import Value, ir

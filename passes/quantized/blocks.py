@@ -6,14 +6,14 @@ from math import gcd
 from typing import Any
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.movement.reshaping import reshape_groups
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.ops.unary import Negate
 from aotc.dialects.patterns.values import splat_of
-from aotc.dialects.reshaping import reshape_groups
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
 from aotc.mlir import Value
 
 _Runs = dict[tuple[Value, int], int]

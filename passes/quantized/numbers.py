@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.dialects.entries import entries_of, weight_ports
-from aotc.dialects.functions import functions_of
+from aotc.core import dtypes
+from aotc.dialects.functions.entries import entries_of, weight_ports
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.ops.contraction import BYTES
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Operation, Value
-from aotc.program import Program
+from aotc.programs.program import Program
 
 Array = np.ndarray[Any, Any]
 Numbers = Mapping[Value, Array]

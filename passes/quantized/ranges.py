@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from aotc.core.dtypes import INTEGERS
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Maximum, Minimum, Subtract
@@ -18,8 +20,6 @@ from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.ops.slicing import Concatenate, Pad
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op
-from aotc.dtypes import INTEGERS
 from aotc.mlir import Value
 
 Range = tuple[int, int]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.movement import Movement
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.selection import Cast
+from aotc.dialects.rules.movement import Movement
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 from aotc.passes.quantized.numbers import Numbers, is_quantization, known_number

@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions.walking import users_of
+from aotc.dialects.movement.views import Stride, Strides, View, size_of, split
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.ops.normalization import Softmax
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor, bounds, compare_sizes, element_count
-from aotc.dialects.views import Stride, Strides, View, size_of, split
-from aotc.dialects.walking import users_of
 from aotc.mlir import Value
 from aotc.passes.recovery.heads import last_repeats, shared_views
 from aotc.passes.recovery.known import Known

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.movement.views import Strides, View, size_of
 from aotc.dialects.ops.attention import Attention, may_share
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.views import Strides, View, size_of
 from aotc.mlir import Value
 from aotc.passes.recovery.movement import movement_of
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from aotc.computed_arrays import StoredArray
+from aotc.dialects.functions.walking import backward_slice, in_order
 from aotc.dialects.graph import GraphOp, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import backward_slice, in_order
 from aotc.mlir import Value
 from aotc.passes.recovery.labels import Numbers
+from aotc.programs.computed_arrays import StoredArray
 
 LARGEST = 2**26  # elements of an array that is looked at
 

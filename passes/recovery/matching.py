@@ -10,7 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
+from aotc.dialects.functions.walking import users_of
 from aotc.dialects.ops.creation import Dimension
 from aotc.dialects.ops.reduction import ReduceSum
 from aotc.dialects.patterns.terms import (
@@ -27,7 +28,6 @@ from aotc.dialects.patterns.terms import (
 )
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import users_of
 from aotc.mlir import Value
 from aotc.passes.recovery.labels import LabelledValue, Numbers
 

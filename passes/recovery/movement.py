@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from aotc.dialects.graph import view_of_result
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.binary import Divide, Multiply
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
-from aotc.dialects.views import View
 from aotc.mlir import Value, ir
 from aotc.passes.recovery.labels import Numbers
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.binary import Add
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.selection import Select
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.views import View
 from aotc.mlir import Value
 from aotc.passes.recovery.known import Known
 from aotc.passes.recovery.movement import movement_of

@@ -25,7 +25,7 @@ from aotc.dialects.patterns.terms import (
     square,
     total,
 )
-from aotc.dialects.samples import f32
+from aotc.dialects.rules.samples import f32
 from aotc.mlir import Value
 from aotc.passes.recovery import forms
 

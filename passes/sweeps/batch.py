@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aotc.dialects.batching import add_leading_axis
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import require_own_values
+from aotc.dialects.functions.functions import require_own_values
+from aotc.dialects.functions.transform import Batch
+from aotc.dialects.functions.walking import clone, walk
 from aotc.dialects.graph import as_tuple
-from aotc.dialects.transform import Batch
-from aotc.dialects.walking import clone, walk
+from aotc.dialects.rules.batching import add_leading_axis
 from aotc.mlir import Block, Function, Operation, Value
 from aotc.passes.sweeps.rules import rule_of, title
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions.transform import Jvp
 from aotc.dialects.graph import Tangent, as_tuple
-from aotc.dialects.transform import Jvp
 from aotc.mlir import Block, Operation, Value
 from aotc.passes.sweeps.reverse import is_float
 from aotc.passes.sweeps.rules import is_call, rule_of

@@ -11,14 +11,14 @@ mixed precision since then.)
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
-from aotc.dialects import functions
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions import functions
+from aotc.dialects.functions.transform import Precision, derive
+from aotc.dialects.functions.walking import walk
 from aotc.dialects.graph import GIVEN, LOW, WIDE, GraphOp, as_tuple
-from aotc.dialects.mixing import kind_of, kind_of_constant
 from aotc.dialects.ops.creation import Constant
-from aotc.dialects.transform import Precision, derive
+from aotc.dialects.rules.mixing import kind_of, kind_of_constant
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import walk
 from aotc.mlir import Block, Function, Operation, Value, func
 from aotc.passes.sweeps.rules import rules_of_call
 
@@ -55,7 +55,7 @@ class _Variants:
     Args:
         dtype: of the value.
         new: stands for it.
-        kind: how ops take it; see `aotc.dialects.mixing`.
+        kind: how ops take it; see `aotc.dialects.rules.mixing`.
         compute: the cheaper dtype.
     """
 

@@ -7,10 +7,10 @@ Walther, Evaluating Derivatives, 2008, chapter 3.)
 
 from collections.abc import Sequence
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions.transform import Vjp
 from aotc.dialects.graph import Tangent
-from aotc.dialects.transform import Vjp
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Operation, Value
 from aotc.passes.sweeps.rules import is_call, rule_of

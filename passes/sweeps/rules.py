@@ -2,8 +2,8 @@
 
 from typing import Any, TypeGuard
 
-from aotc.dialects import functions
-from aotc.dialects.callees import Rules, rules_of
+from aotc.dialects.calls.callees import Rules, rules_of
+from aotc.dialects.functions import functions
 from aotc.dialects.graph import Reason, where_of
 from aotc.errors import CompileError
 from aotc.mlir import Operation, func

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
-from aotc.dialects import functions
+from aotc.core import dtypes
 from aotc.dialects.builder import Builder
-from aotc.dialects.custom import Checkpoint
+from aotc.dialects.calls.custom import Checkpoint
+from aotc.dialects.functions import functions
+from aotc.dialects.functions.transform import Widened, derive
+from aotc.dialects.functions.walking import walk
 from aotc.dialects.graph import GraphOp, as_tuple
-from aotc.dialects.transform import Widened, derive
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import walk
 from aotc.mlir import Block, Function, Operation, Value, func
 from aotc.passes.sweeps.rules import rules_of_call
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from aotc import reference
 from aotc.passes import run_passes
-from aotc.program import Program
+from aotc.programs.program import Program
 
 
 def results_of(program: Program, *arrays: np.ndarray) -> Any:

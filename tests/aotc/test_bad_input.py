@@ -28,7 +28,7 @@ from aotc import (
 )
 from aotc import numpy as anp
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
 from aotc.mlir import ir

@@ -8,8 +8,8 @@ import pytest
 from aotc import pipeline
 from aotc.errors import InputError
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 
 def _without_archive(folder):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc.dialects.contracts import Contract
+from aotc.dialects.sizes.contracts import Contract
 from aotc.errors import InputError
 from aotc.pipeline.buckets import Buckets, choose_buckets
 from aotc.traffic import Traffic

@@ -8,8 +8,9 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from aotc import backend, options
+from aotc import backend
 from aotc.checks import budget
+from aotc.core import options
 from aotc.errors import InputError
 from aotc.pipeline import build
 

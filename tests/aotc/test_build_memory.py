@@ -9,12 +9,13 @@ import pytest
 from safetensors.numpy import save_file
 
 import aotc
-from aotc import backend, options, packager
+from aotc import backend, packager
 from aotc.checks import self_check
+from aotc.core import options
 from aotc.errors import InputError, VerificationError
-from aotc.parameter_archive import read_archive
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
+from aotc.programs.parameter_archive import read_archive
 
 MODEL = """
 import numpy

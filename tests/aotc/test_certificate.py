@@ -9,8 +9,8 @@ from aotc import numpy as anp
 from aotc.checks.certificate import certify
 from aotc.dialects import OPS
 from aotc.errors import CompileError
+from aotc.machine.target import Target
 from aotc.passes.update_in_place import UpdateInPlace
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 from aotc.tracing.deferred_arrays import compute_when_read
 from tests.refusals import refusal

@@ -7,9 +7,9 @@ import aotc
 import aotc.numpy as anp
 from aotc import complexes, fft, nn, reference
 from aotc.backend import compile_targets
+from aotc.core.pytree import flatten
+from aotc.machine.target import Target
 from aotc.passes import run_passes
-from aotc.pytree import flatten
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 rng = np.random.default_rng(0)

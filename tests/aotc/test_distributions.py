@@ -10,8 +10,8 @@ import aotc
 import aotc.numpy as anp
 from aotc import random, reference
 from aotc.backend import compile_targets
+from aotc.machine.target import Target
 from aotc.passes import run_passes
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 MANY = 100_000

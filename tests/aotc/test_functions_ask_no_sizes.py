@@ -9,9 +9,9 @@ import importlib
 import numpy as np
 
 import aotc
+from aotc.core.pytree import flatten
 from aotc.errors import AotcError
 from aotc.just_in_time.guard_checks import CallValues
-from aotc.pytree import flatten
 from aotc.tracing.assembly import trace
 from aotc.tracing.call_values import specializing
 

@@ -89,7 +89,9 @@ def test_gradients_of_statistics_of_many_narrow_numbers_are_right(dtype):
     for kind in (dtype, "f32"):
         program = trace([aotc.entry(x=aotc.Spec(COUNT, kind))(gradients)], {})
         run_passes(program.module, ["autodiff", "inline"])
-        x = X.astype(aotc.dtypes.to_numpy(dtype)).astype(aotc.dtypes.to_numpy(kind))
+        x = X.astype(aotc.core.dtypes.to_numpy(dtype)).astype(
+            aotc.core.dtypes.to_numpy(kind)
+        )
         found[kind] = reference.evaluate(program.module, "gradients", [x])
     for name, got, want in zip(GRADED, found[dtype], found["f32"], strict=True):
         slack = 3 * TOLERANCE[dtype] * np.abs(want).max()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from aotc import importers
-from aotc.cache import Cache, arrays_digest
 from aotc.checks.reuse import examples_digest
+from aotc.core.cache import Cache, arrays_digest
 from aotc.mlir import bytecode
 from aotc.pipeline import imports
-from aotc.program import Program, source_of
+from aotc.programs.program import Program, source_of
 
 MODEL = """
 import aotc

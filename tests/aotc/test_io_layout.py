@@ -9,8 +9,8 @@ import aotc
 from aotc.checks.parity import Plan
 from aotc.cli.main import main
 from aotc.errors import AotcError, InputError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 onnx = pytest.importorskip("onnx")
 

@@ -7,13 +7,13 @@ import pytest
 
 import aotc
 from aotc.cli.main import main
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.errors import CompileError, InputError
+from aotc.machine.target import Target
 from aotc.passes.simplify import Simplify
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.pipeline import IR_STAGES, build
-from aotc.program import LEVELS
-from aotc.target import Target
+from aotc.programs.program import LEVELS
 
 MODEL = """
 import aotc

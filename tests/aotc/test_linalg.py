@@ -9,8 +9,8 @@ import aotc.numpy as anp
 from aotc import linalg
 from aotc.backend import compile_targets
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.passes import run_passes
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 from tests.aotc.referring import results_of
 

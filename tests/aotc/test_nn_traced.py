@@ -11,8 +11,8 @@ import aotc.numpy as anp
 from aotc import nn, random, reference
 from aotc.backend import compile_targets
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.passes import run_passes
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 KERNEL = np.linspace(-1, 1, 3 * 3 * 2 * 6).reshape(3, 3, 2, 6).astype("f4")

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotc.numpy as anp
-from aotc import dtypes, special
+from aotc import special
+from aotc.core import dtypes
 from aotc.errors import InputError
 
 few = settings(max_examples=40, deadline=None)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import aotc
 import aotc.numpy as anp
-from aotc import dtypes, reference
+from aotc import reference
+from aotc.core import dtypes
 from aotc.errors import InputError
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace

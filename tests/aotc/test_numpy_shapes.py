@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotc.numpy as anp
-from aotc import dtypes
+from aotc.core import dtypes
 from tests.aotc.numbering import numbered
 from tests.comparing import same_elements
 from tests.refusals import refused_here

@@ -6,8 +6,8 @@ import pytest
 
 import aotc
 from aotc import optim, random, reference
+from aotc.core.pytree import flatten
 from aotc.errors import InputError
-from aotc.pytree import flatten
 from aotc.tracing.assembly import trace
 
 START = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])

@@ -15,13 +15,13 @@ from aotc.checks.inputs import samples_of
 from aotc.checks.parity import Choice, Plan
 from aotc.cli.main import main
 from aotc.dialects import OPS
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.errors import Finding, InputError, SetupError
 from aotc.importers.common.imported import Imported
+from aotc.machine.processor import arch
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes.simplify import Simplify
-from aotc.processor import arch
-from aotc.target import Target
 
 onnx = pytest.importorskip("onnx")
 

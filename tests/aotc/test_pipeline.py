@@ -7,15 +7,16 @@ import numpy
 import pytest
 
 import aotc
-from aotc import importers, pipeline, program
+from aotc import importers, pipeline
 from aotc.artifacts import schema
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.passes import PASSES
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.pipeline import output
 from aotc.pipeline.request import STOPS
-from aotc.program import GRAPH_STAGES
-from aotc.target import Target
+from aotc.programs import program
+from aotc.programs.program import GRAPH_STAGES
 from aotc.tracing import title
 from aotc.worker.rewrites import Kind, rewrites_for
 

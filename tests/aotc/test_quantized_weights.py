@@ -5,8 +5,8 @@ import pytest
 
 import aotc
 from aotc import nn, reference
+from aotc.core.pytree import flatten, flatten_in_order, leaf_names, tree_map
 from aotc.errors import InputError
-from aotc.pytree import flatten, flatten_in_order, leaf_names, tree_map
 from aotc.tracing.assembly import trace
 
 RNG = np.random.default_rng(7)

@@ -12,8 +12,8 @@ import aotc
 import aotc.numpy as np
 from aotc import linalg, nn, reference, special
 from aotc.backend import compile_targets
+from aotc.machine.target import Target
 from aotc.passes import run_passes
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 PAGE = Path(__file__).parents[2] / "docs" / "derivatives.md"

@@ -3,9 +3,9 @@
 import iree.compiler.ir as iree
 import pytest
 
-from aotc import options
+from aotc.core import options
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 from aotc.worker.__main__ import is_valid
 
 MODEL = """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from aotc import options
 from aotc.artifacts import keys, write_bundle
 from aotc.artifacts.trust import Trust
+from aotc.core import options
 
 FILES = {
     "variants/a.vmfb": b"code for a",

@@ -11,7 +11,7 @@ from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.tables import iree_runtime, ptx_driver_api
 from aotc.artifacts.verdicts import verdict_of
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 
 HOST = Host(
     "x86_64",

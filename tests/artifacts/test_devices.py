@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from aotc import device, processor
 from aotc.artifacts import tables
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.host import Host
 from aotc.artifacts.tables import reading
 from aotc.errors import InputError
-from aotc.target import TARGETS
+from aotc.machine import device, processor
+from aotc.machine.target import TARGETS
 
 DEVICES = tables.devices()
 KINDS = {"edge", "phone", "desktop", "cloud-cpu", "gpu"}

@@ -1,7 +1,7 @@
 """docs/examples-on-devices.md says what the rules and tables of today say."""
 
 from aotc.artifacts import tables
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 from benchmarks.compat import examples
 
 

@@ -11,7 +11,7 @@ import pytest
 from aotc.artifacts.manifest import FILE
 from aotc.artifacts.pack import read_bundle, scratch_folder, write_bundle, write_file
 from aotc.errors import AotcError
-from aotc.parameter_archive import ArchiveParts
+from aotc.programs.parameter_archive import ArchiveParts
 
 STEPS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "ctypes.dlsym"}
 

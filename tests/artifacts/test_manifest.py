@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc import dtypes
 from aotc.artifacts import schema, strict_json
 from aotc.artifacts.manifest import Guard, Manifest, Symbol
 from aotc.artifacts.shapes import Dim
+from aotc.core import dtypes
 from aotc.errors import VerificationError
 from tests.refusals import refusal
 

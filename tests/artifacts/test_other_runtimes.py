@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import processor
 from aotc.artifacts.pack import read_bundle
+from aotc.machine import processor
 from aotc.runtime import engine
 from benchmarks.compat import trials, wheels
 

@@ -9,7 +9,7 @@ from aotc.artifacts import selection
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.rollout.candidates import accelerator_target, candidate_targets
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 
 CPU = {"local-sync", "local-task"}
 V3 = frozenset(TARGETS["x86_64-v3"].cpu_features_required)

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from aotc import options
 from aotc.artifacts import keys
 from aotc.artifacts.signers import read_signer, require_no_content, signer_of
+from aotc.core import options
 from aotc.errors import AotcError, InputError
 from tests.refusals import refused
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from aotc import processor
 from aotc.artifacts import compat, tables
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.verdicts import verdict_of
-from aotc.target import TARGETS
+from aotc.machine import processor
+from aotc.machine.target import TARGETS
 
 FOLDER = Path(tables.__file__).parent
 GOLDEN = Path(__file__).parents[1] / "golden/format-1/bundle/manifest.json"

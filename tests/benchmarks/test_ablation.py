@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotc.target import Target
+from aotc.machine.target import Target
 from benchmarks.inference.ablation_builds import Subject
 from benchmarks.inference.ablation_results import Change, change_table, idle_passes
 from benchmarks.inference.measuring import Times

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from aotc.target import Target
+from aotc.machine.target import Target
 from benchmarks import ulp
 
 # in ulp; what has no number here is measured by the command alone

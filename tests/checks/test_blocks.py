@@ -16,14 +16,14 @@ from aotc.checks.blocks import blocks_of
 from aotc.checks.work import TOO_LONG, OverBudget, Work
 from aotc.cli.inspect import _self_check
 from aotc.dialects import context
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.ops.trigonometric import Cos, Tanh
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import fold_parameters
-from aotc.target import Target
 from aotc.tracing.deferred_arrays import compute_when_read
 from tests.checks.building import build
 

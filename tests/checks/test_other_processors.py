@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from aotc import options
 from aotc.checks.compiled import Code
 from aotc.checks.process import CompiledProcess
+from aotc.core import options
 from aotc.errors import CompileError, SetupError
 
 NO_CODE = Code(b"", "riscv64", "llvm-cpu", ())

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from aotc import importers, options, pipeline, processor
+from aotc import importers, pipeline
 from aotc.artifacts.manifest import FILE
-from aotc.cache import arrays_digest
 from aotc.checks import process, reuse
+from aotc.core import options
+from aotc.core.cache import arrays_digest
 from aotc.errors import SetupError
-from aotc.target import Target
+from aotc.machine import processor
+from aotc.machine.target import Target
 
 MODEL = """
 import aotc

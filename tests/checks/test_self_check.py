@@ -12,7 +12,7 @@ from aotc import reference
 from aotc.artifacts.manifest import FILE
 from aotc.checks.judging import Rounding, judge
 from aotc.checks.samples import items_of
-from aotc.target import Target
+from aotc.machine.target import Target
 from aotc.tracing.assembly import trace
 from tests.checks.building import build
 from tests.checks.models import SENSITIVE, refused_build

@@ -10,13 +10,13 @@ from aotc.checks import process, self_check
 from aotc.checks.work import TOO_LONG
 from aotc.cli.main import main
 from aotc.dialects import OPS
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, SetupError
+from aotc.machine.target import Target
 from aotc.mlir import arith, ir, linalg
 from aotc.passes.rematerialize import Rematerialize
 from aotc.passes.update_in_place import UpdateInPlace
-from aotc.target import Target
 from tests.checks.building import build
 from tests.checks.models import refused_build
 

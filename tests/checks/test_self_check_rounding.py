@@ -7,9 +7,10 @@ import pytest
 
 import aotc
 import aotc.numpy as anp
-from aotc import dtypes, reference
+from aotc import reference
 from aotc.checks.judging import Rounding, judge
 from aotc.checks.rounding import noises
+from aotc.core import dtypes
 from aotc.dialects import OPS
 from aotc.tracing.assembly import trace
 from tests.checks.building import build

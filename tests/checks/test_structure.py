@@ -12,7 +12,7 @@ from aotc.checks.draws import Draw, Integers, Structure
 from aotc.checks.inputs import Choice, samples_of
 from aotc.checks.judging import Rounding, judge
 from aotc.checks.uses import Use, uses_of_inputs
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.tracing.assembly import trace
 
 S = aotc.Spec

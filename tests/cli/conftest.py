@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aotc.target import Target
+from aotc.machine.target import Target
 
 MODULE = """
 module @aotc {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aotc.cli.main import main
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 from tests.cli.asking import ask
 
 

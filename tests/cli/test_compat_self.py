@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from aotc import device, gpus, processor, runtime
+from aotc import runtime
 from aotc.artifacts import Signer, write_bundle
 from aotc.artifacts.verdicts import USABLE, VERDICTS
 from aotc.artifacts.vmfb import runtime_abi
 from aotc.cli import doctor
 from aotc.cli.main import main
 from aotc.errors import SetupError
+from aotc.machine import device, gpus, processor
+from aotc.machine.target import TARGETS
 from aotc.runtime import engine
-from aotc.target import TARGETS
 
 HERE = frozenset(processor.cpu_features())
 OURS = [t.name for t in TARGETS.values() if t.arch == processor.arch()]

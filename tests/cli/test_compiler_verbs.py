@@ -16,8 +16,8 @@ import pytest
 
 import aotc
 from aotc.cli.main import main
-from aotc.program_files import read_program
-from aotc.target import Target
+from aotc.machine.target import Target
+from aotc.programs.files import read_program
 
 WEIGHTED = """
 import aotc

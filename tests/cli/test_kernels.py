@@ -11,7 +11,7 @@ from aotc.artifacts.manifest import Variant
 from aotc.cli.bench_report import _kernel_cells
 from aotc.cli.kernels import KernelTable, expected
 from aotc.cli.main import main
-from aotc.processor import NOMINAL_GHZ
+from aotc.machine.processor import NOMINAL_GHZ
 from aotc.timing.dispatches import Dispatch
 
 MACHINE = {"flops_per_cycle": 64, "bytes_per_cycle": 8}

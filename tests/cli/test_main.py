@@ -14,8 +14,8 @@ import pytest
 
 from aotc.cli import main as command
 from aotc.cli.main import VERBS, main
+from aotc.core.installation import install_command
 from aotc.errors import CompileError, InputError, SetupError, VerificationError
-from aotc.installation import install_command
 
 HEAVY = ("iree", "torch", "torch_mlir", "numpy", "rich", "cryptography")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aotc.cli.main import main
-from aotc.target import Target
+from aotc.machine.target import Target
 
 MODEL = Path(__file__).with_name("nan_model.py")
 

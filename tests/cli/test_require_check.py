@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from aotc import processor
 from aotc.checks.process import _run_by
 from aotc.cli.main import main
+from aotc.machine import processor
 
 HERE = "x86_64-v3"
 ELSEWHERE = "aarch64"

@@ -13,11 +13,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 import aotc
-from aotc import options, pipeline
+from aotc import pipeline
 from aotc.artifacts import Signer, Trust, keys, read_bundle
 from aotc.cli.main import VERBS, Verbs, main
+from aotc.core import options
 from aotc.errors import AotcError, InputError
-from aotc.redaction import redact
+from aotc.errors.redaction import redact
 
 ROOT = Path(__file__).parents[2]
 KEY = ec.derive_private_key(0xC0FFEE << 200 | 0x1234567890ABCDEF, ec.SECP256R1())

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotc import dtypes
 from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest
 from aotc.artifacts.shapes import Dim
 from aotc.cli.main import main
+from aotc.core import dtypes
 from aotc.pipeline import IR_STAGES
 
 ROOT = Path(__file__).parents[2]

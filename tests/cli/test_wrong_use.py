@@ -155,7 +155,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(
 def test_settings_that_count_are_at_least_one(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    from aotc import options
+    from aotc.core import options
     from aotc.errors import InputError
 
     monkeypatch.setenv(name, value)

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects import OPS, context, limits
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import functions_of, signature
 from aotc.dialects.graph import Reason, as_tuple
-from aotc.dialects.samples import Sample
+from aotc.dialects.rules.samples import Sample
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.errors import AotcError
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import Trace
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from aotc import dtypes, reference
+from aotc import reference
+from aotc.core import dtypes
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import call, find, signature
+from aotc.dialects.functions.functions import call, find, signature
+from aotc.dialects.functions.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.graph import as_tuple
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.types import Dim, Tensor
 from aotc.mlir import ir
 from aotc.passes import run_passes

@@ -6,15 +6,31 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
-from aotc.dialects import callees, context
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects import context
 from aotc.dialects.builder import Builder
-from aotc.dialects.callees import declaration_of, reachable_functions, rules_of
+from aotc.dialects.calls import callees
+from aotc.dialects.calls.callees import declaration_of, reachable_functions, rules_of
+from aotc.dialects.calls.custom import Checkpoint, CustomJvp, annotate, custom_of
 from aotc.dialects.control import Scan, Switch, While, invoke
-from aotc.dialects.custom import Checkpoint, CustomJvp, annotate, custom_of
-from aotc.dialects.functions import call, declare, define, find, functions_of, signature
+from aotc.dialects.functions.functions import (
+    call,
+    declare,
+    define,
+    find,
+    functions_of,
+    signature,
+)
+from aotc.dialects.functions.transform import (
+    Batch,
+    Jvp,
+    Precision,
+    Vjp,
+    Widened,
+    derive,
+)
 from aotc.dialects.printer import format_module
-from aotc.dialects.transform import Batch, Jvp, Precision, Vjp, Widened, derive
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.mlir import func, ir

@@ -7,17 +7,17 @@ import aotc
 import aotc.numpy as anp
 from aotc import collectives, reference
 from aotc.collectives import Axis
+from aotc.core.pytree import flatten
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
-from aotc.dialects.devices import SimulatedDevices, rendezvous
 from aotc.dialects.graph import as_tuple
+from aotc.dialects.reference.devices import SimulatedDevices, rendezvous
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError, InputError
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.pipeline import build
-from aotc.pytree import flatten
-from aotc.target import Target
 from aotc.tracing.tracing import Array, Trace
 
 SIZES = [1, 2, 4]

@@ -14,9 +14,9 @@ import aotc
 from aotc import control, debug, nn, reference
 from aotc import numpy as anp
 from aotc.backend import compile_targets
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import lower
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 rng = np.random.default_rng(0)
@@ -459,7 +459,7 @@ def test_compiled_program_equals_its_reference(name, size, modules):
     evaluated, compiled = modules
     _, spec, target = PROGRAMS[name]
     shape = [n if isinstance(n, int) else size for n in spec.shape]
-    x = rng.normal(size=shape).astype(aotc.dtypes.to_numpy(spec.dtype))
+    x = rng.normal(size=shape).astype(aotc.core.dtypes.to_numpy(spec.dtype))
     found = getattr(compiled[target], name)(x)
     found = found if isinstance(found, (list, tuple)) else [found]
     for got, want in zip(found, reference.evaluate(evaluated, name, [x]), strict=True):

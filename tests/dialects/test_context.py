@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects import context
 from aotc.dialects.types import element_name, element_type
 from aotc.errors import InputError

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects import matrix
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "dialect.md"
 

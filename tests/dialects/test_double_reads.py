@@ -16,9 +16,9 @@ import aotc
 from aotc import nn, reference
 from aotc import numpy as anp
 from aotc.backend import compile_targets
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import lower
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 Function = Callable[[Any], Any]

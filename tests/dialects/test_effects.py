@@ -10,11 +10,11 @@ from aotc.backend import compile_targets
 from aotc.dialects import context
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.stages import all_passes
 from aotc.pipeline import build, lower
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 from aotc.tracing.tracing import Trace
 

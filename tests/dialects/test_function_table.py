@@ -2,9 +2,10 @@
 
 import pytest
 
-from aotc.dialects import context, functions
-from aotc.dialects.function_table import erase, index_functions, table_of
-from aotc.dialects.transform import Jvp, Vjp, derive
+from aotc.dialects import context
+from aotc.dialects.functions import functions
+from aotc.dialects.functions.function_table import erase, index_functions, table_of
+from aotc.dialects.functions.transform import Jvp, Vjp, derive
 from aotc.dialects.types import Tensor
 from aotc.mlir import func, ir
 

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("aotc", "dialects", "passes", "cli", "artifacts")
 # its own package; the passes over IREE's IR; a flag that describes a device
-WRITERS = ("dialects/iree_text/", "aotc/worker/", "aotc/target.py")
+WRITERS = ("dialects/iree_text/", "aotc/worker/", "aotc/machine/target.py")
 TEXT = re.compile(
     r"(?<![\w.])(flow|stream|hal|util|vm|iree_linalg_ext|iree_tensor_ext)\.[a-z]{2}"
 )

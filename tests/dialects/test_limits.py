@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from aotc import backend, dtypes
+from aotc import backend
 from aotc.backend import compile_targets
+from aotc.core import dtypes
 from aotc.dialects import OPS, limits
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
+from aotc.machine.target import TARGETS, Target
 from aotc.pipeline import build
-from aotc.target import TARGETS, Target
 from tests.dialects.cases import all_cases, lowered_program
 
 HALF = """

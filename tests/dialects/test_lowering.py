@@ -8,19 +8,20 @@ import iree.runtime as iree
 import numpy as np
 import pytest
 
-from aotc import dtypes, nn, reference, special
+from aotc import nn, reference, special
 from aotc import numpy as anp
 from aotc.backend import compile_targets
 from aotc.backend.crossing import require_upstream_only
+from aotc.core import dtypes
+from aotc.core.pytree import Structure
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry, Port
+from aotc.dialects.functions.entries import Entry, Port
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Tensor
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.program import Program
-from aotc.pytree import Structure
-from aotc.target import Target
+from aotc.programs.program import Program
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import Trace
 from tests.dialects.cases import edges

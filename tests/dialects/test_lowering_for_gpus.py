@@ -9,10 +9,10 @@ import aotc
 import aotc.numpy as np
 from aotc import nn
 from aotc.backend import compile_units
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES, all_passes
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 INTEGERS = ("i8", "i16", "i32", "i64")

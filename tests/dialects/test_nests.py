@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects import OPS, context
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import GraphOp, as_tuple, view_of_result
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.movement.views import View
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.dialects.views import View
 from aotc.kernels.reference import evaluate
 from aotc.kernels.term_builder import term_of
 

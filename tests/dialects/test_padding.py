@@ -6,15 +6,16 @@ What comes after the call's elements is filled with garbage: NaN, the least inte
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
+from aotc import reference
+from aotc.core import dtypes
 from aotc.dialects import OPS, context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry, entries_of, write_entry
-from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.calls.padded_entries import CUT, add_padded_entry
+from aotc.dialects.functions.entries import Entry, entries_of, write_entry
+from aotc.dialects.functions.functions import functions_of, signature
 from aotc.dialects.graph import Reason
-from aotc.dialects.padded_entries import CUT, add_padded_entry
 from aotc.dialects.plain import plain_of
-from aotc.dialects.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.sizes.contracts import Contract
 from tests.dialects.cases import Case
 
 BUCKET = 8

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
+from aotc import reference
+from aotc.core import dtypes
 from aotc.dialects import OPS, context
-from aotc.dialects.patterns.examples import NAME, module_of, root_of
 from aotc.dialects.patterns.structure import replacement
+from aotc.dialects.rewrite_examples import NAME, module_of, root_of
 from aotc.mlir import ir
 from aotc.passes import recover_ops, run_passes
 from aotc.passes.recovery.labels import Numbers

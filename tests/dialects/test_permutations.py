@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc.dialects.permutations import inverse, moving, permute
+from aotc.dialects.movement.permutations import inverse, moving, permute
 
 X = np.arange(120).reshape(2, 3, 4, 5)
 ORDERS = st.permutations(range(4)).map(tuple)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
 from aotc.dialects.printer import format_module
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.mlir import ir
 from aotc.tracing.tracing import Array, Trace

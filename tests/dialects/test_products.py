@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aotc.dialects.lowering.error_functions import erf_numpy
-from aotc.dialects.products import sum_of_products
+from aotc.dialects.reference.products import sum_of_products
 
 # sizes of loops, and the loops of both operands and of the result
 CASES = [

@@ -7,7 +7,7 @@ import numpy as np
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import evaluate
-from aotc.dialects.permutations import inverse
+from aotc.dialects.movement.permutations import inverse
 from aotc.mlir import ir
 
 MOST = 6  # orders that are tried of those that there are

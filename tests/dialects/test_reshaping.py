@@ -7,8 +7,8 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc.dialects.permutations import permute
-from aotc.dialects.reshaping import reshape_groups
+from aotc.dialects.movement.permutations import permute
+from aotc.dialects.movement.reshaping import reshape_groups
 
 
 @given(st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.booleans(), st.booleans())))

@@ -5,7 +5,8 @@ import inspect
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
+from aotc import reference
+from aotc.core import dtypes
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import RULES, Reason, as_tuple, evaluate

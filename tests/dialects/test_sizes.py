@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc.artifacts.shapes import Dim as ManifestDim
-from aotc.dialects import affine, context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.symbol_solver import solve_symbols
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects import context
+from aotc.dialects.functions.symbol_solver import solve_symbols
+from aotc.dialects.sizes import affine
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import (
     Dim,
     Tensor,

@@ -9,8 +9,8 @@ import pytest
 import aotc
 from aotc import numpy as anp
 from aotc.backend import compile_targets
+from aotc.machine.target import Target
 from aotc.pipeline import lower
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 FUNCTIONS = {

@@ -11,9 +11,9 @@ from aotc import linalg, nn
 from aotc import numpy as anp
 from aotc.backend import VECTOR_SUMS, compile_targets
 from aotc.dialects.lowering.summation import LONGEST, block_of
+from aotc.machine.target import Target
 from aotc.pipeline import lower
 from aotc.special import logsumexp
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 LONG = 1 << 20

@@ -16,8 +16,8 @@ import aotc
 from aotc import numpy as anp
 from aotc import reference
 from aotc.backend import compile_targets
+from aotc.machine.target import Target
 from aotc.pipeline import lower
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 SIZE, PROGRAMS = 25, 100

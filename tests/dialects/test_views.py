@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc.dialects import context
+from aotc.dialects.movement.views import Loop, Stride, View, common_loops
 from aotc.dialects.types import Dim
-from aotc.dialects.views import Loop, Stride, View, common_loops
 
 SHAPES = [(2, 3, 4), (6, 4), (1, 5), (12,), (2, 1, 6, 1), (1,), (4, 2, 2, 3)]
 

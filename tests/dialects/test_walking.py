@@ -4,9 +4,9 @@ import pytest
 
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import define, find
+from aotc.dialects.functions.functions import define, find
+from aotc.dialects.functions.walking import backward_slice, clone, in_order, walk
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, clone, in_order, walk
 from aotc.mlir import func, ir
 
 F32 = Tensor((3,), "f32")

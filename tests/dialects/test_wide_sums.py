@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aotc.dialects import OPS
-from aotc.dialects.wide_sums import wide_sum
+from aotc.dialects.reference.wide_sums import wide_sum
 
 _ROWS = 300_000
 _x = np.full((_ROWS, 3), 0.1, np.float32)

@@ -8,9 +8,9 @@ from aotc.evidence.models import EXECUTION_MODELS
 from aotc.evidence.peers import PEERS
 from aotc.importers.onnx.ops.quantization_microsoft import TABLE as QUANTISED
 from aotc.kernels.families import FAMILIES
+from aotc.machine.target import TARGETS
 from aotc.passes import PASSES
 from aotc.passes.stages import PASS_STAGES, all_passes
-from aotc.target import TARGETS
 from aotc.weight_formats.ggml_types import TYPES
 from aotc.worker.rewrites import REWRITES
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).with_name("decoder_model.py")
 LEVELS = ("x86_64-v3", "x86_64-v4")

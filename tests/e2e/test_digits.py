@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aotc as package
-from aotc.pytree import flatten
+from aotc.core.pytree import flatten
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import aotc
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 from tests.fake_gpu import Lent, pretend
 
 # Each entry reads its input once, so that it could be updated in place.

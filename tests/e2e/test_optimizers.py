@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.pytree import flatten
+from aotc.core.pytree import flatten
 
 MODEL = Path(__file__).with_name("optimizers_model.py")
 HERE = runpy.run_path(str(MODEL))

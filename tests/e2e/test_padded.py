@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 import aotc as compiler
-from aotc import dtypes, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.padded_entries import CUT
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.calls.padded_entries import CUT
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.plain import plain_of
 from aotc.dialects.types import evaluate_size
 from aotc.errors import InputError
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.stages import parse
 from aotc.pipeline import build
-from aotc.target import Target
 from tests.fake_gpu import Lent, pretend
 
 MODEL = Path(__file__).parent / "padded_model.py"

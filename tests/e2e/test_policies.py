@@ -9,8 +9,8 @@ import pytest
 
 import aotc as compiler
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = """
 import aotc

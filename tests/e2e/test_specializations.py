@@ -9,8 +9,8 @@ import pytest
 import aotc as compiler
 from aotc import reference
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "specialized_model.py"
 RNG = np.random.default_rng(1)

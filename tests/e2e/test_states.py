@@ -7,8 +7,8 @@ import pytest
 
 import aotc
 from aotc import reference
+from aotc.core.pytree import flatten
 from aotc.errors import InputError
-from aotc.pytree import flatten
 
 MODEL = Path(__file__).with_name("states_model.py")
 X = np.array([0.5, -1.0, 2.0], "f4")

@@ -9,11 +9,11 @@ import pytest
 
 import aotc
 from aotc.artifacts.manifest import Manifest
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.errors import SetupError
+from aotc.machine.target import Target
 from aotc.pipeline import build
 from aotc.runtime import engine
-from aotc.target import Target
 
 MODEL = Path(__file__).parents[1] / "golden/format-1/model.py"
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import aotc
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "windows_model.py"
 

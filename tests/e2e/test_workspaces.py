@@ -9,8 +9,8 @@ import pytest
 import aotc
 from aotc.artifacts.pack import read_bundle
 from aotc.errors import AotcError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "workspaces_model.py"
 ROWS, COLUMNS = 4096, 1024

@@ -7,8 +7,8 @@ import pytest
 
 import aotc
 from aotc import reference
+from aotc.core.pytree import flatten
 from aotc.pipeline import build
-from aotc.pytree import flatten
 
 MODEL = Path(__file__).with_name("zoo.py")
 STEPS = 3

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.dialects.contracts import Contract
+from aotc.dialects.sizes.contracts import Contract
 from aotc.errors import InputError
 from aotc.evidence.models import (
     EXECUTION_MODELS,

@@ -4,7 +4,7 @@ import numpy as np
 
 import aotc
 from aotc import numpy as anp
-from aotc.target import Target
+from aotc.machine.target import Target
 from benchmarks.fuzz.compiled import distinct, failures
 from benchmarks.fuzz.evaluated import Evaluated, without_compiler
 from benchmarks.fuzz.running import Runner

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from aotc import reference
+from aotc.core.pytree import flatten
 from aotc.errors import AotcError
 from aotc.passes import run_passes
-from aotc.pytree import flatten
 from aotc.tracing.assembly import trace
 from aotc.tracing.entry_calls import executed
 from benchmarks.fuzz.executing import entry_of

@@ -6,7 +6,7 @@ import pytest
 from aotc import pipeline, runtime
 from aotc.artifacts import Trust, keys
 from aotc.errors import VerificationError
-from aotc.target import Target
+from aotc.machine.target import Target
 from benchmarks.fuzz.manifests import Fuzzer, write_signed
 
 MUTANTS = 250

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aotc.target import Target
+from aotc.machine.target import Target
 from benchmarks.fuzz import quantized, quantized_comparing
 from benchmarks.fuzz.quantized_comparing import Asked, Found, compare, source_of
 

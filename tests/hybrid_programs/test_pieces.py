@@ -4,8 +4,8 @@ import numpy
 import pytest
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.pieces import Node, connect, split
-from aotc.hybrid_programs.split_graphs import SplitGraph
+from aotc.hybrid_programs.graphs.pieces import Node, connect, split
+from aotc.hybrid_programs.graphs.split_graphs import SplitGraph
 
 
 def _nodes(*rows):

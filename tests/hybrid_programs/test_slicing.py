@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.slicing import Slice
+from aotc.hybrid_programs.packages.slicing import Slice
 
 ARRAY = "TABLE = numpy.zeros((2, 3))\n"
 LIST = "OUT = []\n"

@@ -7,8 +7,8 @@ import pytest
 
 import aotc
 from aotc.errors import InputError, SetupError
-from aotc.hybrid_programs.pieces import split
-from aotc.hybrid_programs.stablehlo_nodes import MainFunction
+from aotc.hybrid_programs.graphs.pieces import split
+from aotc.hybrid_programs.graphs.stablehlo_nodes import MainFunction
 from aotc.importers.stablehlo.copying import excerpt
 from aotc.importers.stablehlo.reading import parse
 

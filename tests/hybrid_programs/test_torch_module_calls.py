@@ -69,7 +69,7 @@ def test_values_that_vary_are_a_storm():
 
 
 def test_what_cannot_be_compiled_is_not_tried_for_ever(monkeypatch):
-    from aotc.hybrid_programs import torch_parts
+    from aotc.hybrid_programs.torch import parts as torch_parts
 
     tried = []
 

@@ -287,8 +287,8 @@ def test_recurrent_networks_and_torchscript():
 
 
 def test_the_digest_of_the_source_is_of_code_and_weights():
-    from aotc.hybrid_programs.torch_calls import signature_of
-    from aotc.hybrid_programs.torch_exporting import ModuleTracer
+    from aotc.hybrid_programs.torch.calls import signature_of
+    from aotc.hybrid_programs.torch.exporting import ModuleTracer
 
     def digest(module):
         args = (torch.ones(2, 4),)

@@ -3,7 +3,7 @@
 import pytest
 
 from aotc.dialects import context
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.errors import InputError
 
 onnx = pytest.importorskip("onnx")

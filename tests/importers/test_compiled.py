@@ -5,8 +5,8 @@ import numpy as np
 
 from aotc import reference
 from aotc.backend import compile_targets
+from aotc.machine.target import Target
 from aotc.passes import run_passes
-from aotc.target import Target
 
 MODEL = """
 import aotc

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Dim, evaluate_size
 from aotc.errors import InputError
 from aotc.importers.common import known_sizes

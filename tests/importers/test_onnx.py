@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from aotc.core.pytree import flatten, tree_map
 from aotc.errors import InputError
 from aotc.importers import load
-from aotc.pytree import flatten, tree_map
 
 onnx = pytest.importorskip("onnx")
 from onnx import parser  # noqa: E402

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from aotc import reference
+from aotc.core.pytree import flatten
 from aotc.errors import InputError
-from aotc.pytree import flatten
 
 onnx = pytest.importorskip("onnx")
 

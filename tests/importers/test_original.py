@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.pytree import flatten
+from aotc.core.pytree import flatten
 from aotc.tracing.survey import watch_nodes
 
 

@@ -5,10 +5,10 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.dtypes import canonical
+from aotc.core.dtypes import canonical
+from aotc.core.pytree import flatten
 from aotc.errors import InputError
 from aotc.passes import run_passes
-from aotc.pytree import flatten
 from aotc.tracing.assembly import trace
 
 torch = pytest.importorskip("torch")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.errors import InputError
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 torch = pytest.importorskip("torch")
 

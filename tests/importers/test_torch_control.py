@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.dtypes import canonical
+from aotc.core.dtypes import canonical
 
 torch = pytest.importorskip("torch")
 from tests.importers.torch_modules import Call, agrees  # noqa: E402

@@ -7,12 +7,12 @@ import pytest
 import aotc
 from aotc import reference
 from aotc.backend import compile_targets
+from aotc.core.pytree import flatten
 from aotc.errors import InputError
 from aotc.importers.common.padded.sizes import is_data_dependent
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import lower
-from aotc.pytree import flatten
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 torch = pytest.importorskip("torch")

@@ -13,7 +13,7 @@ import aotc
 from aotc import nn
 from aotc import numpy as anp
 from aotc.errors import InputError
-from aotc.target import Target
+from aotc.machine.target import Target
 from tests.just_in_time.calling import close, draw, sine_and_more
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 import aotc
-from aotc import processor
 from aotc.importers import load
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import build
-from aotc.target import Target
 from tests.kernels.evaluation import Regions
 
 LEVELS = ["x86_64-v3", "x86_64-v4"]

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from aotc import reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
 from aotc.kernels.reference import evaluate_region
+from aotc.machine.target import Target
 from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 
 @dataclass(frozen=True)

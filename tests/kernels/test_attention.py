@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import nn, processor, reference
+from aotc import nn, reference
 from aotc import numpy as anp
 from aotc.backend import compile_units
-from aotc.dialects.functions import functions_of, is_private
+from aotc.dialects.functions.functions import functions_of, is_private
 from aotc.kernels.reference import evaluate_region
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES, all_passes
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from aotc.computed_arrays import ComputedArray
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
 from aotc.dialects.types import Tensor
@@ -17,6 +16,7 @@ from aotc.kernels.bit_planes import (
     unpack_rows,
 )
 from aotc.mlir import func, ir
+from aotc.programs.computed_arrays import ComputedArray
 
 RNG = np.random.default_rng(0)
 

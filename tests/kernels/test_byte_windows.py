@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "byte_windows.py"
 LEVELS = [

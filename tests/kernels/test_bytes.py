@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
-from aotc.dialects.callees import calls_in
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.dialects.calls.callees import calls_in
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels.lowered import called_kernel
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "bytes.py"
 X86_64 = ("x86_64-v2", "x86_64-v3", "x86_64-v3-dot", "x86_64-v4", "x86_64-v4-dot")

@@ -8,10 +8,10 @@ import pytest
 
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.walking import defining_op
 from aotc.importers import load
 from aotc.kernels import capabilities
 from aotc.kernels.capabilities import BACKENDS, Emitted, NoKernels, capabilities_of
@@ -29,12 +29,12 @@ from aotc.kernels.operands import (
     operand_of,
 )
 from aotc.kernels.refusal import refusals_in
+from aotc.machine.target import TARGETS, Target
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import TARGETS, Target
 
 MODEL = """
 import numpy

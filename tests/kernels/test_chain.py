@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from aotc import reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.errors import InputError
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.program_files import read_program
-from aotc.target import Target
+from aotc.programs.files import read_program
 from aotc.tuning.proposals import propose
 
 MODEL = Path(__file__).parent / "chains.py"

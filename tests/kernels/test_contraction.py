@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
-from aotc.dialects.callees import calls_in
-from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.dialects.calls.callees import calls_in
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.ops.effects import Print
 from aotc.importers import load
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import are_panels_outer, choose_tile, split_evenly
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 from tests.kernels.evaluation import Regions
 
 MODELS = {

@@ -8,19 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
-from aotc.dialects.callees import calls_in
-from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.calls.callees import calls_in
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.limits import refusals
 from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels.refusal import Refusal
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 from tests.kernels.evaluation import Regions
 
 MODEL = Path(__file__).parent / "dequantised_weights.py"

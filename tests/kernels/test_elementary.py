@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 from benchmarks.fuzz.weighted import used_families
 
 ROWS, WIDTH = 4096, 40  # columns are no whole number of vectors of 16

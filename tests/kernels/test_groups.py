@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.program_files import read_program
-from aotc.target import Target
+from aotc.programs.files import read_program
 
 MODEL = Path(__file__).parent / "groups.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]

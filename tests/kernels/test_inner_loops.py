@@ -5,7 +5,7 @@ import pytest
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import choose_tile
-from aotc.target import Target
+from aotc.machine.target import Target
 from benchmarks.inner_loops import assembly, inner_loops
 
 MODEL = """

@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.core.dtypes import to_numpy
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.types import Tensor
-from aotc.dtypes import to_numpy
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 from benchmarks.inner_loops import assembly
 
 MODEL = Path(__file__).parent / "integers.py"

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from aotc import processor
 from aotc.cli.main import main
 from aotc.cli.sarif import sarif
 from aotc.explain import explain
@@ -13,11 +12,12 @@ from aotc.kernels.geometry import Geometry
 from aotc.kernels.listing import _places, kernels_listed
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import Tile, choose_tile, cycles
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = """
 import aotc

@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import dtypes, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
-from aotc.dialects.symbols import contracts_of
+from aotc import reference
+from aotc.core import dtypes
+from aotc.core.pytree import flatten
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
+from aotc.dialects.sizes.symbols import contracts_of
 from aotc.dialects.types import evaluate_size
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.pytree import flatten
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "loops.py"
 ENTRIES = [entry.name for entry in load(MODEL).entries]

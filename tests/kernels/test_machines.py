@@ -6,14 +6,14 @@ import pytest
 
 import aotc
 from aotc import nn
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.machine import machine_of
+from aotc.machine.target import TARGETS, Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import TARGETS, Target
 from aotc.tracing.assembly import trace
 
 

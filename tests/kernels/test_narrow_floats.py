@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
-from aotc.dtypes import canonical, to_numpy
+from aotc import reference
+from aotc.core.dtypes import canonical, to_numpy
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 
 pytest.importorskip("ml_dtypes")
 

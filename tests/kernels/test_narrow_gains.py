@@ -9,8 +9,8 @@ from aotc.kernels.geometry import product
 from aotc.kernels.machine import machine_of
 from aotc.kernels.narrow_gains import cycles_of_both
 from aotc.kernels.planning.tile import choose_tile, terms_at_a_time
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = """
 import aotc

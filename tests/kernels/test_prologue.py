@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.program_files import read_program
-from aotc.target import Target
+from aotc.programs.files import read_program
 
 pytest.importorskip("ml_dtypes")
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import dtypes, processor, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
-from aotc.target import Target
+from aotc.machine import processor
+from aotc.machine.target import Target
 
 MODEL = Path(__file__).parent / "quantizations.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]

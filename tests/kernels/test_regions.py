@@ -5,18 +5,18 @@
 
 import pytest
 
-from aotc import processor
-from aotc.dialects.functions import functions_of
+from aotc.core.numerics import STRICT
+from aotc.dialects.functions.functions import functions_of
 from aotc.importers import load
 from aotc.kernels.facts import facts_of
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import PlannedKernel
-from aotc.numerics import STRICT
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 from benchmarks.frontends.kernel_sizes import thresholds
 from benchmarks.fuzz.weighted import differences, model_source
 

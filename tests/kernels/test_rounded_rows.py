@@ -9,22 +9,23 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
+from aotc import reference
 from aotc.backend import compile_units
 from aotc.checks.bisect import Divergence, arguments, locate_divergence
 from aotc.checks.judging import RoundingRule
-from aotc.dialects.callees import calls_in
-from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.calls.callees import calls_in
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.dequantized import has_dots
+from aotc.machine import processor
+from aotc.machine.target import TARGETS, Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import TARGETS, Target
 from tests.kernels.evaluation import Regions
 from tests.kernels.rounded_rows import ROUNDED
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
-from aotc.dialects import walking
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.dialects.functions import walking
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.machine import machine_of
@@ -19,11 +19,12 @@ from aotc.kernels.planning.columns import choose_tile as choose_columns
 from aotc.kernels.planning.reductions import Matrices
 from aotc.kernels.planning.rows import RowTile, choose_tile
 from aotc.kernels.refusal import refusals_in
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "rows.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]

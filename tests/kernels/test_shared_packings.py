@@ -5,15 +5,15 @@ import pytest
 
 import aotc
 from aotc.dialects import context
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.mlir import ir
-from aotc.parameter_archive import read_archive
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
+from aotc.programs.parameter_archive import read_archive
 
 TARGET = Target.parse("x86_64-v3")
 TWO_ENTRIES = """

@@ -3,18 +3,18 @@
 import pytest
 
 from aotc.dialects import context
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.plain import plain_of
 from aotc.importers import load
 from aotc.kernels.cpu.sharing import run_count_value, share_count_value
 from aotc.kernels.cpu.vectors import index
 from aotc.kernels.shared_work import SHARED_WORK
 from aotc.kernels.sharing import run_count, share_count
+from aotc.machine.target import Target
 from aotc.mlir import func, ir, passmanager
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 WORK = 300_000
 LARGE = 1 << 40

@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
 from aotc.kernels.planning import sorting
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "sorts.py"
 ENTRIES = [entry.name for entry in load(MODEL).entries]

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
+from aotc import reference
 from aotc.importers import load
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import build
-from aotc.target import Target
 from benchmarks.frontends.kernel_sizes import thresholds
 from benchmarks.fuzz.weighted import used_families
 from tests.kernels.evaluation import Regions

@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
+from aotc import reference
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Dim
 from aotc.importers import load
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.planning.attention import Sizes
 from aotc.kernels.planning.tile import Tile, row_counts
 from aotc.kernels.typical import ROWS, typical
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "symbolic.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]

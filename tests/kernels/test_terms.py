@@ -14,24 +14,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotc import dtypes, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.symbols import contracts_of, known_contracts, symbol_bounds
+from aotc.dialects.movement.views import View
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts, symbol_bounds
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.dialects.views import View
 from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.reference import evaluate
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Read, Statement, Term
+from aotc.machine.target import Target
 from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.pipeline import build
-from aotc.program_files import read_program
-from aotc.target import Target
+from aotc.programs.files import read_program
 from benchmarks.frontends.kernel_sizes import thresholds
 from benchmarks.fuzz.weighted import Settings, differences_by_passes, model_source
 from tests.kernels.evaluation import Regions

@@ -6,18 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
-from aotc.dialects.callees import reachable_functions
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.errors import InputError
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.program_files import read_program
-from aotc.target import Target
+from aotc.programs.files import read_program
 
 from . import transposes
 

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc import reference
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 from tests.kernels import updates
 
 MODEL = Path(updates.__file__)
@@ -75,7 +76,7 @@ def _trained(bundle, threads):
             model.entries[name](**_inputs(name, rng, step))
     names = ["others", *(f"{name}_state" for name in NAMES[:-1])]
     trees = [model.read_state(name) for name in names]
-    return [leaf for tree in trees for leaf in aotc.pytree.flatten(tree)[0]]
+    return [leaf for tree in trees for leaf in aotc.core.pytree.flatten(tree)[0]]
 
 
 def _rng():
@@ -108,7 +109,7 @@ def test_steps_leave_the_states_that_the_graph_says(bundle):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
         state = "others" if name == "entangled" else f"{name}_state"
         tree = model.read_state(state)
-        leaves = aotc.pytree.flatten(tree)[0]
+        leaves = aotc.core.pytree.flatten(tree)[0]
         wanted = [
             known[x]
             for x in next(each.leaves for each in program.states if each.name == state)

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.program_files import read_program
-from aotc.target import Target
+from aotc.programs.files import read_program
 
 MODEL = """
 import numpy

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, reference
+from aotc import reference
 from aotc.importers import load
 from aotc.kernels import families
 from aotc.kernels.geometry import Geometry
@@ -20,9 +20,10 @@ from aotc.kernels.planning import winograd
 from aotc.kernels.planning.tile import choose_tile, cycles
 from aotc.kernels.winograd.matrices import OUTPUTS, WINDOW, matrices
 from aotc.kernels.winograd.reference import Transforms, convolve
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import build
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "convolutions_of_three.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]

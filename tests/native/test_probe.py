@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from aotc import gpus, processor
 from aotc.artifacts import tables, vmfb
 from aotc.artifacts.compat import check
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.rollout.profiles import Assumptions, read_profile
+from aotc.machine import gpus, processor
+from aotc.machine.target import TARGETS
 from aotc.runtime import engine
-from aotc.target import TARGETS
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "aotc/native/probe.c"
+SOURCE = ROOT / "aotc/machine/native/probe.c"
 
 GOLDEN = ROOT / "tests/golden/format-1/bundle/manifest.json"
 # Vulkan as far as the probes ask it; the offsets are those of Vulkan's structures.
@@ -146,7 +146,7 @@ def gpus_of_both(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the C probe and the Python one say of GPUs with these drivers."""
     code = (
-        "import json, pathlib, sys; from aotc import gpus;"
+        "import json, pathlib, sys; from aotc.machine import gpus;"
         "gpus._KFD_NODES = pathlib.Path(sys.argv[1]);"
         "print(json.dumps(gpus.probe()))"
     )

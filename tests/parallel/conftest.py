@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc.target import Target
+from aotc.machine.target import Target
 
 MODEL = Path(__file__).with_name("parallel_model.py")
 

@@ -14,11 +14,11 @@ from aotc.checks.devices_subject import DevicesSubject
 from aotc.checks.samples import items_of
 from aotc.checks.trials import judged, trial_of
 from aotc.checks.work import Work
+from aotc.core.pytree import flatten
 from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.importers import load
 from aotc.passes import run_passes
-from aotc.pytree import flatten
 from aotc.runtime import load_devices
 from tests.parallel.conftest import MODEL
 

@@ -16,7 +16,7 @@ import pytest
 from aotc import training
 from aotc.artifacts.manifest import DeviceAxis
 from aotc.errors import InputError
-from aotc.exit_status import exit_cause
+from aotc.errors.exit_status import exit_cause
 from aotc.parallel import Devices, Group
 from aotc.parallel.engine import Alone
 from aotc.runtime import load_devices

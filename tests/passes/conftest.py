@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
+from aotc import reference
+from aotc.core import dtypes
 from aotc.dialects import context
-from aotc.dialects.contracts import Contract
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Tensor
 from aotc.mlir import ir
 from aotc.passes import run_passes

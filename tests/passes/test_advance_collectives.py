@@ -5,7 +5,7 @@ import numpy
 import aotc
 from aotc import collectives, reference
 from aotc import numpy as np
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
 

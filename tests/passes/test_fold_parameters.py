@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 import aotc
 from aotc import reference
 from aotc.dialects import context
-from aotc.dialects.functions import functions_of
-from aotc.dialects.parameters import parameters_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.parameters import parameters_of
 from aotc.errors import CompileError
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.mlir import ir
-from aotc.parameter_archive import read_archive
 from aotc.passes import fold_parameters, run_passes
 from aotc.passes.base import Unit
 from aotc.pipeline import IR_STAGES, build
-from aotc.target import Target
+from aotc.programs.parameter_archive import read_archive
 
 HEAD = """
 import numpy

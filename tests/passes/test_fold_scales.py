@@ -6,7 +6,7 @@ import pytest
 import aotc
 import aotc.numpy as anp
 from aotc import nn
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.mlir import ir
 
 IMAGE, KERNEL, VECTOR = "f32[n, 5, 4, 6]", "f32[3, 2, 6, 8]", "f32[8]"

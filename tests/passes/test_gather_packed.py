@@ -6,12 +6,12 @@ import pytest
 import aotc
 from aotc import reference
 from aotc.importers import load
-from aotc.parameter_archive import read_archive
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import passes_between
 from aotc.pipeline import build
-from aotc.target import Target
+from aotc.programs.parameter_archive import read_archive
 
 HEAD = """
 import numpy

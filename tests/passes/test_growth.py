@@ -9,7 +9,7 @@ import pytest
 
 import aotc
 from aotc import numpy as np
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.lowering import variation
 from aotc.passes import PASSES, run_passes
 from aotc.passes.stages import PASS_STAGES, all_passes

@@ -16,9 +16,9 @@ from aotc import explain as explaining
 from aotc.artifacts.manifest import Manifest
 from aotc.cli import inspect
 from aotc.cli.kernels import KernelTable
-from aotc.dialects.functions import functions_of
+from aotc.core.numerics import RELAXED, STRICT
+from aotc.dialects.functions.functions import functions_of
 from aotc.kernels.listing import kernels_listed
-from aotc.numerics import RELAXED, STRICT
 from aotc.worker.rewrites import REWRITES
 from benchmarks.growth_counts import counts_of, forget, growth_of
 from benchmarks.growth_stages import MODEL, TARGET, GrowingBuild

@@ -5,7 +5,7 @@ import pytest
 import aotc
 import aotc.numpy as np
 from aotc import control, debug
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 
 MATRIX = "f32[4, 4]"
 

@@ -9,7 +9,7 @@ import pytest
 import aotc.numpy as anp
 from aotc import nn
 from aotc.dialects.types import Tensor
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.tracing.tracing import emit
 
 RNG = np.random.default_rng(0)

@@ -5,11 +5,11 @@ import pytest
 
 import aotc.numpy as anp
 from aotc import nn
+from aotc.dialects.functions.walking import backward_slice, defining_op
 from aotc.dialects.ops.binary import Multiply
 from aotc.dialects.ops.pooling import SumPool
 from aotc.dialects.ops.reduction import ReduceSum
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, defining_op
 
 IMAGE = "f32[2, 6, 6, 8]"
 

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc import reference
-from aotc.dialects.callees import calls_in
-from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.calls.callees import calls_in
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import passes_between
-from aotc.target import Target
 
 HEAD = """
 import numpy

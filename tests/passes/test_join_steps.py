@@ -5,7 +5,7 @@ import pytest
 import aotc
 import aotc.numpy as np
 from aotc import control
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 
 CARRIED, WEIGHT = "f32[3, 4]", "f32[4, 4]"
 SEQUENCE = "f32[5, 3, 4]"

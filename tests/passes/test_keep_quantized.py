@@ -6,7 +6,7 @@ import pytest
 import aotc
 from aotc import nn, reference
 from aotc import numpy as anp
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace

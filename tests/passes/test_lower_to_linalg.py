@@ -8,12 +8,12 @@ import aotc
 import aotc.numpy as anp
 from aotc import control, nn
 from aotc.backend.crossing import require_upstream_only
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.errors import CompileError
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import all_passes
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 

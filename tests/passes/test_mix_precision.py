@@ -7,7 +7,7 @@ import aotc
 from aotc import control, nn, optim, random, reference
 from aotc import numpy as anp
 from aotc.checks import nonfinite
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.passes import run_passes

@@ -5,14 +5,14 @@ import numpy as np
 import aotc
 from aotc import debug, nn
 from aotc import numpy as anp
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.machine.target import Target
 from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.outlining import Outlining
 from aotc.passes.stages import passes_between
 from aotc.reference import evaluate
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 from benchmarks.growth_stages import GrowingBuild
 

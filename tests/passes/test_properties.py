@@ -6,12 +6,12 @@ import pytest
 
 from aotc.dialects import context
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import PASSES, class_of, properties, run_passes
 from aotc.passes.base import Property, Unit
 from aotc.passes.stages import PASS_STAGES, all_passes
-from aotc.program import LEVELS
-from aotc.target import Target
+from aotc.programs.program import LEVELS
 
 ROOT = Path(__file__).parents[2]
 MODELS = (  # training, loops, sizes with code of their own, padding, states

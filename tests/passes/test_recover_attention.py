@@ -9,7 +9,7 @@ import aotc.numpy as anp
 from aotc import nn
 from aotc.dialects import context
 from aotc.dialects.builder import Builder
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.mlir import ir
 from aotc.passes.recovery.movement import movement_of
 

@@ -7,11 +7,11 @@ import aotc
 import aotc.numpy as anp
 from aotc import pipeline, special
 from aotc.dialects.limits import graph_ops
-from aotc.parameter_archive import UnevaluatedArray
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.recovery import matching
 from aotc.passes.recovery.table import ROWS
+from aotc.programs.parameter_archive import UnevaluatedArray
 from aotc.tracing.assembly import trace
 
 ALL = ("inline", "simplify", "cse", "recover-ops", "simplify")

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 import aotc.numpy as anp
-from aotc import options, passes
+from aotc import passes
+from aotc.core import options
 from aotc.dialects import context
 from aotc.errors import CompileError, InputError
 from aotc.mlir import ir

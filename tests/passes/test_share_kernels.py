@@ -4,10 +4,10 @@ import aotc
 from aotc import nn
 from aotc import numpy as np
 from aotc.kernels.lowered import kernels_of
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 

@@ -5,7 +5,7 @@ import pytest
 import aotc
 import aotc.numpy as np
 from aotc import control
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 
 KINDS = "f32[7, 4]", "f32[5, 7, 8]", "f32[4, 8]"
 

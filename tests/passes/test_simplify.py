@@ -7,7 +7,7 @@ import aotc
 import aotc.numpy as anp
 from aotc import control, debug, nn
 from aotc.dialects.control import control_of
-from aotc.dialects.functions import functions_of, signature
+from aotc.dialects.functions.functions import functions_of, signature
 from aotc.tracing.tracing import emit
 
 

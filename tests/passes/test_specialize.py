@@ -6,12 +6,12 @@ import pytest
 import aotc
 import aotc.numpy as anp
 from aotc import control, nn, reference
-from aotc.dialects.functions import functions_of, signature
-from aotc.dialects.guards import GUARDS, Guard, guards_attribute
+from aotc.dialects.functions.functions import functions_of, signature
+from aotc.dialects.functions.guards import GUARDS, Guard, guards_attribute
 from aotc.errors import InputError
 from aotc.passes import run_passes
 from aotc.pipeline.specializations import ask_for_specializations
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.tracing.assembly import trace
 
 RNG = np.random.default_rng(5)

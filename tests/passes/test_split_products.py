@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from aotc import reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import passes_between
-from aotc.target import Target
 
 HEAD = """
 import numpy

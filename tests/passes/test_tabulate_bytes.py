@@ -8,7 +8,7 @@ import pytest
 
 import aotc.numpy as anp
 from aotc import nn
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.patterns.values import splat_of
 
 STEP = np.float32(0.0371)

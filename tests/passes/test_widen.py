@@ -6,8 +6,8 @@ import pytest
 import aotc
 from aotc import control, nn, random
 from aotc import numpy as anp
-from aotc.dialects.transform import Widened
-from aotc.pytree import flatten
+from aotc.core.pytree import flatten
+from aotc.dialects.functions.transform import Widened
 from aotc.transforms.traced import Traced
 
 

@@ -13,6 +13,7 @@ from aotc import control, nn
 from aotc.cli.main import main
 from aotc.dialects import context
 from aotc.errors import InputError
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.pipeline import build
 from aotc.quantization.calibration import Choice
@@ -22,7 +23,6 @@ from aotc.quantization.metrics import divergence
 from aotc.quantization.precisions import PRECISIONS
 from aotc.quantization.quantizer import quantize
 from aotc.quantization.trained import Trained
-from aotc.target import Target
 from tests.quantization.models import DIGITS, load, quantized
 
 MODEL = '''

@@ -3,12 +3,12 @@
 import pytest
 
 from aotc.dialects import context
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.quantization.calibration import Choice
 from aotc.quantization.expected_time import expected_times
 from aotc.quantization.layers import layers_of, prepare
 from aotc.quantization.quantizer import quantize
-from aotc.target import Target
 from tests.quantization.models import DIGITS, load
 
 DOT = Target.parse("x86_64-v4-dot")  # 32 multiply-adds a cycle, 8 bytes of memory

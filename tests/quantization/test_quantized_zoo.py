@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc import processor
-from aotc.target import Target, cpu_level
+from aotc.machine import processor
+from aotc.machine.target import Target, cpu_level
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SMALLEST = {

@@ -6,17 +6,17 @@ import math
 import numpy as np
 import pytest
 
-from aotc.cache import arrays_digest
 from aotc.cli import quantize as cli
 from aotc.cli.quantize import CALIBRATIONS
 from aotc.cli.quantize import RECIPES as NAMES
+from aotc.core.cache import arrays_digest
 from aotc.dialects import context
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.passes import run_passes
-from aotc.program_files import ir_text
+from aotc.programs.files import ir_text
 from aotc.quantization.calibration import METHODS as ADDED
 from aotc.quantization.calibration import Choice
 from aotc.quantization.fakes import FakeLayer

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from aotc.artifacts.precision import Demand, lines_of
-from aotc.cache import arrays_digest
+from aotc.core.cache import arrays_digest
 from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.mlir import ir

@@ -8,8 +8,8 @@ from safetensors.numpy import save_file
 
 import aotc
 from aotc.cli.main import main
+from aotc.core.pytree import leaf_names
 from aotc.errors import InputError
-from aotc.pytree import leaf_names
 from aotc.quantization.measuring import run
 from aotc.quantization.models import freeze_states
 from tests.quantization.models import load

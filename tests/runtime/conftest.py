@@ -5,11 +5,11 @@ import iree.runtime as iree
 import numpy as np
 import pytest
 
-from aotc import options
 from aotc.artifacts import vmfb, write_bundle
 from aotc.artifacts.keys import generate
 from aotc.artifacts.trust import Trust
-from aotc.target import Target
+from aotc.core import options
+from aotc.machine.target import Target
 
 MODULE = """
 module @aotc {

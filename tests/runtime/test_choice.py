@@ -4,13 +4,13 @@ import warnings
 
 import pytest
 
-from aotc import gpus, processor
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.selection import Judgement, Selection
 from aotc.errors import AotcError, InputError, SetupError
+from aotc.machine import gpus, processor
+from aotc.machine.target import TARGETS, Target
 from aotc.runtime import choice
-from aotc.target import TARGETS, Target
 
 CPU = frozenset({"local-sync", "local-task"})
 

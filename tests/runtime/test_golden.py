@@ -28,7 +28,7 @@ def test_verifies_a_bundle_of_format_1(bundle):
 
 @pytest.mark.parametrize("target", ["x86_64-v2", "vmvx"])
 def test_runs_a_bundle_of_format_1(bundle, target):
-    from aotc import processor
+    from aotc.machine import processor
 
     if processor.arch() not in target and target != "vmvx":
         pytest.skip("made for another processor")

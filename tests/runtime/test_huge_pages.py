@@ -8,7 +8,7 @@ import iree.runtime as iree
 import numpy as np
 import pytest
 
-from aotc import options
+from aotc.core import options
 from aotc.errors import SetupError, VerificationError
 from aotc.runtime import huge_pages, load
 from aotc.runtime.huge_pages import HugePages, header_size, huge_page_size

@@ -10,7 +10,7 @@ from aotc import runtime
 from aotc.artifacts import write_bundle
 from aotc.artifacts.trust import development_key
 from aotc.errors import InputError, SetupError, VerificationError
-from aotc.target import Target
+from aotc.machine.target import Target
 from tests.refusals import refused
 from tests.runtime.running import X, run_python
 
@@ -64,7 +64,7 @@ def with_accelerator(manifest, files, signer, tmp_path):
 def test_a_fall_to_the_processor_is_said_and_counted(
     with_accelerator, trust, monkeypatch
 ):
-    monkeypatch.setattr("aotc.gpus.is_present", lambda vendors: True)
+    monkeypatch.setattr("aotc.machine.gpus.is_present", lambda vendors: True)
     before = runtime.fallback_count()
     with pytest.warns(UserWarning, match=r"metal: .*\[no-driver\] \[cpu-fallback\]"):
         model = runtime.load(with_accelerator, trust=trust, threads=1)

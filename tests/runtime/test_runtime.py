@@ -11,7 +11,7 @@ import pytest
 
 from aotc import runtime
 from aotc.artifacts.manifest import Leaf
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError, SetupError
 from aotc.runtime import buffers, engine, function, transfers
 from tests.refusals import refused

@@ -13,10 +13,10 @@ from safetensors.numpy import load_file, save_file
 
 from aotc import runtime
 from aotc.artifacts import vmfb, write_bundle
-from aotc.dtypes import NAMES, to_numpy
+from aotc.core.dtypes import NAMES, to_numpy
+from aotc.core.writing import atomic_write
 from aotc.errors import InputError, SetupError
-from aotc.target import Target
-from aotc.writing import atomic_write
+from aotc.machine.target import Target
 from tests.refusals import refused
 
 TARGET = Target.parse("cpu")

@@ -40,7 +40,8 @@ for wrong in (3, 0, 257, 1.5, "2", True):
 
 def test_an_environment_variable_sets_the_number_of_threads(bundle, signer):
     code = f"""
-from aotc import options, runtime
+from aotc import runtime
+from aotc.core import options
 from aotc.errors import InputError
 from aotc.runtime import engine
 with options.override("AOTC_THREADS", "3"):

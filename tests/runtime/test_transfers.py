@@ -8,10 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc import gpus, runtime
+from aotc import runtime
 from aotc.artifacts.manifest import Leaf
-from aotc.dtypes import to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError
+from aotc.machine import gpus
 from aotc.runtime import engine, foreign_tensors, transfers
 from aotc.runtime.foreign_tensors import Tensor
 from tests.fake_gpu import HOST, Lent, LentByTorch, pretend

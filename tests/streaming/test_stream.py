@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotc
+from aotc.core.pytree import flatten
 from aotc.errors import AotcError, InputError
-from aotc.pytree import flatten
 from tests.fake_gpu import Lent, pretend
 
 FOREVER = 3600  # seconds: a test that waits for so long fails by not ending

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.artifacts.manifest import EntryPoint, Leaf
+from aotc.core import dtypes
 from aotc.training.metrics import Log
 from aotc.training.steps import StepRunner
 

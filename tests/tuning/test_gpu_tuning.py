@@ -13,8 +13,8 @@ from aotc.cli.main import main
 from aotc.errors import InputError, SetupError
 from aotc.kernels.gpu import candidates
 from aotc.kernels.gpu.compiling import Compiled
+from aotc.machine.target import Target
 from aotc.pipeline import build
-from aotc.target import Target
 from aotc.tuning import devices, gpu
 from aotc.tuning.files import TuningFile
 from tests.kernels.gpu.conftest import with_triton  # noqa: F401

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc import processor, tuning
+from aotc import tuning
 from aotc.checks.process import CompiledProcess
 from aotc.cli.main import main
 from aotc.dialects import context
@@ -17,6 +17,8 @@ from aotc.errors import InputError, SetupError
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.planning import tile
+from aotc.machine import processor
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -24,7 +26,6 @@ from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from aotc.reference import evaluate
-from aotc.target import Target
 from aotc.tuning.files import Measured, TuningFile
 from aotc.tuning.proposals import entry_name, program_of, propose
 

@@ -8,13 +8,13 @@ import pytest
 from safetensors.numpy import save_file
 
 import aotc
-from aotc import options
+from aotc.core import options
 from aotc.importers import load
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
-from aotc.target import Target
 
 gguf = pytest.importorskip("gguf")
 

@@ -11,8 +11,8 @@ import pytest
 
 import aotc
 from aotc import nn
-from aotc.computed_arrays import ComputedArray
 from aotc.errors import InputError
+from aotc.programs.computed_arrays import ComputedArray
 from tests.weight_formats.refusing import refused_weights
 
 gguf = pytest.importorskip("gguf")

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.backend import compile_units
 from aotc.checks.certificate.blame import wrong_op
 from aotc.checks.certificate.check import DIFFERENCE, Arrays, Check, Run
@@ -34,17 +33,18 @@ from aotc.checks.certificate.modules import (
 from aotc.checks.certificate.points import Point, points_of
 from aotc.checks.compiled import Export
 from aotc.checks.process import DIED, CompiledProcess, code_of, export_at
+from aotc.core import dtypes
 from aotc.dialects import context
-from aotc.dialects.callees import reachable_functions
-from aotc.dialects.functions import copy_module, functions_of, keep_only
-from aotc.dialects.transform import Widened, derive
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.functions.functions import copy_module, functions_of, keep_only
+from aotc.dialects.functions.transform import Widened, derive
 from aotc.errors import AotcError, CompileError, InputError
+from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import passes_between
-from aotc.program import Program
-from aotc.target import Target
+from aotc.programs.program import Program
 
 DOT_PRODUCT = 1e-9  # the largest difference that is rounding
 

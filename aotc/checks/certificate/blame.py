@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes, reference
+from aotc import reference
 from aotc.checks.certificate.check import Arrays, Check
 from aotc.checks.certificate.modules import modes_of
-from aotc.dialects.functions import SYMBOLS, callee_of, copy_module, functions_of
+from aotc.core import dtypes
+from aotc.dialects.functions.functions import (
+    SYMBOLS,
+    callee_of,
+    copy_module,
+    functions_of,
+)
+from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import clone
 from aotc.mlir import func, ir
 from aotc.passes import run_passes
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.checks.certificate.modules import Modes
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import (
+from aotc.core import dtypes
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import (
     SYMBOLS,
     call,
     functions_of,
     signature,
 )
-from aotc.dialects.transform import Jvp, Vjp, derive, floats
+from aotc.dialects.functions.transform import Jvp, Vjp, derive, floats
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Tensor, evaluate_size
 from aotc.mlir import func, ir
 

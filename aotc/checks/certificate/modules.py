@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aotc.dialects.callees import reachable_functions, rules_of
-from aotc.dialects.custom import Checkpoint, custom_of
-from aotc.dialects.functions import functions_of
+from aotc.dialects.calls.callees import reachable_functions, rules_of
+from aotc.dialects.calls.custom import Checkpoint, custom_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import Reason
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.checks.certificate.modules import Modes, modes_of
 from aotc.checks.certificate.visits import visit
-from aotc.dialects.callees import callees, reachable_functions
-from aotc.dialects.contracts import Contract
-from aotc.dialects.entries import Entry
-from aotc.dialects.functions import functions_of, name_of, signature
-from aotc.dialects.transform import Jvp, Vjp, derived_of
+from aotc.core import dtypes
+from aotc.dialects.calls.callees import callees, reachable_functions
+from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.functions import functions_of, name_of, signature
+from aotc.dialects.functions.transform import Jvp, Vjp, derived_of
+from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.mlir import source_of
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.reference import bind_symbols
 
 Arrays = list[Any]

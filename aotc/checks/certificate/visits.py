@@ -14,8 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.functions import copy_module, functions_of, keep_only, signature
-from aotc.dialects.transform import Batch, Derived, derived_of
+from aotc.dialects.functions.functions import (
+    copy_module,
+    functions_of,
+    keep_only,
+    signature,
+)
+from aotc.dialects.functions.transform import Batch, Derived, derived_of
 from aotc.passes import run_passes
 from aotc.reference import Evaluation
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.errors import InputError
 from aotc.evidence.messages import Outputs
 from aotc.evidence.peers.engine import Array

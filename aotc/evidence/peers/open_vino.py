@@ -8,7 +8,7 @@ from typing import Any
 
 import openvino
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.evidence.messages import ANY
 from aotc.evidence.peers.engine import Array, Port
 

@@ -10,7 +10,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.evidence.messages import ANY, EAGER
 from aotc.evidence.peers.engine import Array, Port
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aotc.artifacts.conditions import COMPARISONS, Condition
-from aotc.dialects.guards import Guard
+from aotc.dialects.functions.guards import Guard
 from aotc.dialects.types import Size
 from aotc.errors import InputError
 from aotc.importers.common.known_sizes import is_different, is_equal

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.importers.common.original import Original
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.tracing.assembly import trace
 from aotc.tracing.call_sizes import with_compiler_sizes
 from aotc.tracing.entry import EntryFunction, State, Stored, Weights

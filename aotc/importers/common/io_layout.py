@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.entries import Entry, Port
-from aotc.dialects.image_layouts import layout_permutation
+from aotc.core.pytree import flatten
+from aotc.dialects.functions.entries import Entry, Port
+from aotc.dialects.movement.image_layouts import layout_permutation
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.original import Inputs, Original
-from aotc.pytree import flatten
 
 
 def with_io_layout(network: Imported, entry: Entry) -> Imported:

@@ -15,7 +15,7 @@ from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
 from aotc.importers.onnx.network import network_of
 from aotc.importers.onnx.reading import read
-from aotc.program import Program
+from aotc.programs.program import Program
 from aotc.tracing.dims import Dim
 
 __all__ = ["from_onnx", "load"]

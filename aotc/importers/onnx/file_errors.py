@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aotc.errors import AotcError
-from aotc.system_errors import no_memory
+from aotc.errors.system import no_memory
 from aotc.tracing.source_locations import fail
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Dim, Size, maximum, minimum
 from aotc.errors import InputError
 from aotc.importers.common.known_sizes import (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from aotc.core.pytree import OrderedTree
 from aotc.importers.common.declared import declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.padded import Padded, data_dependent_sizes
@@ -20,7 +21,6 @@ from aotc.importers.onnx.ops import TABLE
 from aotc.importers.onnx.original import of_file
 from aotc.importers.onnx.unsupported import unsupported
 from aotc.importers.onnx.values import Value, as_array, with_element
-from aotc.pytree import OrderedTree
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import Dim

@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from aotc.core.pytree import OrderedTree
 from aotc.errors import InputError
+from aotc.errors.system import raise_system_error
 from aotc.importers.common.original import Inputs, Original
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Model
-from aotc.pytree import OrderedTree
-from aotc.system_errors import raise_system_error
 from aotc.tracing.source_locations import Place
 
 Feeds = Mapping[str, Any]

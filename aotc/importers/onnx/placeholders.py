@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotc import numpy as anp
-from aotc.dialects.symbols import current_contracts
+from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import Dim, Size
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Graph

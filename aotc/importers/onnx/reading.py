@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from aotc.core.installation import install_command
 from aotc.errors import InputError, SetupError
+from aotc.errors.system import raise_system_error
 from aotc.importers.onnx.graph import Model, Reader
 from aotc.importers.onnx.protobuf import skeleton
 from aotc.importers.onnx.tensors import Files, map_file
-from aotc.installation import install_command
-from aotc.system_errors import raise_system_error
 
 OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
 

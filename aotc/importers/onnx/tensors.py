@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.importers.onnx.elements import Element, element
 from aotc.tracing.source_locations import fail
 

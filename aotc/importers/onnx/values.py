@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc import numpy as anp
+from aotc.core import dtypes
 from aotc.dialects.types import Dim, Shape, Size
 from aotc.importers.common.padded import Padded, has_data_dependent
 from aotc.importers.common.padded import sizes as padded_sizes

@@ -23,7 +23,7 @@ from aotc.errors import InputError
 if TYPE_CHECKING:
     from aotc.importers.common.imported import Imported
     from aotc.importers.stablehlo.network import Module
-    from aotc.program import Program
+    from aotc.programs.program import Program
     from aotc.tracing.entry import Spec
 
 __all__ = ["from_jax", "from_stablehlo", "load"]
@@ -84,7 +84,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
     Raises:
         InputError: it cannot be read, or another entry is asked for.
     """
-    from aotc.program import source_of
+    from aotc.programs.program import source_of
 
     if any(name != "main" for name in entries):
         raise InputError(

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aotc.dialects import affine, context
-from aotc.dialects.contracts import Contract
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects import context
+from aotc.dialects.sizes import affine
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Dim as Symbol
 from aotc.dialects.types import Size, evaluate_size
 from aotc.importers.stablehlo.interpreter import functions_of

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aotc import options
+from aotc.core import options
 from aotc.errors import InputError
+from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo.network import Module, network_of, value_of
 from aotc.importers.stablehlo.original import of_export
 from aotc.importers.stablehlo.reading import BYTECODE
 from aotc.importers.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
 from aotc.importers.stablehlo.values import Value, as_known
-from aotc.system_errors import raise_system_error
 from aotc.tracing.entry import Spec
 
 _SHARDY = b"sdy"  # the name of a dialect

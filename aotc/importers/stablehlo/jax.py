@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from aotc.errors import InputError
+from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo.contracts import global_constants
 from aotc.importers.stablehlo.interpreter import functions_of
@@ -22,7 +23,6 @@ from aotc.importers.stablehlo.symbolic import (
 )
 from aotc.importers.stablehlo.values import Known, Value, as_known
 from aotc.mlir import ir
-from aotc.system_errors import raise_system_error
 from aotc.tracing.entry import State, Weights
 from aotc.tracing.source_locations import fail, is_own, relative, user_line
 

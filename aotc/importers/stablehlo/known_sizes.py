@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import maximum, minimum
 from aotc.errors import InputError
 from aotc.importers.common.known_sizes import (

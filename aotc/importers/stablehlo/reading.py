@@ -13,11 +13,11 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from aotc import options
+from aotc.core import options
 from aotc.errors import InputError
-from aotc.exit_status import exit_cause
+from aotc.errors.exit_status import exit_cause
+from aotc.errors.system import raise_system_error
 from aotc.mlir import in_generic_form, ir, provide_dialect, stablehlo
-from aotc.system_errors import raise_system_error
 
 BYTECODE = b"ML\xefR"  # how MLIR bytecode begins
 _PORTABLE = re.compile(rb"ML\xefR.{1,9}?StableHLO_v(\d+\.\d+\.\d+)\0", re.DOTALL)

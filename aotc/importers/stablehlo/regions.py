@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.shapes import literal
 from aotc.importers.stablehlo.values import array, kind_of

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc.complexes import Complex
+from aotc.core import dtypes
+from aotc.core.installation import install_command
 from aotc.dialects.types import ceil_divide
 from aotc.errors import SetupError
-from aotc.installation import install_command
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.entry import Frozen, Spec, Stored
 from aotc.tracing.source_locations import fail

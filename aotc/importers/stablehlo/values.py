@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
 from aotc.complexes import Complex
+from aotc.core import dtypes
 from aotc.dialects.types import Dim, Shape, Size
 from aotc.errors import InputError
 from aotc.mlir import ir

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotc.core.installation import install_command
 from aotc.errors import AotcError, InputError, SetupError
-from aotc.installation import install_command
-from aotc.program import source_of
+from aotc.programs.program import source_of
 from aotc.tracing.source_locations import at_location
 
 if TYPE_CHECKING:
     from aotc.importers.common.imported import Imported
-    from aotc.program import Program
+    from aotc.programs.program import Program
 
 __all__ = ["from_torch", "load"]
 

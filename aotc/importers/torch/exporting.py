@@ -20,10 +20,10 @@ from torch._decomp import decomposition_table
 from torch.fx import GraphModule
 
 from aotc.errors import InputError, SetupError
+from aotc.errors.system import raise_system_error
 from aotc.importers.torch import mapped_archive, recurrences, writes
 from aotc.importers.torch.ops import is_listed, stays_whole
 from aotc.importers.torch.tensors import is_complex
-from aotc.system_errors import raise_system_error
 from aotc.tracing.source_locations import fail, is_own, relative, user_line
 
 _TORCH = Path(torch.__file__).parent

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from aotc.array_files import stored_bytes
+from aotc.core.array_files import stored_bytes
 
 _LARGE = 1 << 16  # bytes; smaller tensors are copied
 _CONFIGS = "_weights_config.json", "_constants_config.json"  # ends of their names

@@ -18,6 +18,7 @@ from torch.export.graph_signature import (
 )
 
 from aotc.complexes import Complex
+from aotc.core.pytree import flatten
 from aotc.dialects.types import Dim
 from aotc.importers.common.declared import Declared, declared_shapes
 from aotc.importers.common.imported import Imported
@@ -46,7 +47,6 @@ from aotc.importers.torch.trees import leaves_of, tree_of
 from aotc.importers.torch.unbacked import symbols_of
 from aotc.importers.torch.unsupported import note_decompositions
 from aotc.importers.torch.unsupported import unsupported as unsupported_ops
-from aotc.pytree import flatten
 from aotc.tracing.conversion import lift
 from aotc.tracing.entry import Spec, State, Weights
 from aotc.tracing.findings import Finding, grouped_findings

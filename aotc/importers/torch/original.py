@@ -12,11 +12,11 @@ from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.fx import Interpreter, Node
 from torch.utils import _pytree
 
-from aotc import dtypes
+from aotc.core import dtypes
+from aotc.core.pytree import flatten
 from aotc.importers.common.original import Inputs, Original
 from aotc.importers.torch.tensors import numpy_of, tensor_of
 from aotc.importers.torch.trees import leaves_of, tree_of
-from aotc.pytree import flatten
 
 
 def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:

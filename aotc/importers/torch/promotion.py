@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.dialects.types import Dim
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import astype, lift

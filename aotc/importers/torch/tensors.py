@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from aotc import dtypes
 from aotc.complexes import Complex
+from aotc.core import dtypes
 from aotc.errors import InputError
 from aotc.importers.common.declared import Declared
 from aotc.tracing.array import Array

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aotc.core.dtypes import UNSIGNED
 from aotc.dialects.lowering.scalars import constant, int_compare
-from aotc.dtypes import UNSIGNED
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.lines import Rows, rows_by_pixel, sees_no_padding
 from aotc.kernels.cpu.vectors import Values, add, index, scale

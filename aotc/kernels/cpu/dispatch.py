@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.dialects import iree_text
-from aotc.dialects.function_table import name_of, note_symbol, table_of
-from aotc.dialects.functions import current_module, signature
-from aotc.dialects.fusion import TARGET
+from aotc.dialects.functions.function_table import name_of, note_symbol, table_of
+from aotc.dialects.functions.functions import current_module, signature
+from aotc.dialects.functions.fusion import TARGET
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of, plain_of
@@ -34,8 +34,8 @@ from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import PlannedKernel
 from aotc.kernels.lowered import CALL, KERNEL
 from aotc.kernels.machine import Machine, machine_of
+from aotc.machine.target import Target
 from aotc.mlir import Function, Module, Value, arith, func, ir
-from aotc.target import Target
 
 
 @dataclass(frozen=True)

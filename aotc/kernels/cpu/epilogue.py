@@ -16,6 +16,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from aotc.core.dtypes import UNSIGNED, is_float
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering import Lowering, approximations, error_functions
 from aotc.dialects.lowering.conversion import integer_bounds
@@ -27,8 +29,6 @@ from aotc.dialects.ops.quantization import Lookup
 from aotc.dialects.ops.selection import Cast, Clamp, Compare, Select
 from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor, lowered_element
-from aotc.dialects.walking import defining_op
-from aotc.dtypes import UNSIGNED, is_float
 from aotc.errors import CompileError
 from aotc.kernels.cpu import elementary, loops, vectors
 from aotc.kernels.cpu.arguments import Arguments

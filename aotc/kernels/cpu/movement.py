@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from aotc.dialects.movement.views import Strides, View
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Tensor, element_count, static_size
-from aotc.dialects.views import Strides, View
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue, Place

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.numbers import Numbers
-from aotc.dialects.nests import COPY
+from aotc.dialects.movement.nests import COPY
+from aotc.dialects.movement.views import Strides, View
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.dialects.views import Strides, View
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import apply_to_vectors, takes_vectors

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.function_table import name_of
+from aotc.dialects.functions.function_table import name_of
 from aotc.dialects.lowering.scalars import float_compare
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.cpu import vectors

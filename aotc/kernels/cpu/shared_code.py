@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from aotc.dialects import iree_text
 from aotc.dialects.attributes import Array
-from aotc.dialects.callees import calls_in
-from aotc.dialects.function_table import erase, index_functions
-from aotc.dialects.functions import callee_of, functions_of, name_of
+from aotc.dialects.calls.callees import calls_in
+from aotc.dialects.functions.function_table import erase, index_functions
+from aotc.dialects.functions.functions import callee_of, functions_of, name_of
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering.scalars import constant_of
 from aotc.dialects.plain import attribute_of, plain_of

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.movement.views import Loop
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import (
     static_size,
 )
-from aotc.dialects.views import Loop
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.runs import write_run

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.functions import current_function
+from aotc.dialects.functions.functions import current_function
 from aotc.dialects.lowering.scalars import constant, constant_of
 from aotc.mlir import Type, Value, arith, ir
 

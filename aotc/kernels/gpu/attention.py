@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aotc.dialects.lowering.scalars import constant as number
-from aotc.dialects.nests import COPY
+from aotc.dialects.movement.nests import COPY
 from aotc.dialects.types import (
     Shape,
     Size,

@@ -10,9 +10,9 @@ from math import inf
 
 import numpy as np
 
+from aotc.dialects.movement.views import Stride, View, merge
 from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.selection import Compare, Select
-from aotc.dialects.views import Stride, View, merge
 from aotc.kernels.terms import Apply, Expression, Read, Statement
 
 

@@ -17,10 +17,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from aotc import options
+from aotc.core import options
+from aotc.core.installation import has_triton, install_command
+from aotc.core.numerics import STRICT
 from aotc.errors import CompileError, SetupError
-from aotc.installation import has_triton, install_command
-from aotc.numerics import STRICT
 
 _ALIGNED = "{tt.divisibility = 16 : i32}"  # of an argument, in the text of a kernel
 

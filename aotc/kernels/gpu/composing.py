@@ -7,11 +7,11 @@ the parts of the sums by them, can be computed by as many programs as there are 
 
 from __future__ import annotations
 
+from aotc.core.dtypes import bits
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.types import Tensor
-from aotc.dtypes import bits
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.matrices import START
 from aotc.kernels.planning.reductions import reduced_axes

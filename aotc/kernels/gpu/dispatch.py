@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
 from aotc.dialects import iree_text
-from aotc.dialects.function_table import name_of, note_symbol, table_of
-from aotc.dialects.functions import current_module, signature
+from aotc.dialects.functions.function_table import name_of, note_symbol, table_of
+from aotc.dialects.functions.functions import current_module, signature
 from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of
-from aotc.dialects.symbols import contracts_of
+from aotc.dialects.sizes.symbols import contracts_of
 from aotc.dialects.types import Dim, Size, lowered_type
 from aotc.errors import CompileError
 from aotc.kernels.facts import facts_of

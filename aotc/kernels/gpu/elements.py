@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from aotc.dialects.movement.views import View
 from aotc.dialects.types import (
     Shape,
     Size,
@@ -18,7 +19,6 @@ from aotc.dialects.types import (
     element_count,
     maximum,
 )
-from aotc.dialects.views import View
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing

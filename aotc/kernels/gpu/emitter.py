@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.dialects.nests import COPY
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.core.numerics import STRICT
+from aotc.dialects.movement.nests import COPY
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size
 from aotc.kernels.gpu import (
     attention,
@@ -28,7 +29,6 @@ from aotc.kernels.gpu.kernel import (
 from aotc.kernels.gpu.lifting import CannotLiftError
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.terms import Term
-from aotc.numerics import STRICT
 
 
 @dataclass(frozen=True)

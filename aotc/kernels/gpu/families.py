@@ -12,7 +12,14 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aotc.dialects.fusion import fused_of
+from aotc.core.dtypes import bits, is_float
+from aotc.core.numerics import RELAXED, STRICT
+from aotc.dialects.functions.fusion import fused_of
+from aotc.dialects.functions.walking import (
+    clone,
+    copy_value,
+    defining_op,
+)
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.binary import Binary
@@ -34,14 +41,8 @@ from aotc.dialects.ops.scattering import ScatterAdd
 from aotc.dialects.ops.selection import Cast, Clamp, Select
 from aotc.dialects.ops.shape import Reshape
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, Tensor
-from aotc.dialects.walking import (
-    clone,
-    copy_value,
-    defining_op,
-)
-from aotc.dtypes import bits, is_float
 from aotc.kernels.elementwise import (
     ALIKE,
     BY_ROWS,
@@ -80,7 +81,6 @@ from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
 from aotc.mlir import Function, Value, func, ir
-from aotc.numerics import RELAXED, STRICT
 
 _FLOATS = ("f32", "bf16", "f16")
 _BYTES = ("i8", "i32")  # of factors and sums

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aotc.dialects import affine
+from aotc.dialects.movement.views import Strides, View, split
+from aotc.dialects.sizes import affine
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -22,7 +23,6 @@ from aotc.dialects.types import (
     minimum,
     same_count,
 )
-from aotc.dialects.views import Strides, View, split
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.ops import Int, Integers
 from aotc.mlir import AffineExpr, Value, ir

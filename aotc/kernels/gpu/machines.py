@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from aotc.core.numerics import STRICT
 from aotc.kernels.machine import Mma
-from aotc.numerics import STRICT
-from aotc.target import Target
+from aotc.machine.target import Target
 
 _STRICT = "ieee"
 _PRODUCTS = 3  # of TF32 in the place of one of f32

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
+from aotc.core.dtypes import bits, is_float
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.dtypes import bits, is_float
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Apply, Expression, Read, Statement

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from aotc.dialects.functions.walking import backward_slice, defining_op, in_order
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.activation import Gelu
 from aotc.dialects.ops.binary import Binary
@@ -21,7 +22,6 @@ from aotc.dialects.ops.shape import Broadcast, Reshape, Reverse, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.dialects.walking import backward_slice, defining_op, in_order
 from aotc.kernels.gpu import elements
 from aotc.kernels.gpu.elements import ElementTile
 from aotc.kernels.gpu.lifting import can_lift

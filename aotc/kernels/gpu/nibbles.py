@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Container
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions.walking import backward_slice, has_one_use, in_order
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.bits import ShiftRight
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.selection import Compare, Select
 from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import backward_slice, has_one_use, in_order
 from aotc.mlir import Value, ir
 
 _BITS = 4

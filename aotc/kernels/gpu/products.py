@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from aotc.dialects.nests import COPY
+from aotc.dialects.movement.nests import COPY
 from aotc.dialects.types import (
     Size,
     Tensor,

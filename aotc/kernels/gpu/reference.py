@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.function_table import name_of
-from aotc.dialects.fusion import target_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.core.dtypes import to_numpy
+from aotc.core.numerics import STRICT
+from aotc.dialects.functions.function_table import name_of
+from aotc.dialects.functions.fusion import target_of
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.dtypes import to_numpy
 from aotc.kernels.gpu.emitter import NoKernel, emit
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
@@ -22,9 +23,8 @@ from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.kernels.ttir.evaluator import evaluate
 from aotc.kernels.ttir.memory import Buffer
+from aotc.machine.target import Target
 from aotc.mlir import Function
-from aotc.numerics import STRICT
-from aotc.target import Target
 
 _Arrays = Sequence[np.ndarray[Any, Any]]
 

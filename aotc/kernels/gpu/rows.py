@@ -15,7 +15,8 @@ from functools import reduce
 
 import numpy as np
 
-from aotc.dialects.nests import COPY
+from aotc.core.dtypes import UNSIGNED, bits, is_float, to_numpy
+from aotc.dialects.movement.nests import COPY
 from aotc.dialects.types import (
     Shape,
     Size,
@@ -25,7 +26,6 @@ from aotc.dialects.types import (
     lowered_element,
     same_count,
 )
-from aotc.dtypes import UNSIGNED, bits, is_float, to_numpy
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.elements import fastest_loop
 from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.dialects.nests import COPY
+from aotc.dialects.movement.nests import COPY
 from aotc.dialects.ops.creation import Constant, Iota
 from aotc.dialects.ops.selection import Compare, Select
 from aotc.dialects.types import (

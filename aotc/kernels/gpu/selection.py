@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.lowering.sorting import key
-from aotc.dialects.nests import ARGSORT, ARGSORT_DESCENDING, COPY
+from aotc.dialects.movement.nests import ARGSORT, ARGSORT_DESCENDING, COPY
 from aotc.dialects.ops.ordering import is_few
 from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.kernels.gpu import ops

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from aotc.core.dtypes import SIGNED, bits
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.scalars import int_compare
+from aotc.dialects.movement.views import Strides, View
 from aotc.dialects.ops.creation import Constant, Dimension, Iota
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.types import (
@@ -22,8 +24,6 @@ from aotc.dialects.types import (
     lowered_element,
     same_count,
 )
-from aotc.dialects.views import Strides, View
-from aotc.dtypes import SIGNED, bits
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.frames import Frame, Offset, Reindexing, Sizes
 from aotc.kernels.gpu.lifting import CannotLiftError, apply, lift

@@ -6,9 +6,9 @@ programs of the first part come first. So one launch has the updates of many par
 
 from __future__ import annotations
 
+from aotc.core.dtypes import bits
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size, Tensor
-from aotc.dtypes import bits
 from aotc.kernels.elementwise import OF_NUMBERS, Elementwise
 from aotc.kernels.gpu import elements, ops
 from aotc.kernels.gpu.elements import ElementTile

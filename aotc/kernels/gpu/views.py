@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aotc.dialects.functions.walking import defining_op, has_one_use
 from aotc.dialects.graph import GraphOp, view_of_result
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.quantization import Dequantize
@@ -18,8 +20,6 @@ from aotc.dialects.ops.shape import Reshape, Reverse, Transpose
 from aotc.dialects.ops.slicing import Pad, Slice
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Tensor
-from aotc.dialects.views import View
-from aotc.dialects.walking import defining_op, has_one_use
 from aotc.kernels.gpu.nibbles import unpacking_ops
 from aotc.mlir import Value
 

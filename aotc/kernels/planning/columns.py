@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 
-from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.normalization import Normalize
-from aotc.dialects.ops.reduction import Reduction
-from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
-from aotc.dialects.walking import (
+from aotc.dialects.functions.walking import (
     backward_slice,
     defining_op,
     has_one_use,
     in_order,
     users_of,
 )
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.ops.normalization import Normalize
+from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.reductions import (

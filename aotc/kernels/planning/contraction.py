@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from aotc.dialects.contracts import Contract
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
-from aotc.dialects.symbols import known_contracts
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Dim, Size, Tensor
 from aotc.kernels import grain
 from aotc.kernels.facts import bytes_of

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.dialects.walking import backward_slice
 from aotc.kernels.geometry import Geometry, known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.tile import Tile, terms_at_a_time

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
-from aotc.dialects.walking import defining_op
 from aotc.kernels import grain
 from aotc.kernels.elementwise import ALIKE, FLOATS, Elementwise
 from aotc.kernels.machine import Machine

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aotc.core.dtypes import is_float
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.nests import COPY
+from aotc.dialects.movement.nests import COPY
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.dtypes import is_float
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.term_builder import term_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import Tensor
-from aotc.dialects.views import View
 from aotc.kernels.term_builder import expression_of
 from aotc.kernels.terms import Expression, Read
 from aotc.mlir import Value

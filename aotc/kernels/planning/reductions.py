@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from aotc.dialects.functions.walking import backward_slice, defining_op, has_one_use
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
@@ -13,7 +14,6 @@ from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.selection import Cast, Compare, Select
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.dialects.walking import backward_slice, defining_op, has_one_use
 from aotc.kernels.elementwise import ALIKE, NARROW, Elementwise
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from aotc.dialects.functions.walking import defining_op, has_one_use, users_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.activation import Gelu
 from aotc.dialects.ops.binary import Binary
@@ -19,7 +20,6 @@ from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
-from aotc.dialects.walking import defining_op, has_one_use, users_of
 from aotc.kernels import grain
 from aotc.kernels.elementwise import BY_ROWS, FLOATS, Elementwise, condition_of
 from aotc.kernels.machine import Machine

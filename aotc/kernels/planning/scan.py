@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Any
 
 from aotc.dialects.control import Scan, control_of
-from aotc.dialects.function_table import Functions, table_of
-from aotc.dialects.functions import callee_of, signature
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.function_table import Functions, table_of
+from aotc.dialects.functions.functions import callee_of, signature
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size, Tensor, element_count, symbols_of
 from aotc.kernels.machine import Machine

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from aotc.dialects.functions.walking import defining_op, in_order
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Tensor
-from aotc.dialects.walking import defining_op, in_order
 from aotc.kernels.elementwise import ALIKE, Elementwise
 from aotc.kernels.operands import Whole
 from aotc.mlir import Value

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from aotc.core.dtypes import bits, is_float
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
-from aotc.dtypes import bits, is_float
 from aotc.kernels import grain
 from aotc.kernels.bit_planes import in_planes
 from aotc.kernels.geometry import Geometry

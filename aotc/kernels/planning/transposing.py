@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from aotc.core.dtypes import bits
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.movement.views import Loop, View, common_loops
 from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.types import (
     Size,
@@ -14,9 +17,6 @@ from aotc.dialects.types import (
     element_count,
     static_size,
 )
-from aotc.dialects.views import Loop, View, common_loops
-from aotc.dialects.walking import defining_op
-from aotc.dtypes import bits
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.movement import FEW_ROWS, MovementBlocks, moves

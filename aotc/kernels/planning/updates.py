@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, ceil_divide, element_count
-from aotc.dialects.walking import defining_op
 from aotc.kernels.elementwise import FLOATS, OF_NUMBERS, Elementwise
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import Number, operand_of

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import view_of_result
+from aotc.dialects.movement.views import View
 from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor, element_count
-from aotc.dialects.views import View
-from aotc.dialects.walking import defining_op
 from aotc.mlir import Value
 
 Move: TypeAlias = Reshape | Slice | Transpose

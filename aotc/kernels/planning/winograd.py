@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from aotc.core.dtypes import bits
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Size, ceil_divide
-from aotc.dtypes import bits
 from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
 from aotc.kernels.machine import FMA, LINE_BYTES, Machine, Mma
 from aotc.kernels.planning.tile import (

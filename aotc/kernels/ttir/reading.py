@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
+from aotc.core import dtypes
 from aotc.errors import CompileError
 from aotc.mlir import Block as MlirBlock
 from aotc.mlir import Operation, Value, ir

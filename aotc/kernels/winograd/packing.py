@@ -14,7 +14,7 @@ import numpy as np
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.rearrangements import Rearrangement
+from aotc.dialects.rules.rearrangements import Rearrangement
 from aotc.dialects.types import Tensor
 from aotc.kernels.planning.winograd import WinogradTile
 from aotc.kernels.winograd.matrices import WINDOW, filter_scale, matrices

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from aotc.complexes import Complex
-from aotc.dtypes import FLOATS
+from aotc.core.dtypes import FLOATS
 from aotc.errors import AotcError
 from aotc.tracing.array import Array
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.complexes import Complex
+from aotc.core import dtypes
 
 Edges = Iterator[tuple[str, Any]]
 

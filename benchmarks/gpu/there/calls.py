@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from aotc import dtypes
 from aotc.artifacts.pack import read_bundle
 from aotc.artifacts.selection import Selection, judge
+from aotc.core import dtypes
+from aotc.core.pytree import flatten
 from aotc.errors import AotcError
-from aotc.pytree import flatten
 from aotc.runtime import engine, load, loader
 from aotc.runtime.model import Model
 

@@ -53,7 +53,7 @@ ROWS = (
         "masked-remainders",
         Symptom.SLOW,
         "Masks what does not fill a vector for AVX-512, which is slower than AVX2.",
-        ("aotc/target.py: PEELING",),
+        ("aotc/machine/target.py: PEELING",),
         Elsewhere("a matter of time: `python benchmarks/cpu_level_time.py`"),
     ),
     Fault(
@@ -93,6 +93,6 @@ ROWS = (
         "Keeps line numbers in portable code, so that another comment is another "
         "module.",
         ("aotc/backend/reuse.py: module",),
-        Elsewhere("tests/aotc/test_cache.py compiles both kinds"),
+        Elsewhere("tests/core/test_cache.py compiles both kinds"),
     ),
 )

@@ -329,7 +329,7 @@ ROWS = (
         Symptom.REFUSED,
         'Distributes reductions to scalars over vectors with "failed to distribute", '
         "where an elementwise op is fused into them.",
-        ("aotc/target.py: _PLAIN_REDUCTIONS",),
+        ("aotc/machine/target.py: _PLAIN_REDUCTIONS",),
         Refused(
             Source(
                 "elementwise-in-a-gpu-sum",
@@ -360,7 +360,7 @@ ROWS = (
         "cuda-hopper",
         Symptom.REFUSED,
         "Knows no sm_90 and sm_100.",
-        ("aotc/target.py: TARGETS",),
+        ("aotc/machine/target.py: TARGETS",),
         Refused(
             Source(
                 "not-a-number",
@@ -375,7 +375,7 @@ ROWS = (
         "unknown-targets",
         Symptom.DIES,
         "Dies of a GPU that it does not know.",
-        ("aotc/target.py: module",),
+        ("aotc/machine/target.py: module",),
         CompilerDies(
             Source(
                 "not-a-number",

@@ -26,7 +26,7 @@ ROWS = (
         "scatter-into-an-argument",
         Symptom.UNSAFE,
         "Writes into its caller's buffer where an op starts from an argument.",
-        ("dialects/lowering/scatters.py: Note [scatter]",),
+        ("dialects/ops/scatter_lowering.py: Note [scatter]",),
         Shows(runs.scatter_into_an_argument),
     ),
     Fault(
@@ -34,7 +34,7 @@ ROWS = (
         Symptom.UNSAFE,
         "Checks no position of a scatter.",
         (
-            "dialects/lowering/scatters.py: _without_lost",
+            "dialects/ops/scatter_lowering.py: _without_lost",
             "dialects/ops/indexing.py: Note [out of bounds]",
         ),
         Dies(runs.scatter_out_of_bounds, "SIGSEGV"),
@@ -144,7 +144,7 @@ ROWS = (
         "more-threads-than-256",
         Symptom.MISSING,
         "Makes a pool of 256 threads where more are asked for, without a word.",
-        ("aotc/options.py: MAX_THREADS",),
+        ("aotc/core/options.py: MAX_THREADS",),
         Elsewhere("takes a machine of more cores"),
     ),
     Fault(

@@ -192,7 +192,7 @@ ROWS = (
         Symptom.WRONG,
         "Takes `3 * n - 1` for a multiple of 3, as 2**64 - 1 is one: code for GPUs "
         "then leaves out the last elements of a tensor of such a size.",
-        ("dialects/affine.py: Note [multiples less a number]",),
+        ("dialects/sizes/affine.py: Note [multiples less a number]",),
         Code(
             Source("multiple-less-one", "cuda:sm_80"),
             "executable-sources",
@@ -358,7 +358,7 @@ ROWS = (
         Symptom.WRONG,
         "On Vulkan, writes f16 as f32, over what lies behind it, unless the device is "
         "said to store numbers of 8 and 16 bits.",
-        ("aotc/target.py: _VULKAN_DEVICE",),
+        ("aotc/machine/target.py: _VULKAN_DEVICE",),
         Elsewhere("takes a Vulkan device: `python -m benchmarks.gpu`"),
     ),
 )

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc.dialects import OPS
-from aotc.dialects.functions import functions_of
-from aotc.dialects.lowering import scalars, scans, scatters
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.lowering import scalars, scans
 from aotc.dialects.ops import dynamic, indexing, reduction
+from aotc.dialects.ops import scatter_lowering as scatters
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith, ir, math
 from aotc.passes.update_in_place import UpdateInPlace

@@ -12,7 +12,7 @@ from aotc.artifacts.rollout.fleet import read_fleet
 from aotc.artifacts.rollout.profiles import Assumptions
 from aotc.artifacts.trust import Trust
 from aotc.errors import InputError, VerificationError
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 from tests.refusals import refusal
 
 NOTHING = Assumptions()

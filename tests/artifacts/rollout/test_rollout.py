@@ -19,7 +19,7 @@ from aotc.artifacts.rollout.profiles import (
 from aotc.artifacts.rollout.report import report
 from aotc.cli.compat_forms.wording import lines_of
 from aotc.errors import InputError
-from aotc.target import TARGETS
+from aotc.machine.target import TARGETS
 
 CPU = frozenset({"local-sync", "local-task"})
 GIB = 2**30

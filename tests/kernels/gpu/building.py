@@ -8,16 +8,16 @@ from functools import cache
 from pathlib import Path
 
 from aotc.checks.kernel_check import EvaluatedKernels
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 HERE = Path(__file__).parent
 

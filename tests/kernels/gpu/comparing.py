@@ -11,12 +11,13 @@ from functools import cache
 
 import numpy as np
 
-from aotc import dtypes, reference
+from aotc import reference
 from aotc.checks.kernel_check import EvaluatedKernels
-from aotc.dialects.entries import entries_of
-from aotc.dialects.functions import callee_of, functions_of
+from aotc.core import dtypes
+from aotc.dialects.functions.entries import entries_of
+from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.symbols import contracts_of
+from aotc.dialects.sizes.symbols import contracts_of
 from aotc.dialects.types import evaluate_size
 from aotc.importers import load
 from aotc.passes import run_passes

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.kernels.gpu.emitter import NoKernel, emit
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES

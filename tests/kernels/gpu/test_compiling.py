@@ -8,13 +8,13 @@ import pytest
 
 from aotc.backend import Running, device_kernels
 from aotc.backend.device_kernels import DeviceKernels
+from aotc.core.installation import has_triton
 from aotc.errors import CompileError
-from aotc.installation import has_triton
 from aotc.kernels.gpu import compiling, worker
 from aotc.kernels.gpu.compiling import KernelSource, compile_kernel, resources_of
 from aotc.kernels.gpu.machines import MACHINES
 from aotc.kernels.lowered import Launch
-from aotc.target import Target
+from aotc.machine.target import Target
 
 from .test_products import compiled_kernel
 

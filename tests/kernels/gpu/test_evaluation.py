@@ -10,19 +10,19 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.cache import digest
 from aotc.checks import evaluated_entries
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import SelfCheck
 from aotc.checks.subject import Subject
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.core.cache import digest
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.errors import CompileError
 from aotc.kernels.gpu.families import kernel_of_region
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 from aotc.tracing.assembly import trace
 
 from .building import evaluated

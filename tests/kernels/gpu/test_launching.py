@@ -15,12 +15,12 @@ import pytest
 
 from aotc.backend import compile_units, crossing
 from aotc.backend.crossing import with_executables
-from aotc.dialects.functions import functions_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import evaluate_size
 from aotc.kernels.lowered import Launch, kernels_of
+from aotc.machine.target import Target
 from aotc.passes.base import Unit
-from aotc.target import Target
 
 from .building import kernels_by_name, unit_at
 

@@ -16,13 +16,13 @@ import pytest
 from aotc import reference
 from aotc.backend import Compiled, compile_units, crossing
 from aotc.backend.device_kernels import DeviceKernels
-from aotc.cache import digest
 from aotc.checks.kernel_check import kernel_texts, uncompiled_texts
+from aotc.core.cache import digest
 from aotc.kernels.gpu.compiling import Compiled as Code
 from aotc.kernels.gpu.compiling import KernelSource
 from aotc.kernels.lowered import kernels_of
+from aotc.machine.target import Target
 from aotc.passes.base import Unit
-from aotc.target import Target
 
 from .building import unit_at
 from .flatbuffers import executables_in

@@ -9,7 +9,7 @@ from aotc.errors import CompileError
 from aotc.kernels.gpu.compiling import has_triton
 from aotc.kernels.gpu.machines import MACHINES
 from aotc.kernels.gpu.worker import compile_source
-from aotc.target import Target
+from aotc.machine.target import Target
 
 from .building import evaluated, kernels_by_name
 from .comparing import kernels_of, left, require_equal, sizes_of, traced

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import as_tuple
 from aotc.kernels.gpu.emitter import NoKernel
 from tests.dialects.cases import Case, all_cases

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
-from aotc.dialects.functions import functions_of
-from aotc.dialects.symbols import contracts_of, known_contracts
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError
 from aotc.importers import load

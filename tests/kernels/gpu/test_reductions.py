@@ -11,19 +11,19 @@ import pytest
 
 from aotc import reference
 from aotc.checks.kernel_check import EvaluatedKernels
-from aotc.dialects.functions import callee_of, functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.core.dtypes import to_numpy
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.dtypes import to_numpy
 from aotc.importers import load
 from aotc.kernels import capabilities
+from aotc.machine.target import Target
 from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.target import Target
 
 MODEL = Path(__file__).parent / "reductions.py"
 # how many products and sums each has

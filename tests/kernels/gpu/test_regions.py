@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from aotc.cli.main import main
-from aotc.dialects.functions import functions_of
-from aotc.dialects.fusion import fused_of
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
 from aotc.kernels.verifier import impossible_regions
-from aotc.target import Target
+from aotc.machine.target import Target
 
 from .building import HERE, kernels_by_name, unit_at
 

@@ -6,18 +6,18 @@ import pytest
 
 import aotc
 import aotc.numpy as np
-from aotc.dialects.functions import functions_of
+from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels import capabilities
+from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
-from aotc.program import Program
-from aotc.target import Target
+from aotc.programs.program import Program
 from aotc.tracing.assembly import trace
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aotc.core.dtypes import to_numpy
 from aotc.dialects.types import Tensor
-from aotc.dtypes import to_numpy
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.reference import launch
 from aotc.kernels.gpu.tying import write_over

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotc import dtypes, reference
-from aotc.dialects.functions import callee_of, functions_of
+from aotc import reference
+from aotc.core import dtypes
+from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.errors import CompileError
 

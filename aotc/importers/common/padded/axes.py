@@ -7,8 +7,8 @@ from functools import wraps
 from typing import Any
 
 from aotc import numpy as np
-from aotc.dialects.permutations import permute
-from aotc.dialects.reshaping import reshape_groups, squeezed
+from aotc.dialects.movement.permutations import permute
+from aotc.dialects.movement.reshaping import reshape_groups, squeezed
 from aotc.dialects.types import Shape, Size, quotient, same_count
 from aotc.importers.common.padded.sizes import (
     bound_of,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from aotc import dtypes, nn
+from aotc import nn
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Size
 from aotc.importers.common.padded.values import (
     Padded,

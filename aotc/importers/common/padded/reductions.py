@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import debug, dtypes
+from aotc import debug
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Shape
 from aotc.importers.common.padded.elementwise import elementwise
 from aotc.importers.common.padded.sizes import count_of

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from aotc import debug
 from aotc import numpy as np
-from aotc.dialects import affine
+from aotc.dialects.sizes import affine
 from aotc.dialects.types import (
     Dim,
     Shape,

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy
 
-from aotc import debug, dtypes
+from aotc import debug
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Size
 from aotc.importers.common.padded.sizes import bound_of, made_once, new_size
 from aotc.importers.common.padded.values import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
-from aotc import dtypes, special
 from aotc import numpy as np
+from aotc import special
+from aotc.core import dtypes
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import element
 from aotc.tracing.array import Array

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from aotc import dtypes, linalg
+from aotc import linalg
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.onnx.calling import Imports
 from aotc.tracing.array import Array
 

@@ -10,8 +10,8 @@ import math
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import Element, element, value_table
 from aotc.importers.onnx.values import Known, element_of, with_element

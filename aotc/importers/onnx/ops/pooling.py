@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aotc import dtypes, nn
+from aotc import nn
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Size
 from aotc.importers.common.channels import (
     apply_channels_last,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc import dtypes, nn
+from aotc import nn
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.common.channels import (
     apply_channels_last,
     kernel_last,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes, nn
+from aotc import nn
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops.activations import leaky_relu, softmax
 from aotc.importers.onnx.ops.geometry import Pooling

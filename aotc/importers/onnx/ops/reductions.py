@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes, special
 from aotc import numpy as np
+from aotc import special
+from aotc.core import dtypes
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, number, numbers
 from aotc.numpy.elementwise import root_of_squares

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
 from aotc.artifacts.conditions import Condition
+from aotc.core import dtypes
 from aotc.dialects.types import Size, bounds
 from aotc.importers.common.channels import apply_channels_last
 from aotc.importers.common.guards import require_sizes

@@ -6,9 +6,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from aotc import complexes, dtypes, special
+from aotc import complexes, special
 from aotc import numpy as np
 from aotc.complexes import Complex
+from aotc.core import dtypes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.values import Kind, Value, array, as_pair, each_part
 from aotc.tracing.array import Array

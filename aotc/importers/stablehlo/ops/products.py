@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
 from aotc.complexes import Complex
+from aotc.core import dtypes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.shapes import pad_with
 from aotc.importers.stablehlo.values import (

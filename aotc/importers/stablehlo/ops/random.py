@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.values import Value, array
 from aotc.random.threefry import threefry

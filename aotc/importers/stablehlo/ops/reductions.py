@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy
 
-from aotc import control, dtypes
+from aotc import control
 from aotc import numpy as np
 from aotc.complexes import Complex
+from aotc.core import dtypes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.regions import (
     arg_reducer,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
 from aotc.complexes import Complex
+from aotc.core import dtypes
 from aotc.dialects.types import Dim, Shape, Size, ceil_divide, maximum, minimum
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.values import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.elementwise import ordered_bits
 from aotc.importers.stablehlo.ops.reductions import require_elementwise

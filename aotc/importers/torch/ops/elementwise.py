@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes, nn, special
+from aotc import nn, special
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.torch.promotion import (
     as_dtype,
     promote,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Dim, Size
 from aotc.importers.torch.ops.shapes import slice_axis
 from aotc.tracing.array import Array

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes, nn
+from aotc import nn
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.common.channels import apply_channels_last
 from aotc.importers.torch.ops.geometry import Numbers, allow_unbatched, each, sides
 from aotc.nn.spatial import static_size

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc import dtypes, nn
+from aotc import nn
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import as_float
 

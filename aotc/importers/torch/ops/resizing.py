@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.dialects.types import Size, bounds
 from aotc.importers.common.channels import channels_first, channels_last
 from aotc.importers.common.scaling import scaled_size

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aotc.core.dtypes import UNSIGNED, bits
 from aotc.dialects.lowering.scalars import constant
 from aotc.dialects.types import lowered_element
-from aotc.dtypes import UNSIGNED, bits
 from aotc.kernels.cpu import vectors
 from aotc.kernels.geometry import Geometry
 from aotc.kernels.machine import FMA, Machine, Mma

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from aotc.dialects.movement.views import Loop
 from aotc.dialects.types import element_count
-from aotc.dialects.views import Loop
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.factors import Factors

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc import dtypes
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.common.padded import axes, products
 from aotc.importers.common.padded.elementwise import elementwise, row_by_row
 from aotc.importers.common.padded.values import Padded, Value, refuse

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotc import dtypes, nn
+from aotc import nn
 from aotc import numpy as np
+from aotc.core import dtypes
 from aotc.importers.common.padded import reductions
 from aotc.importers.common.padded.sizes import is_data_dependent
 from aotc.importers.common.padded.values import (

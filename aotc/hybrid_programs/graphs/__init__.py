@@ -1,0 +1,1 @@
+"""ONNX and StableHLO graphs with ops that have no importer, taken apart into pieces."""

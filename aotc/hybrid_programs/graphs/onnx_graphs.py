@@ -1,0 +1,347 @@
+"""ONNX files with ops that have no importer: those are computed by ONNX Runtime.
+
+A file in protobuf is split, so that each piece is a file that both can read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.artifacts.leftovers import temporary_folder
+from aotc.errors import InputError
+from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.graphs import onnx_runtime
+from aotc.hybrid_programs.graphs.onnx_inputs import GraphInputs
+from aotc.hybrid_programs.graphs.onnx_nodes import nodes_of, reads
+from aotc.hybrid_programs.graphs.onnx_watching import Faults, WatchingInterpreter
+from aotc.hybrid_programs.graphs.piece_codes import Code, Kind, Values
+from aotc.hybrid_programs.graphs.pieces import Piece
+from aotc.hybrid_programs.graphs.split_graphs import LIMITS, Limits, SplitGraph
+from aotc.importers.onnx.elements import ELEMENTS
+from aotc.importers.onnx.file_errors import attribute_to_file
+from aotc.importers.onnx.graph import Model
+from aotc.importers.onnx.inputs import identifiers
+from aotc.importers.onnx.network import network_of
+from aotc.importers.onnx.reading import read
+from aotc.just_in_time.compiling import compile_program
+from aotc.just_in_time.shapes import Sizes
+from aotc.machine.target import Target
+from aotc.programs.program import Title, source_of
+from aotc.tracing.dims import Dim
+
+_LARGEST = 1 << 31  # bytes of a message of protobuf
+
+
+class HybridGraph:
+    """An ONNX graph, compiled as far as it can be imported.
+
+    Args:
+        path: the file.
+        target: to compile for.
+        threads: as `aotc.load` takes them.
+        limits: how many codes of each region and island are kept and made.
+
+    Raises:
+        InputError: the file is damaged, or too large.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        target: Target,
+        threads: int | None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        model = read(path)
+        proto = import_module("onnx").load(str(path))
+        if proto.ByteSize() >= _LARGEST:
+            raise InputError(
+                "too-large",
+                f"expected a model of less than 2 GiB to split; '{path}' is larger",
+            )
+        self._make = partial(_FileGraph, path, model, proto, (target, threads), limits)
+        constants = model.graph.constants
+        required = [*model.graph.inputs]
+        defaults = [x.name for x in proto.graph.input if x.name in constants]
+        self._names = dict(zip(required, identifiers(required), strict=True))
+        taken = self._names.values()
+        own = zip(defaults, identifiers(defaults, taken), strict=True)
+        self._defaults = {name: default for default, name in own}
+        self._lock = threading.Lock()
+        self._graphs: dict[tuple[str, ...], _FileGraph] = {}
+        self._graph(())
+
+    def __call__(self, /, **inputs: Any) -> Any:
+        """The results for inputs by name: one array, or a dict of several.
+
+        Raises:
+            InputError: the inputs are not those that the file declares; an op that ONNX
+                Runtime does not compute either: `framework-cannot-load`,
+                `framework-refused`; `recompile-storm`.
+        """
+        given = tuple(name for name in self._defaults if name in inputs)
+        return self._graph(given).results(inputs)
+
+    @property
+    def boundaries(self) -> tuple[Boundary, ...]:
+        """The islands of all calls so far, in the order of the graph."""
+        return tuple(each for graph in self._used() for each in graph.boundaries)
+
+    def report(self) -> dict[str, Any]:
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        first, *others = [each.report() for each in self._used()]
+        for each in others:
+            first["graph_breaks"] += each["graph_breaks"]
+            first["boundaries"] += each["boundaries"]
+            first["regions"] += each["regions"]
+        return first
+
+    def _graph(self, given: tuple[str, ...]) -> _FileGraph:
+        """The graph in which some tensors that have defaults are inputs."""
+        with self._lock:
+            if given not in self._graphs:
+                defaults = {self._defaults[name]: name for name in given}
+                self._graphs[given] = self._make({**self._names, **defaults})
+            return self._graphs[given]
+
+    def _used(self) -> list[_FileGraph]:
+        """Return the graphs that calls were computed by, or will be."""
+        with self._lock:
+            first, *others = self._graphs.values()
+        return [each for each in (first, *others) if each.was_used] or [first]
+
+
+class _FileGraph(SplitGraph):
+    """The graph of a file in pieces, each of which becomes a file.
+
+    Args:
+        path: of the file.
+        model: that was read.
+        proto: the same as a message.
+        how: for which target, and on how many threads.
+        limits: see `SplitGraph`.
+        names: what calls call the inputs, by their names in the file.
+    """
+
+    has_symbols = True
+
+    def __init__(
+        self,
+        path: Path,
+        model: Model,
+        proto: Any,
+        how: tuple[Target, int | None],
+        limits: Limits,
+        names: Mapping[str, str],
+    ) -> None:
+        self._proto, self._how = proto, how
+        graph = proto.graph
+        inputs = {x.name: x.type for x in graph.input if x.name in names}
+        self._inputs = GraphInputs(path.stem, inputs, names)
+        self._constants = {
+            name: each.array
+            for name, each in model.graph.constants.items()
+            if name not in names
+        }
+        outputs = model.graph.outputs
+        self._results = dict(zip(identifiers(outputs), outputs, strict=True))
+        self._faults: Sequence[int] = ()
+        super().__init__(
+            path.stem,
+            nodes_of(path.name, model, graph),
+            inputs,
+            outputs,
+            {*self._constants, ""},
+            limits=limits,
+        )
+
+    def results(self, given: Mapping[str, Any]) -> Any:
+        """Return one array, or a dict of several, for inputs by name."""
+        inputs = self._inputs.arrays(given)
+        env = self._constants | self.compute(inputs)
+        found = {name: env[own] for name, own in self._results.items()}
+        for name, own in self._results.items():
+            if own in inputs or own in self._constants:  # of which others have hold
+                found[name] = np.array(env[own])
+        return next(iter(found.values())) if len(found) == 1 else found
+
+    def kind_of(self, piece: Piece, given: Values) -> Kind:
+        """Return the types and ranks of inputs, and for regions the shapes; sessions
+        of islands take all.
+        """
+        form = tuple(map(_type_of, given.values()))
+        if piece.boundary is not None:
+            return Kind(form, ())
+        return Kind(form, tuple(np.shape(each) for each in _arrays(given)))
+
+    def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
+        """Compile code for a region and inputs of these sizes.
+
+        Raises:
+            InputError: it cannot be compiled.
+        """
+        self._require_arrays(piece, given)
+        faults = Faults()
+        target, threads = self._how
+        with temporary_folder() as folder:
+            path = folder / f"{self.name}.onnx"
+            proto = self._region(piece, given, sizes)
+            path.write_bytes(proto.SerializeToString())
+            try:
+                network = network_of(
+                    read(path), _dims(sizes), None, partial(WatchingInterpreter, faults)
+                )
+                program = network.program("main")
+            except InputError:
+                self._faults = [piece.nodes[number] for number in faults.nodes]
+                raise
+            program.title = Title("region", "1.0.0")
+            program.source = source_of(path, "onnx")
+            made = compile_program(program, target, threads)
+        entry, call = made.model.entry("main"), made.caller("main")
+        names = dict(zip(piece.inputs, identifiers(piece.inputs), strict=True))
+        outputs = identifiers(piece.outputs)
+
+        def run(given: Values) -> Values:
+            inputs = {names[own]: value for own, value in given.items()}
+            found = entry.build(call(entry.flatten(inputs)))
+            values = [found] if len(outputs) == 1 else [found[n] for n in outputs]
+            return dict(zip(piece.outputs, values, strict=True))
+
+        return run
+
+    def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
+        """Return and forget the nodes at which the trace of a region ended."""
+        found, self._faults = self._faults, ()
+        return found or piece.nodes
+
+    def _require_arrays(self, piece: Piece, given: Values) -> None:
+        """Refuse inputs of a region that are no arrays of aotc's."""
+        for name, value in given.items():
+            if not _is_plain(value):
+                nodes = piece.nodes
+                readers = [n for n in nodes if name in self.nodes[n].reads]
+                self._faults = readers
+                kind = getattr(value, "dtype", type(value).__name__)
+                raise InputError(
+                    "unsupported-type",
+                    f"'{name}' is of {kind}; aotc has arrays of numbers only",
+                )
+
+    def loaded(self, piece: Piece, given: Values) -> Code:
+        """A session of ONNX Runtime for an island.
+
+        Raises:
+            InputError: `framework-cannot-load`; of a call: `framework-refused`.
+        """
+        inputs = [_open_input(n, x, self._types.get(n)) for n, x in given.items()]
+        place = self.nodes[piece.nodes[0]].place
+        run = onnx_runtime.load(self._model(piece, inputs), piece.outputs, place)
+        return lambda given: dict(zip(piece.outputs, run(given), strict=True))
+
+    # ---- files
+
+    @property
+    def _types(self) -> dict[str, Any]:
+        """The declared types of values in the file, by name."""
+        graph = self._proto.graph
+        messages = (*graph.value_info, *graph.output, *graph.input)
+        return {each.name: each for each in messages}
+
+    def _region(self, piece: Piece, given: Values, sizes: Sizes) -> Any:
+        """A model of a region, in which the importer finds the types of results."""
+        onnx = import_module("onnx")
+        inputs = [
+            onnx.helper.make_tensor_value_info(
+                name,
+                onnx.helper.np_dtype_to_tensor_dtype(value.dtype),
+                [_declared(size) for size in shape],
+            )
+            for (name, value), shape in zip(given.items(), sizes, strict=True)
+        ]
+        model = self._model(piece, inputs)
+        with attribute_to_file("bad-graph", "its types cannot be inferred"):
+            return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+    def _model(self, piece: Piece, inputs: Sequence[Any]) -> Any:
+        """A model of the nodes of a piece."""
+        onnx = import_module("onnx")
+        graph, types = self._proto.graph, self._types
+        nodes = [graph.node[number] for number in piece.nodes]
+        read = set[str]().union(*map(reads, nodes)) & {*self._constants}
+        made = onnx.helper.make_graph(
+            nodes,
+            graph.name or "graph",
+            inputs,
+            [types.get(n, onnx.ValueInfoProto(name=n)) for n in piece.outputs],
+            [each for each in graph.initializer if each.name in read],
+            sparse_initializer=[
+                each for each in graph.sparse_initializer if each.values.name in read
+            ],
+        )
+        return onnx.helper.make_model(
+            made,
+            opset_imports=self._proto.opset_import,
+            ir_version=self._proto.ir_version,
+            functions=self._proto.functions,
+        )
+
+
+# ---- values at boundaries -----------------------------------------------------------
+
+
+def _arrays(given: Values) -> Iterator[Any]:
+    return (each for each in given.values() if isinstance(each, np.ndarray))
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is an array of a dtype of aotc."""
+    return isinstance(value, np.ndarray) and value.dtype in _plain_dtypes()
+
+
+def _plain_dtypes() -> set[Any]:
+    return {each.numpy for each in ELEMENTS.values() if each.narrow is None}
+
+
+def _type_of(value: Any) -> Any:
+    """Return the part of a value's type that one session of an island depends on."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim
+    if isinstance(value, (list, tuple)):
+        return list, *dict.fromkeys(map(_type_of, value))
+    return type(value)
+
+
+def _open_input(name: str, value: Any, declared: Any) -> Any:
+    """Declare an input of an island's model: type and rank, without sizes."""
+    helper = import_module("onnx").helper
+    if isinstance(value, np.ndarray):
+        code = helper.np_dtype_to_tensor_dtype(value.dtype)
+        return helper.make_tensor_value_info(name, code, [None] * value.ndim)
+    if declared is not None:
+        return declared
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        code = helper.np_dtype_to_tensor_dtype(value[0].dtype)
+        return helper.make_tensor_sequence_value_info(name, code, None)
+    return import_module("onnx").ValueInfoProto(name=name)
+
+
+def _declared(size: int | Dim) -> int | str:
+    """Return a size as a file declares it; "zero" for 0, which would mean an open
+    size.
+    """
+    return size.name if isinstance(size, Dim) else size or "zero"
+
+
+def _dims(sizes: Sizes) -> dict[str, int | Dim]:
+    """Return the dimensions by the names that `_declared` uses."""
+    found = {n.name: n for shape in sizes for n in shape if isinstance(n, Dim)}
+    is_empty = any(size == 0 for shape in sizes for size in shape)
+    return {**found, "zero": 0} if is_empty else {**found}

@@ -1,0 +1,103 @@
+"""Islands of ONNX: ONNX Runtime computes them, or the evaluator that `onnx` has."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from aotc.core.dtypes import to_numpy
+from aotc.errors import InputError
+from aotc.errors.system import raise_system_error
+
+Run = Callable[[Mapping[str, Any]], list[Any]]
+
+_BFLOAT16 = "tensor(bfloat16)"
+
+
+def load(model: Any, outputs: Sequence[str], place: str) -> Run:
+    """The function of inputs by name that a model is.
+
+    Args:
+        model: a ModelProto.
+        outputs: which results to compute.
+        place: of its first node, for messages.
+
+    Raises:
+        InputError: `framework-cannot-load`; of a call: `framework-refused`.
+    """
+    try:
+        compute = _session(model, [*outputs])
+    except Exception as error:  # its own exceptions have no common base
+        raise_system_error(error)
+        raise InputError(
+            "framework-cannot-load",
+            f"an island of ONNX cannot be computed: {_said(error)}",
+            where=place,
+            hint="install an onnxruntime that computes the op for such inputs",
+        ) from error
+
+    def run(given: Mapping[str, Any]) -> list[Any]:
+        try:
+            return compute(given)
+        except Exception as error:
+            raise_system_error(error)
+            raise InputError(
+                "framework-refused",
+                f"ONNX Runtime cannot compute an island: {_said(error)}",
+                where=place,
+                hint="see whether it computes the whole file for these inputs",
+            ) from error
+
+    return run
+
+
+def _session(model: Any, outputs: list[str]) -> Run:
+    if find_spec("onnxruntime") is None:
+        evaluator = import_module("onnx.reference").ReferenceEvaluator(model)
+        return lambda given: list(evaluator.run(outputs, dict(given)))
+    runtime = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4  # what fails is an error of ours
+    session = runtime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    ends = (*session.get_inputs(), *session.get_outputs())
+    if any(each.type == _BFLOAT16 for each in ends):
+        return partial(_run_with_bfloat16, session, outputs)
+    return lambda given: list(session.run(outputs, dict(given)))
+
+
+def _run_with_bfloat16(
+    session: Any, outputs: list[str], given: Mapping[str, Any]
+) -> list[Any]:
+    """Run a session that takes or gives bf16, which is no type of NumPy's."""
+    values = {name: _as_value(array) for name, array in given.items()}
+    return [*map(_as_array, session.run_with_ort_values(outputs, values))]
+
+
+def _as_value(array: Any) -> Any:
+    kind = import_module("onnxruntime").OrtValue
+    if array.dtype != to_numpy("bf16"):
+        return kind.ortvalue_from_numpy(array)
+    code = import_module("onnx").TensorProto.BFLOAT16
+    bits = np.ascontiguousarray(array).view(np.uint16)
+    return kind.ortvalue_from_numpy_with_onnx_type(bits, code)
+
+
+def _as_array(value: Any) -> Any:
+    """A copy of the elements of a value of ONNX Runtime's."""
+    if value.data_type() != _BFLOAT16:
+        return value.numpy()
+    found = np.empty(value.shape(), np.uint16)
+    ctypes.memmove(found.ctypes.data, value.data_ptr(), found.nbytes)
+    return found.view(to_numpy("bf16"))
+
+
+def _said(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

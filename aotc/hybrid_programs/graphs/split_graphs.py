@@ -1,0 +1,280 @@
+"""A graph in pieces: regions are compiled for calls, a framework has the rest."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aotc.errors import CompileError, InputError
+from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.graphs.piece_codes import (
+    Code,
+    Faults,
+    Kind,
+    PieceCode,
+    PieceCodes,
+    Values,
+)
+from aotc.hybrid_programs.graphs.pieces import Node, Piece, connect, split
+from aotc.just_in_time.shapes import Sizes
+from aotc.just_in_time.variants import require_limits
+
+# errors of a call, or of compiled code, that say nothing of what can be compiled
+_RAISED = ("shape-mismatch", "dtype-mismatch", "self-check")
+_GUARDS = ("shape-contract", "shape-guard", "shape-mismatch")  # of code with symbols
+
+Limits = tuple[int, int]  # codes of a piece that are kept, and that are made
+LIMITS = (8, 32)
+
+
+@dataclass(eq=False)
+class Plan:
+    """The pieces that calls of some kinds are computed in, in order.
+
+    Args:
+        pieces: all of them.
+        was_used: whether a call has been.
+    """
+
+    pieces: list[Piece]
+    was_used: bool = False
+
+
+class SplitGraph(ABC):
+    """A graph, compiled as far as it can be imported.
+
+    A region that cannot be compiled for a call is split again, for calls of this kind:
+    the nodes at fault are islands in these.
+
+    Args:
+        name: of the graph.
+        nodes: in any order in which they can be computed.
+        inputs: the values that a call gives.
+        outputs: those that it wants.
+        stored: those that each piece has by itself, such as constants.
+        tokens: those that only say what comes after what, and are not handed over.
+        limits: how many codes of each piece are kept and made; see `PieceCodes`.
+
+    Raises:
+        InputError: `bad-graph`: a node reads what nothing gives; `bad-option`.
+    """
+
+    has_symbols = False  # whether code can be made for sizes that vary
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Sequence[Node],
+        inputs: Iterable[Any],
+        outputs: Iterable[Any],
+        stored: Iterable[Any] = (),
+        tokens: Iterable[Any] = (),
+        limits: Limits = LIMITS,
+    ) -> None:
+        self.name, self.nodes = name, [*nodes]
+        self._outputs, self._stored = {*outputs}, ({*stored} - {*inputs}) | {*tokens}
+        self._known = {*inputs, *stored}
+        self._limits = require_limits(*limits)
+        self._codes: dict[tuple[bool, tuple[int, ...]], PieceCodes] = {}
+        self._boundaries: dict[tuple[int, ...], Boundary] = {}
+        self._lock = threading.RLock()
+        self._plans: dict[Hashable, Plan] = {}
+        self._first = self._plan([], {})
+
+    @property
+    def boundaries(self) -> tuple[Boundary, ...]:
+        """The islands of all calls so far, in the order of the graph.
+
+        Before the first call they are those that are known beforehand.
+        """
+        pieces = self._pieces()
+        return tuple(each.boundary for each in pieces if each.boundary is not None)
+
+    @property
+    def was_used(self) -> bool:
+        """Return whether a call has ended."""
+        with self._lock:
+            return any(each.was_used for each in self._plans.values())
+
+    def report(self) -> dict[str, Any]:
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        regions = [each for each in self._pieces() if each.boundary is None]
+        return {
+            "schema": "aotc.hybrid-graph/1",
+            "graph": self.name,
+            "graph_breaks": len(self.boundaries),
+            "boundaries": [each.to_json() for each in self.boundaries],
+            "regions": [self._region_report(each) for each in regions],
+        }
+
+    def _region_report(self, region: Piece) -> dict[str, int]:
+        codes = self._codes_of(region)
+        return {
+            "nodes": len(region.nodes),
+            "variants": len(codes.items),
+            "compiles": codes.compiles,
+            "evictions": codes.evictions,
+        }
+
+    def compute(self, given: Values) -> dict[Any, Any]:
+        """The results for the inputs of a call, among all values that pieces hand over.
+
+        Raises:
+            InputError: the graph does not take them; an op that the framework does not
+                compute either: `framework-cannot-load`, `framework-refused`;
+                `recompile-storm`.
+        """
+        env, plan, done, faults = dict(given), self._first, 0, dict[int, str]()
+        while done < len(plan.pieces):
+            piece = plan.pieces[done]
+            own = {value: env[value] for value in piece.inputs}
+            found = self._outputs_of(piece, own, faults)
+            if found is None:
+                plan = self._plan(plan.pieces[:done], faults)
+                continue
+            env |= found
+            done += 1
+        plan.was_used = True
+        return env
+
+    # ---- what a kind of graph tells of itself
+
+    @abstractmethod
+    def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
+        """Compile code for a region and inputs like these.
+
+        Args:
+            piece: the region.
+            given: its inputs in a call.
+            sizes: of the arrays among them; with `has_symbols`, Dims where they vary.
+
+        Raises:
+            InputError: it cannot be compiled.
+        """
+
+    @abstractmethod
+    def loaded(self, piece: Piece, given: Values) -> Code:
+        """The framework's code for an island and inputs like these.
+
+        Raises:
+            InputError: `framework-cannot-load`.
+        """
+
+    def kind_of(self, piece: Piece, given: Values) -> Kind:
+        """Return the kind of a piece's inputs, which selects its code."""
+        form = tuple((each.dtype, each.ndim) for each in given.values())
+        return Kind(form, tuple(each.shape for each in given.values()))
+
+    def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
+        """Return the nodes that kept a region from being compiled, as far as known."""
+        return piece.nodes
+
+    # ---- one piece
+
+    def _outputs_of(
+        self, piece: Piece, given: Values, faults: dict[int, str]
+    ) -> Values | None:
+        """Compute a piece with compiled code; return None and fill `faults` if it
+        cannot be.
+        """
+        kind = self.kind_of(piece, given)
+        while isinstance(code := self._code(piece, kind, given), PieceCode):
+            try:
+                return _computed(piece, code.run, given)
+            except InputError as error:
+                if not code.is_dynamic or error.code not in _GUARDS:
+                    raise
+                code.refused.add(kind.shapes)
+        faults |= code
+        return None
+
+    def _code(self, piece: Piece, kind: Kind, given: Values) -> PieceCode | Faults:
+        """Return the code for a kind of inputs, or the faults that prevent it."""
+        with self._lock:
+            codes = self._codes_of(piece)
+            found = codes.find(kind) or codes.faults(kind)
+            if found is not None:
+                return found
+            codes.require_room(kind)
+            if piece.boundary is not None:
+                run = self.loaded(piece, given)
+                return codes.add(kind, PieceCode(run, kind.form, kind.shapes))
+            try:
+                return codes.add(kind, self._compiled(piece, kind, given))
+            except (InputError, CompileError) as error:
+                if error.code in _RAISED:
+                    raise
+                reason = error.message.partition("\n")[0]
+                known = {*self.nodes_at_fault(piece)} & {*piece.nodes}
+                return codes.refuse(kind, dict.fromkeys(known or piece.nodes, reason))
+
+    def _compiled(self, piece: Piece, kind: Kind, given: Values) -> PieceCode:
+        """Compile code for a kind of inputs, and for others of its form if possible."""
+        codes = self._codes_of(piece)
+        sizes = codes.symbolic_sizes(kind) if self.has_symbols else None
+        if sizes is not None:
+            with suppress(InputError, CompileError):
+                return PieceCode(self.compiled(piece, given, sizes), kind.form, sizes)
+        run = self.compiled(piece, given, kind.shapes)
+        if sizes is not None:  # which can be compiled, but not for others like it
+            codes.require_exact(kind.form)
+        return PieceCode(run, kind.form, kind.shapes)
+
+    def _codes_of(self, piece: Piece) -> PieceCodes:
+        key = piece.boundary is not None, (*piece.nodes,)
+        if key not in self._codes:
+            kind = "island" if piece.boundary else "region"
+            place = self.nodes[piece.nodes[0]].place
+            owner = f"{self.name}: the {kind} from {place} on"
+            self._codes[key] = PieceCodes(owner, *self._limits)
+        return self._codes[key]
+
+    # ---- all pieces
+
+    def _pieces(self) -> list[Piece]:
+        """Return the pieces that calls were computed in, or will be."""
+        with self._lock:
+            plans = [each for each in self._plans.values() if each.was_used]
+        found = {
+            (each.boundary is None, *each.nodes): each
+            for plan in plans or [self._first]
+            for each in plan.pieces
+        }
+        return sorted(found.values(), key=lambda each: each.nodes)
+
+    def _plan(self, before: Sequence[Piece], faults: Faults) -> Plan:
+        """The pieces that follow some, where other nodes are islands too."""
+        with self._lock:
+            done = [number for each in before for number in each.nodes]
+            key = (*done,), len(before), frozenset(faults)
+            if key not in self._plans:
+                self._plans[key] = Plan([*before, *self._split(done, faults)])
+            return self._plans[key]
+
+    def _split(self, done: Sequence[int], faults: Faults) -> list[Piece]:
+        nodes = [
+            replace(each, reason=each.reason or faults.get(number, ""))
+            for number, each in enumerate(self.nodes)
+        ]
+        made = {value for number in done for value in nodes[number].makes}
+        left = sorted({*range(len(nodes))} - {*done})
+        found = split(self.name, nodes, left, self._known | made)
+        connect(found, nodes, self._outputs, self._stored)
+        for each in found:
+            if each.boundary is not None:  # one for all plans that have it
+                key = (*each.nodes,)
+                each.boundary = self._boundaries.setdefault(key, each.boundary)
+        return found
+
+
+def _computed(piece: Piece, code: Code, given: Values) -> Values:
+    if piece.boundary is None:
+        return code(given)
+    with piece.boundary.crossing(given.values()) as returned:
+        found = code(given)
+        returned += found.values()
+    return found

@@ -1,0 +1,403 @@
+"""StableHLO modules and functions of JAX with ops that have no importer.
+
+XLA computes those, by JAX (`xla`). The calls of `main` are inlined first, so that an
+island has no more than it must.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.complexes import Complex
+from aotc.core import dtypes
+from aotc.core.pytree import flatten
+from aotc.errors import AotcError, InputError
+from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.graphs import xla
+from aotc.hybrid_programs.graphs.piece_codes import Code, Kind, Values
+from aotc.hybrid_programs.graphs.pieces import Piece
+from aotc.hybrid_programs.graphs.split_graphs import LIMITS, Limits, SplitGraph
+from aotc.hybrid_programs.graphs.stablehlo_nodes import MainFunction
+from aotc.importers.common.imported import Imported
+from aotc.importers.stablehlo import from_stablehlo
+from aotc.importers.stablehlo.copying import excerpt
+from aotc.importers.stablehlo.interpreter import Environment, Interpreter
+from aotc.importers.stablehlo.jax import from_jax, named_arguments, title_of
+from aotc.importers.stablehlo.network import Module, from_module, large_literals
+from aotc.importers.stablehlo.reading import main_function, parse
+from aotc.importers.stablehlo.symbolic import SymbolicSizes, require_jax
+from aotc.importers.stablehlo.values import Known, Token, Value
+from aotc.just_in_time.compiling import compile_program
+from aotc.just_in_time.shapes import Sizes
+from aotc.machine.target import Target
+from aotc.mlir import ir
+from aotc.programs.program import Title
+from aotc.tracing.entry import Spec, State, Weights
+from aotc.tracing.entry_calls import checked_inputs
+
+
+class HybridNetwork:
+    """A module, or a function of JAX, compiled as far as it can be imported.
+
+    Args:
+        network: that calls the module.
+        module: to split.
+        target: to compile for.
+        threads: as `aotc.load` takes them.
+        limits: how many codes of each piece are kept and made.
+    """
+
+    def __init__(
+        self,
+        network: Imported,
+        module: SplitModule,
+        target: Target,
+        threads: int | None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._network = network
+        self._graph = _ModuleGraph(module, target, threads, limits)
+        module.graph = self._graph
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result, of NumPy arrays, in the form that the module or function has.
+
+        Raises:
+            InputError: an argument does not fit its Spec; an op that JAX does not
+                compute either: `framework-cannot-load`, `framework-refused`;
+                `recompile-storm`.
+        """
+        entry = self._network.entry(self._graph.name)
+        given = [*map(_with_pairs, args)]
+        named = {name: _with_pairs(each) for name, each in kwargs.items()}
+        values, _ = checked_inputs(entry, given, named)
+        return self._network.function(*(values[name] for name in self._network.inputs))
+
+    @property
+    def boundaries(self) -> tuple[Boundary, ...]:
+        """The islands of all calls so far, in the order of the module."""
+        return self._graph.boundaries
+
+    def report(self) -> dict[str, Any]:
+        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        return self._graph.report()
+
+
+class SplitModule(Module):
+    """A module with ops that aotc may not import: its graph computes it."""
+
+    graph: _ModuleGraph
+
+    def __init__(self, data: bytes | str, name: str) -> None:
+        self.mlir = parse(data, name)
+        self.name = name
+        self.main = main_function(self.mlir, name)
+        self.literals = {}
+
+    def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
+        """Return main's results for concrete values, as NumPy arrays."""
+        main = self.graph.main
+        given = [_as_array(x) for x in operands if not isinstance(x, Token)]
+        env = self.graph.compute(dict(zip(main.arguments, given, strict=True)))
+        return [env[number] for number in main.results]
+
+
+class _ModuleGraph(SplitGraph):
+    """The main function of a module in pieces, each of which becomes a module."""
+
+    def __init__(
+        self, module: SplitModule, target: Target, threads: int | None, limits: Limits
+    ) -> None:
+        self.main = main = MainFunction(module.mlir, module.main)
+        self._module, self._target, self._threads = module, target, threads
+        self._fault: int | None = None
+        super().__init__(
+            module.name,
+            main.nodes,
+            main.all_arguments,
+            main.results,
+            main.repeated,
+            main.tokens,
+            limits,
+        )
+
+    def kind_of(self, piece: Piece, given: Values) -> Kind:
+        """Return the dtypes and shapes of inputs, and the values of sizes."""
+        known = (x.tobytes() for n, x in given.items() if n in self.main.sizes)
+        kind = super().kind_of(piece, given)
+        return Kind((kind.form, *known), kind.shapes)
+
+    def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
+        """Compile code for a region and inputs of these shapes.
+
+        Note [sizes of StableHLO regions]: they are numbers. In a module with open sizes
+        shapes are computed from tensors of sizes, which each piece is given; a region
+        for all sizes would have to find out which symbol each of these is, and XLA
+        compiles the islands beside it for each shape anyway.
+
+        Raises:
+            InputError: it cannot be compiled.
+        """
+        mlir, copies = self._excerpt(piece, given)
+        module = _Region(mlir, self.name)
+        network = from_module(module)
+        if not piece.outputs:  # checks of sizes
+            network.compute({name: _zeros(x) for name, x in network.inputs.items()})
+            return lambda given: {}
+        try:
+            program = network.program("main")
+        except InputError:
+            self._fault = self._node_of(module.failed, copies)
+            raise
+        program.title = Title("region", "1.0.0")
+        digest = hashlib.sha256(module.text().encode()).hexdigest()
+        program.source = {"kind": "stablehlo", "file": self.name, "sha256": digest}
+        made = compile_program(program, self._target, self._threads)
+        entry, call = made.model.entry("main"), made.caller("main")
+
+        def run(given: Values) -> Values:
+            arrays = [x for n, x in given.items() if n not in self.main.sizes]
+            leaves = [part for each in arrays for part in _parts(each)]
+            found = entry.build(call(leaves))
+            results = [found] if len(piece.outputs) == 1 else found
+            return {n: _joined(x) for n, x in zip(piece.outputs, results, strict=True)}
+
+        return run
+
+    def loaded(self, piece: Piece, given: Values) -> Code:
+        """Load XLA's code for an island and inputs of these shapes.
+
+        Raises:
+            InputError: `framework-cannot-load`.
+            SetupError: jax is not installed.
+        """
+        mlir, _ = self._excerpt(piece, given)
+        text = str(mlir.operation.get_asm(print_generic_op_form=True))
+        computed = xla.load(text, self.name, self._module.callbacks)
+
+        def run(given: Values) -> Values:
+            arrays = [x for n, x in given.items() if n not in self.main.sizes]
+            return dict(zip(piece.outputs, computed(arrays), strict=True))
+
+        return run
+
+    def _node_of(self, copy: Any, copies: Mapping[Any, Any]) -> int | None:
+        """Find the node whose result was copied."""
+        if copy is None:
+            return None
+        found = (value for value, each in copies.items() if each == copy)
+        return next((self.main.maker(value) for value in found), None)
+
+    def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
+        """The op at which the trace of a region ended."""
+        fault, self._fault = self._fault, None
+        return piece.nodes if fault is None else [fault]
+
+    def _excerpt(self, piece: Piece, given: Values) -> tuple[Any, Any]:
+        """The ops of a piece as a module for inputs of these shapes."""
+        main = self.main
+        with self._module.mlir.context, ir.Location.unknown():
+            arguments = {
+                main.values[n]: _attribute(array, main.values[n].type)
+                if n in main.sizes
+                else self._type(array, main.values[n].type)
+                for n, array in given.items()
+            }
+        return excerpt(
+            self._module.mlir,
+            [main.operations[number] for number in piece.nodes],
+            arguments,
+            [main.values[number] for number in piece.outputs],
+            main.brings,
+        )
+
+    def _type(self, array: Any, declared: Any) -> Any:
+        """A declared type with the sizes that an array has."""
+        if not isinstance(declared, ir.RankedTensorType):
+            raise InputError(
+                "unsupported-ops",
+                f"'{self.name}' hands {declared} to an island or from one; expected "
+                "tensors",
+            )
+        return ir.RankedTensorType.get(array.shape, declared.element_type)
+
+
+class _Region(Module):
+    """A module of ops that have importers, which some may yet refuse.
+
+    Attributes:
+        failed: a result of the op of `main` at which a trace ended.
+    """
+
+    def __init__(self, mlir: Any, name: str) -> None:
+        self.mlir, self.name, self.main = mlir, name, "main"
+        self.literals = large_literals(mlir)
+        self.failed: Any = None
+
+    def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:
+        """Return an interpreter that notes where it ends."""
+        return _Watching(self, weights)
+
+
+class _Watching(Interpreter):
+    def __init__(self, region: _Region, weights: Mapping[Any, Value]) -> None:
+        super().__init__(region.mlir, weights)
+        self._watched = region
+
+    def _results(
+        self, op: Any, operands: list[Value], values: Environment
+    ) -> list[Value]:
+        try:
+            return super()._results(op, operands, values)
+        except AotcError:
+            if len(op.results):  # the outermost op comes last
+                self._watched.failed = op.results[0]
+            raise
+
+
+# ---- arrays at boundaries -----------------------------------------------------------
+
+
+def _as_array(value: Value) -> Any:
+    """A concrete value of an importer as NumPy has it."""
+    if isinstance(value, Known):
+        return np.array(value.data.tolist(), dtypes.to_numpy(value.dtype))
+    if isinstance(value, Complex):
+        return _joined(Complex(*(part._data for part in value)))
+    assert not isinstance(value, Token)
+    return np.asarray(value._data)
+
+
+def _joined(value: Any) -> Any:
+    """A pair of arrays as one of complex numbers; others as they are."""
+    if isinstance(value, np.ndarray):
+        return value
+    parts = [np.asarray(part) for part in flatten(value)[0]]
+    if len(parts) == 1:
+        return parts[0]
+    real, imaginary = parts
+    found = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+    found.real, found.imag = real, imaginary
+    return found
+
+
+def _parts(array: Any) -> Iterator[Any]:
+    if np.iscomplexobj(array):
+        yield from (np.ascontiguousarray(array.real), np.ascontiguousarray(array.imag))
+    else:
+        yield array
+
+
+def _with_pairs(tree: Any) -> Any:
+    """A tree with pairs in the place of complex arrays."""
+    leaves, form = flatten(tree)
+    return form.unflatten([_pair(leaf) for leaf in leaves])
+
+
+def _pair(leaf: Any) -> Any:
+    array = np.asarray(leaf) if hasattr(leaf, "dtype") else leaf
+    return Complex(*_parts(array)) if np.iscomplexobj(array) else array
+
+
+def _zeros(spec: Any) -> Any:
+    if isinstance(spec, Complex):
+        return Complex(*map(_zeros, spec))
+    return np.zeros(spec.shape, dtypes.to_numpy(spec.dtype))
+
+
+def _attribute(array: Any, declared: Any) -> Any:
+    """Write integers or bools as a literal of MLIR."""
+    return ir.Attribute.parse(f"dense<{json.dumps(array.tolist())}> : {declared}")
+
+
+# ---- from ---------------------------------------------------------------------------
+
+
+def hybrid_stablehlo(
+    source: str | bytes | Path,
+    specs: Mapping[str, Spec] | None,
+    target: str | None,
+    threads: int | None,
+    limits: Limits = LIMITS,
+) -> HybridNetwork:
+    """A StableHLO module with islands; see `aotc.from_stablehlo`."""
+
+    def read(kind: Any) -> Imported:
+        return from_stablehlo(source, specs, kind)
+
+    return _hybrid(read, target, threads, limits)
+
+
+def hybrid_jax(
+    function: Any,
+    specs: Any,
+    target: str | None,
+    threads: int | None,
+    limits: Limits = LIMITS,
+) -> HybridNetwork:
+    """A function of JAX with islands; see `aotc.from_jax`."""
+    bound, left = _without_weights(function, specs)
+
+    def read(kind: Any) -> Imported:
+        return from_jax(bound, left, kind)
+
+    return _hybrid(read, target, threads, limits)
+
+
+def _hybrid(
+    read: Callable[[Any], Imported],
+    target: str | None,
+    threads: int | None,
+    limits: Limits,
+) -> HybridNetwork:
+    modules = list[SplitModule]()
+
+    def keep(data: bytes | str, name: str) -> SplitModule:
+        modules.append(SplitModule(data, name))
+        return modules[-1]
+
+    network = read(keep)
+    own = Target.named(target or "native")[0]
+    made = HybridNetwork(network, modules[0], own, threads, limits)
+    if made.boundaries:
+        require_jax()
+    return made
+
+
+def _without_weights(function: Any, specs: Any) -> tuple[Any, Any]:
+    """Return a function of the calls' own arguments, with Weights bound to theirs."""
+    jax = require_jax()
+    arguments = named_arguments(function, specs)
+    if any(isinstance(each, State) for each in arguments.values()):
+        raise InputError(
+            "bad-option",
+            "expected no State with breaks='island'",
+            hint="give its Specs: a call takes the state, and returns the new one",
+        )
+    sizes = SymbolicSizes(())
+    stored = {n: x for n, x in arguments.items() if isinstance(x, Weights)}
+    for each in stored.values():
+        sizes.abstract(each)  # refuses dtypes that JAX takes for others
+    if not stored:
+        return function, specs
+    left = {n: x for n, x in arguments.items() if n not in stored}
+
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        held = {n: jax.tree.map(jax.numpy.asarray, x.tree) for n, x in stored.items()}
+        named = {**held, **dict(zip(left, args, strict=False)), **kwargs}
+        if isinstance(specs, Mapping):
+            return function(**named)
+        return function(*(named[name] for name in arguments))
+
+    bound.__name__ = title_of(function)
+    bound.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in left]
+    )
+    return bound, left if isinstance(specs, Mapping) else tuple(left.values())

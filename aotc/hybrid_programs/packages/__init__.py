@@ -1,0 +1,1 @@
+"""Packages of hybrid functions: their Python, and a bundle of their regions."""

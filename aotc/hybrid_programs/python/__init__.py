@@ -1,0 +1,1 @@
+"""Statements of Python functions: which may be compiled, and the regions they form."""

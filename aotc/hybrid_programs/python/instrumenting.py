@@ -1,0 +1,366 @@
+"""Code that asks before it calls, reads or changes anything, for tracing of regions.
+
+Functions of the user that a region calls are instrumented in their turn, so that an
+effect ends the region before it happens, however deep it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
+from typing import Any
+
+from aotc.hybrid_programs.python.breaks import (
+    Break,
+    Inside,
+    identities,
+    inside_region,
+    is_data,
+    is_own,
+)
+from aotc.hybrid_programs.python.making import compile_function, value_outside
+from aotc.hybrid_programs.python.names import reads, stores
+from aotc.hybrid_programs.python.rules import (
+    ITERATING,
+    is_iterator,
+    is_one_of,
+    name_of,
+    read_attribute,
+    refuse_call,
+    refuse_change,
+    refuse_change_in_place,
+    refuse_comparison,
+    refuse_identity,
+    refuse_iteration,
+    refuse_text,
+    refuse_use,
+)
+from aotc.hybrid_programs.python.syntax import Definition, definition_of
+
+_REFUSED = (
+    ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.AsyncFor,
+    ast.AsyncWith, ast.With, ast.Try, ast.Import, ast.ImportFrom, ast.ClassDef,
+    ast.Match, ast.Delete,
+)  # fmt: skip
+
+
+def _call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function, if a region may."""
+    found = inside_region.get()
+    if found is None:
+        return function(*args, **kwargs)
+    if getattr(function, "aotc_is_hybrid", False):
+        return _call(function.function, *args, **kwargs)
+    if isinstance(function, functools.partial):
+        kwargs = {**function.keywords, **kwargs}
+        return _call(function.func, *function.args, *args, **kwargs)
+    if function is getattr and len(args) == 2:
+        return read_attribute(*args)
+    refuse_call(function, args, kwargs)
+    plain, first = _python_function(function)
+    if plain is None:
+        return _call_other(found, function, args, kwargs)
+    if _asks(plain):  # made in the region
+        return plain(*first, *args, **kwargs)
+    callee = _instrumented(plain, plain.__code__)
+    callee.__defaults__ = plain.__defaults__
+    callee.__kwdefaults__ = plain.__kwdefaults__
+    _note_readings(found, plain)
+    with found.function():
+        return callee(*first, *args, **kwargs)
+
+
+def _call_other(
+    found: Inside, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a function of aotc's or of Python's, which may call some of the user's."""
+    args = [*map(_asking_function, args)]
+    kwargs = {name: _asking_function(each) for name, each in kwargs.items()}
+    result = function(*args, **kwargs)
+    makes_iterator = is_one_of(function, ITERATING) and is_iterator(result)
+    if makes_iterator or (is_own(function) and callable(result)):
+        found.made.append(result)
+    return result
+
+
+def _asking_function(value: Any) -> Any:
+    """Instrument a function of the user to ask first; return others as they are."""
+    kinds = (types.FunctionType, types.MethodType, functools.partial)
+    called = inspect.getattr_static(type(value), "__call__", None)
+    is_object = isinstance(called, types.FunctionType) and not isinstance(value, type)
+    if not (isinstance(value, kinds) or is_object) or is_own(value):
+        return value
+
+    @functools.wraps(value, updated=())
+    def asking(*args: Any, **kwargs: Any) -> Any:
+        return _call(value, *args, **kwargs)
+
+    return asking
+
+
+def _python_function(function: Any) -> tuple[types.FunctionType | None, list[Any]]:
+    """The function of the user's Python that is called, and its `self`.
+
+    Raises:
+        Break: it is an object whose Python is not at hand.
+    """
+    if is_own(function) or getattr(function, "aotc_is_island", False):
+        return None, []
+    if isinstance(function, types.MethodType):
+        inner: Any = function.__func__
+        if isinstance(inner, types.FunctionType):
+            return inner, [function.__self__]
+    elif isinstance(function, types.FunctionType):
+        return function, []
+    elif isinstance(function, (type, types.BuiltinFunctionType)):
+        return None, []  # which `refuse_call` knows
+    found, kind = inside_region.get(), type(function)
+    called = inspect.getattr_static(kind, "__call__", None)
+    if isinstance(called, types.FunctionType) and not is_own(called):
+        if found is not None:
+            look = functools.partial(inspect.getattr_static, kind, "__call__")
+            found.note_reading((kind, "__call__"), look, called)
+        return called, [function]
+    raise Break(f"the source of {name_of(function)} does not tell what it does")
+
+
+def _asks(function: types.FunctionType) -> bool:
+    """Return whether a function is part of instrumented code."""
+    return not TOOLS.keys().isdisjoint(function.__code__.co_freevars)
+
+
+@lru_cache(maxsize=256)
+def _instrumented(function: types.FunctionType, code: types.CodeType) -> Any:
+    """Copy a function with statements that ask before each effect.
+
+    Args:
+        function: of the user.
+        code: that it has now, which programs for notebooks replace.
+
+    Raises:
+        Break: its source is not at hand, or has what cannot be instrumented.
+    """
+    node = definition_of(function)
+    if node is None or any(isinstance(part, _REFUSED) for part in ast.walk(node)):
+        raise Break(f"the source of {function.__name__} does not tell what it does")
+    body = [part for each in _body_of(node) for part in asking(each)]
+    name = "lambda_" if isinstance(node, ast.Lambda) else node.name
+    return compile_function(function, name, node.args, body, TOOLS)
+
+
+def _body_of(node: Definition) -> list[ast.stmt]:
+    if isinstance(node, ast.Lambda):
+        return [ast.copy_location(ast.Return(node.body), node.body)]
+    return node.body
+
+
+def _note_readings(found: Inside, function: types.FunctionType) -> None:
+    """Note the values that a function reads of its module and closure.
+
+    Its default values are objects that were there before.
+    """
+    node = definition_of(function)
+    body = [] if node is None else _body_of(node)
+    defaults = {str(n): each for n, each in enumerate(function.__defaults__ or ())}
+    given = {**defaults, **(function.__kwdefaults__ or {})}
+    for name in reads(*body) - stores(*body):
+        try:
+            value = value_outside(function, name)
+        except NameError:  # a parameter, or Python will say so
+            continue
+        look = functools.partial(value_outside, function, name)
+        found.note_reading((function, name), look, value)
+        if is_data(value):
+            given[name] = value
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        look = functools.partial(getattr, function, name)
+        found.note_reading((function, name), look, look())
+    found.given |= identities(given)
+
+
+def _changed(owner: Any) -> Any:
+    """Return an object of which a part is assigned, if a region may do that."""
+    refuse_change(owner, "an assignment")
+    return owner
+
+
+def _is(one: Any, other: Any) -> bool:
+    """Return whether `one is other`; refuse a question that a region cannot answer."""
+    refuse_identity(one, other)
+    return one is other
+
+
+def _made(iterator: Any) -> Any:
+    """Note an iterator that the region makes itself."""
+    found = inside_region.get()
+    if found is not None:
+        found.made.append(iterator)
+    return iterator
+
+
+def _stop() -> None:
+    raise Break("an assignment may change an object from outside")
+
+
+#: The functions that instrumented code calls, by the names that it has for them.
+TOOLS = {
+    "_aotc_call": _call,
+    "_aotc_read": read_attribute,
+    "_aotc_changed": _changed,
+    "_aotc_compared": refuse_comparison,
+    "_aotc_in_place": refuse_change_in_place,
+    "_aotc_is": _is,
+    "_aotc_iterated": refuse_iteration,
+    "_aotc_made": _made,
+    "_aotc_stop": _stop,
+    "_aotc_text": refuse_text,
+    "_aotc_used": refuse_use,
+}
+
+
+def positioned(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Instrument statements to state which one is executed, in `_aotc_at[0]`."""
+    found: list[ast.stmt] = []
+    for number, each in enumerate(body):
+        found += ast.parse(f"_aotc_at[0] = {number}").body
+        found += asking(each)
+    return found
+
+
+def asking(node: ast.stmt) -> list[ast.stmt]:
+    """A statement that asks before it calls, reads or changes anything."""
+    made = _Asking().visit(deepcopy(node))
+    return made if isinstance(made, list) else [made]
+
+
+class _Asking(ast.NodeTransformer):
+    """A transformer that routes effects and looks at objects through functions of
+    `TOOLS`.
+
+    Operands are looked at where they are used: an object may be passed on as it is.
+    """
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            return node  # looks at the frame that calls it
+        for each in node.keywords:
+            if each.arg is None:
+                each.value = _used(each.value)
+        arguments = [node.func, *node.args]
+        return _tool("_aotc_call", arguments, node, node.keywords)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):  # objects are not what regions return
+            stop = _tool("_aotc_stop", [], node)
+            return ast.copy_location(ast.Attribute(stop, node.attr, node.ctx), node)
+        return _tool("_aotc_read", [node.value, ast.Constant(node.attr)], node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        is_read = isinstance(node.ctx, ast.Load)
+        tool = "_aotc_used" if is_read else "_aotc_changed"
+        node.value = _tool(tool, [node.value], node)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        node.left, node.right = _used(node.left), _used(node.right)
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        node.operand = _used(node.operand)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        node.values = [*map(_used, node.values)]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(ops=[ast.Is() | ast.IsNot() as op], comparators=[right]):
+                same = _tool("_aotc_is", [node.left, right], node)
+                if isinstance(op, ast.Is):
+                    return same
+                return ast.copy_location(ast.UnaryOp(ast.Not(), same), node)
+        node.left = _tool("_aotc_compared", [node.left], node.left)
+        node.comparators = [_tool("_aotc_compared", [x], x) for x in node.comparators]
+        return node
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        self.generic_visit(node)
+        node.value = _tool("_aotc_text", [node.value], node.value)
+        return node
+
+    def visit_Starred(self, node: ast.Starred) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = _tool("_aotc_iterated", [node.value], node.value)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        self.generic_visit(node)
+        node.iter = _tool("_aotc_iterated", [node.iter], node.iter)
+        node.ifs = [*map(_used, node.ifs)]
+        return node
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        self.generic_visit(node)
+        return _tool("_aotc_made", [node], node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        node.test = _used(node.test)
+        return node
+
+    def visit_test(self, node: Any) -> ast.AST:
+        self.generic_visit(node)
+        node.test = _used(node.test)
+        return node  # type: ignore[no-any-return]
+
+    visit_If = visit_While = visit_Assert = visit_test
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        node.iter = _tool("_aotc_iterated", [node.iter], node.iter)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if any(isinstance(each, (ast.Tuple, ast.List)) for each in node.targets):
+            node.value = _tool("_aotc_iterated", [node.value], node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        self.generic_visit(node)
+        node.value = _used(node.value)
+        if not isinstance(node.target, ast.Name):
+            return node
+        read = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+        look = ast.Expr(_tool("_aotc_in_place", [read], node))
+        return [ast.copy_location(look, node), node]
+
+
+def _used(node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Constant):
+        return node
+    return _tool("_aotc_used", [node], node)
+
+
+def _tool(
+    name: str,
+    arguments: list[ast.expr],
+    node: ast.AST,
+    keywords: Sequence[ast.keyword] = (),
+) -> ast.expr:
+    function = ast.copy_location(ast.Name(name, ast.Load()), node)
+    return ast.copy_location(ast.Call(function, arguments, [*keywords]), node)

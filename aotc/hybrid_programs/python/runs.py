@@ -1,0 +1,292 @@
+"""A run of statements: regions and islands, as tracing finds them."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from aotc.hybrid_programs.boundaries import Boundary
+from aotc.hybrid_programs.python.making import make_function, value_outside
+from aotc.hybrid_programs.python.names import (
+    assigned,
+    live_before,
+    needed,
+    reads,
+    stores,
+)
+from aotc.hybrid_programs.python.regions import Broken, Region
+from aotc.hybrid_programs.python.rewriting import Rewriter, head_of
+from aotc.hybrid_programs.python.statements import (
+    AUGMENTED,
+    AUGMENTED_ATTRIBUTE,
+    AUGMENTED_PART,
+    computes,
+    operations,
+    without_changes_of_constants,
+)
+from aotc.just_in_time import JitFunction
+from aotc.runtime.in_place import augmented, augmented_attribute, augmented_part
+
+
+class Island:
+    """Statements that Python computes.
+
+    Args:
+        body: as the user wrote them, or operations of such a statement.
+        inside: the same with calls of runs.
+        inputs: names that they read.
+        outputs: names that are read after them.
+        run: computes the outputs, in order.
+        boundary: where that is and why; None where nothing is computed.
+    """
+
+    def __init__(
+        self,
+        body: list[ast.stmt],
+        inside: list[ast.stmt],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        run: Callable[..., tuple[Any, ...]],
+        boundary: Boundary | None,
+    ) -> None:
+        self.inside = inside
+        self.body, self.inputs, self.outputs = body, [*inputs], [*outputs]
+        self._run = run
+        self.boundary = boundary
+        # what a block is given goes to what is in it
+        head = head_of(body[0])
+        self._is_block = head is not None
+        self._read = (reads(head) if head else needed(body)) & set(inputs)
+
+    def __call__(self, env: dict[str, Any]) -> None:
+        """Compute the outputs."""
+        values = [env[name] for name in self.inputs]
+        if self.boundary is None:
+            env.update(zip(self.outputs, self._run(*values), strict=True))
+            return
+        given = [env[name] for name in self._read]
+        with self.boundary.crossing(given) as returned:
+            try:
+                found = self._run(*values)
+            except Exception as error:
+                at = self.boundary
+                error.add_note(f"{at.place} is computed by Python: {at.reason}")
+                raise
+            returned += () if self._is_block else found
+        env.update(zip(self.outputs, found, strict=True))
+
+
+class Run:
+    """Statements of a hybrid function that follow each other.
+
+    It begins as one region. Where that cannot be traced it ends, the operation is an
+    island, and what follows is a region again.
+
+    Args:
+        body: the statements.
+        inputs: names that they read.
+        outputs: names that are read after them.
+        before: names that have values.
+        owner: of what all runs share.
+    """
+
+    def __init__(
+        self,
+        body: list[ast.stmt],
+        inputs: list[str],
+        outputs: list[str],
+        before: set[str],
+        owner: Workshop,
+    ) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        self._before, self._owner = before, owner
+        self._lock = threading.Lock()
+        self._parts: dict[int, list[Region | Island]] = {}  # of split ones, by identity
+        self._split_pieces: list[Region | Island] = []  # which live as long as that
+        self._first = self._regions(body, {*outputs})
+
+    @property
+    def pieces(self) -> list[Region | Island]:
+        """The current pieces of the run, in order."""
+        return [x for each in self._first for x in self._parts_of(each)]
+
+    def _parts_of(self, piece: Region | Island) -> list[Region | Island]:
+        if id(piece) not in self._parts:
+            return [piece]
+        return [x for each in self._parts[id(piece)] for x in self._parts_of(each)]
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        """The outputs, in order, for values of the inputs."""
+        env = dict(zip(self.inputs, values, strict=True))
+        # other calls, in other threads or in an island of this one, may split pieces
+        left = self.pieces[::-1]
+        while left:
+            piece = left.pop()
+            try:
+                piece(env)
+            except Broken as broken:
+                left += self._split(piece, broken)[::-1]
+        return tuple(env[name] for name in self.outputs)
+
+    def _split(self, piece: Any, broken: Broken) -> list[Region | Island]:
+        """The parts of a region: those before and after an operation, and an island."""
+        with self._lock:
+            if id(piece) not in self._parts:
+                made = self._pieces(piece.body, broken, {*piece.outputs})
+                self._parts[id(piece)] = made
+                self._split_pieces.append(piece)
+            return self._parts_of(piece)
+
+    def _pieces(
+        self, body: list[ast.stmt], broken: Broken, after: set[str]
+    ) -> list[Region | Island]:
+        at = broken.position
+        if at is None:
+            inputs, outputs = self._ends(body, after)
+            return [self._python(body, inputs, outputs, broken.reason, after)]
+        rewriter = self._owner.rewriter
+        split = operations(body[at], rewriter.fresh, rewriter.names, rewriter.is_module)
+        if split is not None:
+            taken, rest = split
+            return self._regions([*body[:at], *taken, rest, *body[at + 1 :]], after)
+        live = live_before(body, after)
+        found: list[Region | Island] = []
+        if at:
+            found += self._regions(body[:at], live[at])
+        found.append(self._island(body[at], live[at + 1], broken.reason))
+        if body[at + 1 :]:
+            found += self._regions(body[at + 1 :], after)
+        return found
+
+    def _ends(self, body: list[ast.stmt], live: set[str]) -> tuple[list[str], ...]:
+        """The inputs and outputs of statements."""
+        names = self._owner.rewriter.names
+        outputs = stores(*body) & live & names
+        inputs = (needed(body) | (outputs - assigned(body))) & names
+        return sorted(inputs), sorted(outputs)
+
+    def _regions(self, body: list[ast.stmt], live: set[str]) -> list[Region | Island]:
+        """Make statements one region; without outputs, those of the last one's
+        inputs.
+        """
+        inputs, outputs = self._ends(body, live)
+        owner = self._owner
+        if not computes(body):
+            return [self._python(body, inputs, outputs, "")]
+        if outputs:
+            name, options = owner.next_name(), owner.options
+            return [Region(body, inputs, outputs, owner.function, name, options)]
+        *first, last = body
+        rewriter = owner.rewriter
+        split = operations(last, rewriter.fresh, rewriter.names, rewriter.is_module)
+        taken, last = split or ([], last)
+        first += taken
+        island = self._island(last, live, "its result is not used")
+        needs = live_before([last], live)[0]
+        return [*self._regions(first, needs), island] if first else [island]
+
+    def _island(self, node: ast.stmt, live: set[str], reason: str) -> Island:
+        inputs, outputs = self._ends([node], live)
+        return self._python([node], inputs, outputs, reason, live)
+
+    def _python(
+        self,
+        body: list[ast.stmt],
+        inputs: list[str],
+        outputs: list[str],
+        reason: str,
+        live: set[str] = frozenset(),  # type: ignore[assignment]
+    ) -> Island:
+        owner = self._owner
+        before, inside = self._before | {*inputs}, list[ast.stmt]()
+        for each, after in zip(body, live_before(body, {*live})[1:], strict=True):
+            part = owner.rewriter.descend(each, before, after)
+            inside.append(without_changes_of_constants(part))
+            before = before | assigned([each])
+        run = make_function(
+            owner.function, "island", inputs, inside, outputs, owner.tools
+        )
+        boundary = owner.boundary(body[0], reason) if computes(body) else None
+        return Island(body, inside, inputs, outputs, run, boundary)
+
+
+class Workshop:
+    """State shared by the runs of one function.
+
+    Args:
+        function: of the user.
+        names: of its variables.
+        late_bound: those that functions inside see change.
+        options: of `aotc.jit`, with `sources`.
+    """
+
+    def __init__(
+        self,
+        function: FunctionType,
+        names: set[str],
+        late_bound: set[str],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.function, self.options = function, options
+        self.name, self._file = function.__name__, function.__code__.co_filename
+        self.runs: list[Run] = []
+        self.rewriter = Rewriter(
+            names, late_bound, self._is_module, self._add, self._note
+        )
+        self.listed: list[Boundary] = []
+        self._count = 0
+
+    def _is_module(self, name: str) -> bool:
+        try:
+            return isinstance(value_outside(self.function, name), ModuleType)
+        except NameError:
+            return False
+
+    def _add(
+        self, body: list[ast.stmt], inputs: list[str], outputs: list[str], has: set[str]
+    ) -> int:
+        self.runs.append(Run(body, inputs, outputs, has, self))
+        return len(self.runs) - 1
+
+    def _note(self, node: ast.stmt, reason: str) -> int:
+        self.listed.append(self.boundary(node, reason))
+        return len(self.listed) - 1
+
+    @property
+    def tools(self) -> dict[str, Any]:
+        """Return the names that rewritten code uses, for runs and for counting."""
+        return {
+            "_aotc_runs": self.runs,
+            "_aotc_python": self.listed,
+            AUGMENTED: augmented,
+            AUGMENTED_ATTRIBUTE: augmented_attribute,
+            AUGMENTED_PART: augmented_part,
+        }
+
+    def next_name(self) -> str:
+        """Return a fresh name for a compiled function."""
+        self._count += 1
+        return f"{self.name}_{self._count}"
+
+    def boundary(self, node: ast.stmt, reason: str) -> Boundary:
+        """Describe an island as a boundary."""
+        place = f"{Path(self._file).name}:{node.lineno}"
+        line = linecache.getline(self._file, node.lineno).strip()
+        return Boundary(self.name, place, line, reason)
+
+    @property
+    def regions(self) -> list[Region]:
+        """The compiled regions."""
+        pieces = (piece for run in self.runs for piece in run.pieces)
+        regions = [each for each in pieces if isinstance(each, Region)]
+        return [each for each in regions if not each.is_python]
+
+    @property
+    def compiled(self) -> list[JitFunction]:
+        """The functions of the regions."""
+        return [each.jit for each in self.regions]

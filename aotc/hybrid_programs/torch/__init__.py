@@ -1,0 +1,1 @@
+"""PyTorch modules of which parts are compiled, and the rest stays PyTorch's."""

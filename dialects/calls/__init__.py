@@ -1,0 +1,1 @@
+"""Calls of functions: callees, custom derivatives, specializations, padded entries."""

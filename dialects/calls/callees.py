@@ -1,0 +1,127 @@
+"""Callees: the meaning of a function to its callers, the same for all passes.
+
+A function without a body is declared as something that stands for one: control flow, or
+a transformation whose body is yet to be written. And calls of some functions have rules
+of their own, as ops have: those of control flow, and of functions that say how they are
+differentiated; all other calls give way to the ops of the function.
+
+A new kind of callee gives what `Declaration` or `Rules` ask for, and is found here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from aotc.dialects.calls.custom import custom_of
+from aotc.dialects.control import control_of
+from aotc.dialects.control.parts import Arrays, Inline, Run, Types
+from aotc.dialects.functions.functions import Values, callee_of
+from aotc.dialects.functions.transform import derived_of
+from aotc.dialects.functions.walking import control_regions
+from aotc.dialects.graph import GraphOp
+from aotc.dialects.lowering import Lowering
+from aotc.mlir import Function, func
+
+
+class Declaration(Protocol):
+    """The declaration of a function without a body; a dataclass, whose fields are
+    shown.
+    """
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind in messages and listings."""
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions that it runs, or is made from."""
+
+    def evaluate(
+        self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types, /
+    ) -> Arrays:
+        """Evaluate the results, with `run` for functions, and the types of the
+        results.
+        """
+
+    def lower(
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline, /
+    ) -> Values:
+        """The lowered results of a call of it."""
+
+
+class Rules(Protocol):
+    """The rules of calls of a function, as an op's class has; a `Reason` where one
+    lacks.
+
+    The operands and results of a call have no names, so `jvp` takes a list of tangents
+    and gives those of the float results; `vjp` gives the cotangents of the operands in
+    `wanted`.
+    """
+
+    @property
+    def jvp(self) -> Callable[..., Values]:
+        """(builder, call, tangents) → tangents."""
+
+    @property
+    def vjp(self) -> Callable[..., Values]:
+        """(builder, call, cotangents, wanted) → cotangents."""
+
+    @property
+    def batch(self) -> Callable[..., Values]:
+        """(builder, call, operands, which of them are stacked, size) → results."""
+
+    @property
+    def keeps_precision(self) -> bool:
+        """Return whether mixed precision leaves the function's computation
+        unchanged.
+        """
+
+    def title(self, name: str, /) -> str:
+        """Return the name of a call of the function in messages."""
+
+    def call_transformed(
+        self, name: str, operands: Values, transform: Callable[[str], str], /
+    ) -> Values:
+        """Call the function `name` with each function it stands for transformed."""
+
+
+def declaration_of(function: Function) -> Declaration | None:
+    """Return the declaration of a function; None if it has a body."""
+    return control_of(function) or derived_of(function)
+
+
+def rules_of(function: Function) -> Rules | None:
+    """The rules of calls of a function; None where they give way to its ops."""
+    return control_of(function) or custom_of(function)
+
+
+def calls_in(function: Function) -> list[func.CallOp]:
+    """The calls among the ops of a function, in lowered loops and branches too."""
+    found: list[func.CallOp] = []
+    rest = control_regions(function)
+    while rest:
+        for block in rest.pop().blocks:
+            for op in block.operations:
+                if isinstance(op, func.CallOp):
+                    found.append(op)
+                elif not isinstance(op, GraphOp):
+                    rest += control_regions(op)
+    return found
+
+
+def callees(function: Function) -> list[str]:
+    """The functions that a function calls, runs or is made from."""
+    declared = declaration_of(function)
+    if declared is not None:
+        return list(declared.functions)
+    return [callee_of(op) for op in calls_in(function)]
+
+
+def reachable_functions(known: Mapping[str, Function], name: str) -> list[str]:
+    """The functions that one calls, runs or is made from, itself first."""
+    rest, found = [name], dict.fromkeys([name])
+    while rest:
+        for inner in callees(known[rest.pop()]):
+            if inner not in found:
+                found[inner] = None
+                rest.append(inner)
+    return list(found)

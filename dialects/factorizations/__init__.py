@@ -1,0 +1,1 @@
+"""Factorizations of matrices as loops: elimination, reflections, rotations."""

@@ -1,0 +1,1 @@
+"""Functions of a module: how they are found, made, called and transformed."""

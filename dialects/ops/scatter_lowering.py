@@ -1,0 +1,227 @@
+"""Lowering of scatters: `iree_linalg_ext.scatter` on a table of rows.
+
+The table has one row for each position that can be written (batches and indexed axes,
+taken together) and one column for each element of a window:
+
+    positions[n]      the row of update n, in range
+    updates[n, c]     what does not count ("drop") is the reduction's start
+    table[r, c]       the reduction over all updates of row r, in order
+
+Note [scatter]: IREE goes through the updates one after the other, at a cost of size(x)
++ size(updates) and in the same order on every target. The table starts as a fill, and x
+is combined with it afterwards, because IREE 3.13 writes into its caller's buffer where
+an op starts from an argument of the program. An x that is a fill is the start itself.
+"""
+
+import math as pymath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aotc.core import dtypes as dt
+from aotc.dialects import iree_text
+from aotc.dialects.iree_text import bodies
+from aotc.dialects.lowering import Lowering
+from aotc.dialects.lowering.conversion import accumulator, conversion
+from aotc.dialects.lowering.scalars import Body
+from aotc.dialects.lowering.sources import filled_with
+from aotc.dialects.movement.permutations import inverse
+from aotc.dialects.ops.indexing import IndexMap, positions
+from aotc.dialects.types import (
+    Tensor,
+    bounds,
+    element_count,
+    lowered_element,
+    minimum,
+)
+from aotc.mlir import Value, arith, ir
+
+if TYPE_CHECKING:
+    from aotc.dialects.ops.reduction import Reduction
+
+
+@dataclass(frozen=True)
+class Scattering:
+    """A scatter: its destination, updates, positions and combination.
+
+    Args:
+        x: the type of the whole.
+        updates: the type of what is written.
+        indices: the type of each array of indices.
+        at: how their axes belong together.
+        reduction: the class of the reduction op that combines.
+    """
+
+    x: Tensor
+    updates: Tensor
+    indices: Tensor
+    at: IndexMap
+    reduction: "type[Reduction]"
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that updates are combined in."""
+        return accumulator(self.x.dtype)
+
+    @property
+    def combine(self) -> Body:
+        """The arith op that combines two elements."""
+        return self.reduction.combine["f" if dt.is_float(self.dtype) else self.dtype[0]]
+
+    @property
+    def start(self) -> float | int:
+        """The neutral element of the reduction."""
+        return self.reduction.start(self.dtype)
+
+    @property
+    def rows(self) -> list[int]:
+        """The axes of x that say in which row an element is."""
+        return [*map(self.at.source, self.at.shared_axes), *self.at.axes]
+
+    @property
+    def columns(self) -> list[int]:
+        """The axes of x that say in which column."""
+        return [self.at.source(axis) for axis in self.at.window]
+
+    @property
+    def expanded_table(self) -> Tensor:
+        """The table with an axis for each axis of x."""
+        sizes = [self.x.shape[axis] for axis in (*self.rows, *self.columns)]
+        return Tensor(tuple(sizes), self.dtype)
+
+    @property
+    def table(self) -> Tensor:
+        """Return the type of the table."""
+        return _matrix(self.expanded_table, len(self.rows))
+
+
+def _matrix(kind: Tensor, leading: int) -> Tensor:
+    """The type with its `leading` axes as one, and the others as another."""
+    sizes = kind.shape[:leading], kind.shape[leading:]
+    return kind.with_shape([element_count(part) for part in sizes])
+
+
+def lower_scatter(
+    low: Lowering, to: Scattering, x: Value, updates: Value, indices: Sequence[Value]
+) -> Value:
+    """The lowered result of a scatter."""
+    start = filled_with(x)
+    if start is not None and to.dtype != to.x.dtype:
+        start = conversion(to.x.dtype, to.dtype)(start)
+    first = low.scalar(to.dtype, to.start) if start is None else start
+    written = _write(low, to, first, updates, indices)
+    written = _in_order_of_x(low, to, low.reshape(written, to.table, to.expanded_table))
+    wide = to.x.with_dtype(to.dtype)
+    if start is None:
+        before = low.convert(x, to.x, to.dtype)
+        written = low.pointwise([before, written], wide, to.combine)
+    return low.convert(written, wide, to.x.dtype)
+
+
+def _in_order_of_x(low: Lowering, to: Scattering, written: Value) -> Value:
+    """The expanded table with its axes in the order of x."""
+    order = [*to.rows, *to.columns]
+    if order == sorted(order):
+        return written
+    read = ir.AffineMap.get(len(order), 0, [ir.AffineDimExpr.get(a) for a in order])
+    return low.generic(
+        [written],
+        [read, ir.AffineMap.get_identity(len(order))],
+        low.empty(to.x.with_dtype(to.dtype)),
+        ["parallel"] * len(order),
+        lambda element, _: element,
+    )
+
+
+def _write(
+    low: Lowering,
+    to: Scattering,
+    start: Value,
+    updates: Value,
+    indices: Sequence[Value],
+) -> Value:
+    """The table with all updates; without any it is `start` everywhere."""
+    count = len(to.at.along)
+    kind = to.updates.with_dtype(to.dtype)
+    updates = low.convert(updates, to.updates, to.dtype)
+    order = [*to.at.along, *to.at.window]
+    ordered = kind.with_shape([kind.shape[axis] for axis in order])
+    if to.at.mode == "drop" or order != sorted(order):
+        updates = _counting(low, to, ordered, order, updates, indices)
+    matrix = _matrix(ordered, count)
+    updates = low.reshape(updates, ordered, matrix)
+    rows, where = _rows(low, to, indices)
+    column = Tensor((element_count(where.shape), 1), where.dtype)
+    rows = low.reshape(rows, where, column)
+    start = iree_text.scalar_barrier(start)
+    operands = [
+        _without_lost(low, to, updates, matrix),
+        _without_lost(low, to, rows, column),
+        low.empty(to.table),
+        start,
+    ]
+    kinds = [value.type for value in operands]
+    text = bodies.scatter(f"arith.{to.combine.__name__}", *kinds[:3])
+    (table,) = iree_text.call("scatter", operands, [kinds[2]], text)
+    return table
+
+
+def _without_lost(low: Lowering, to: Scattering, x: Value, kind: Tensor) -> Value:
+    """`x` with a row for each update, or without any where the table has no rows.
+
+    IREE checks no position: without this, updates of an axis of symbolic size that is
+    empty when the model runs would be written past the end of the memory.
+    """
+    if all(bounds(to.x.shape[axis])[0] > 0 for axis in to.at.axes):
+        return x
+    count, columns = kind.shape
+    left = minimum(count, count * to.table.shape[0])
+    return low.slice(x, kind.with_shape((left, columns)), (0, 0), (1, 1))
+
+
+def _counting(
+    low: Lowering,
+    to: Scattering,
+    ordered: Tensor,
+    order: Sequence[int],
+    updates: Value,
+    indices: Sequence[Value],
+) -> Value:
+    """Order updates like the table, and replace those to drop."""
+    loops = [ir.AffineDimExpr.get(axis) for axis in inverse(order)]
+    inner = [ir.AffineDimExpr.get(loop) for loop in range(len(to.at.along))]
+    maps = [ir.AffineMap.get(len(order), 0, part) for part in (loops, inner)]
+
+    def body(update: Value, *numbers: Value) -> Value:
+        if to.at.mode == "clip":
+            return update
+        _, inside = positions(low, to.x, to.indices, to.at, numbers[:-1])
+        return arith.select(inside, update, low.scalar(to.dtype, to.start))
+
+    return low.generic(
+        [updates, *indices],
+        [maps[0], *(maps[1] for _ in indices), ir.AffineMap.get_identity(len(order))],
+        low.empty(ordered),
+        ["parallel"] * len(order),
+        body,
+    )
+
+
+def _rows(
+    low: Lowering, to: Scattering, indices: Sequence[Value]
+) -> tuple[Value, Tensor]:
+    """The row of each update, and the type of these numbers."""
+    sizes = [to.x.shape[axis] for axis in to.rows]
+    known = [size for size in sizes if isinstance(size, int)]
+    dtype = "i32" if pymath.prod(known) < 1 << 31 else "i64"
+    rows = Tensor(to.indices.shape, dtype)
+    batch = [to.at.along.index(axis) for axis in to.at.shared_axes]
+
+    def body(*numbers: Value) -> Value:
+        found, _ = positions(low, to.x, to.indices, to.at, numbers)
+        first, *others = [*map(low.loop_index, batch), *found]
+        for size, place in zip(sizes[1:], others, strict=True):
+            first = arith.addi(arith.muli(first, low.size(size)), place)
+        return arith.index_cast(lowered_element(dtype), first)
+
+    return low.pointwise(indices, rows, body), rows

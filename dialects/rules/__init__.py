@@ -1,0 +1,1 @@
+"""Rules that ops share: batching, padding, reordering, linearity, samples, checks."""

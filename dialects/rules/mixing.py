@@ -1,0 +1,63 @@
+"""Mixed precision, op by op: whether one computes in the cheaper float dtype."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from aotc.core import dtypes
+from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WHOLE, WIDE, GraphOp
+
+
+class Mixed(Protocol):
+    """A value of a function in mixed precision.
+
+    Its `kind` is how ops take it: LOW, what is computed of a product, is rounded, and
+    so is GIVEN, an argument or what is made of some, where it meets that; WIDE is not,
+    nor is WHOLE, which is made of whole numbers (positions, random bits, quantised
+    weights) and of what is given; FOLLOWS, a constant, takes any dtype. Ops of no other
+    kind than LOW compute in the cheaper dtype.
+    """
+
+    @property
+    def dtype(self) -> str:
+        """The dtype in the function as it is written."""
+
+    @property
+    def kind(self) -> str:
+        """The kind: one of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
+
+
+def kind_of(
+    op: GraphOp | type[GraphOp], operands: Sequence[Mixed], compute: str
+) -> str:
+    """Return how an op takes its operands, and how others take its results.
+
+    Products of what is made of whole numbers keep f32: an angle that is a position by a
+    frequency has more digits than half floats, and so have quantised weights.
+    """
+    kinds = {each.kind for each in operands if each.dtype == "f32"}
+    if not kinds:  # made of integers, or of nothing; or widened by the model
+        floats = any(dtypes.is_float(each.dtype) for each in operands)
+        if operands:
+            return WIDE if floats else WHOLE
+        return WHOLE if op.precision == WIDE else FOLLOWS
+    if compute not in op.dtypes or op.precision == WIDE:
+        return WIDE
+    if op.precision == LOW:
+        return WIDE if WHOLE in kinds else LOW
+    if kinds == {FOLLOWS}:
+        return FOLLOWS
+    if WIDE in kinds or {WHOLE, LOW} <= kinds:
+        return WIDE
+    return next(each for each in (WHOLE, LOW, GIVEN) if each in kinds)
+
+
+def kind_of_constant(value: Any, compute: str) -> str:
+    """Return how ops take a constant: one that rounding would change is not rounded."""
+    array = np.asarray(value)
+    if array.size <= 1 or dtypes.canonical(array.dtype) != "f32":
+        return FOLLOWS
+    if np.array_equal(array, array.astype(dtypes.to_numpy(compute))):
+        return FOLLOWS
+    return WHOLE if np.array_equal(array, np.floor(array)) else WIDE

@@ -1,0 +1,64 @@
+"""Rearrangements: reshapes, transposes and padding of a value, which can be undone.
+
+One chain says how a weight is brought into the order in which a kernel reads it, and
+how it is brought back.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aotc.dialects.builder import Builder
+from aotc.dialects.movement.permutations import inverse, permute
+from aotc.dialects.types import Shape
+from aotc.mlir import Value
+
+Write = Callable[[Builder, Value], Value]
+
+
+@dataclass(frozen=True)
+class Rearrangement:
+    """A chain of such ops.
+
+    Args:
+        shape: of the result; that of what is rearranged, to begin with.
+        apply: writes the ops, and returns what they give.
+        undo: writes the ops that give back what was rearranged, and returns that.
+    """
+
+    shape: Shape
+    apply: Write = lambda b, x: x
+    undo: Write = lambda b, x: x
+
+    def _then(self, shape: Shape, write: Write, back: Write) -> "Rearrangement":
+        """Return the chain that goes on with an op and its inverse."""
+        return Rearrangement(
+            shape,
+            lambda b, x: write(b, self.apply(b, x)),
+            lambda b, x: self.undo(b, back(b, x)),
+        )
+
+    def reshape(self, shape: Shape) -> "Rearrangement":
+        """Return the chain that then gives the elements another shape."""
+        return self._then(
+            shape,
+            lambda b, x: b.to_shape(x, shape),
+            lambda b, x: b.to_shape(x, self.shape),
+        )
+
+    def transpose(self, order: Sequence[int]) -> "Rearrangement":
+        """Return the chain that then gives the axes another order."""
+        return self._then(
+            permute(self.shape, order),
+            lambda b, x: b.to_order(x, tuple(order)),
+            lambda b, x: b.to_order(x, inverse(order)),
+        )
+
+    def pad(self, shape: Shape) -> "Rearrangement":
+        """Return the chain that then adds zeros after the elements, up to a shape."""
+        if shape == self.shape:
+            return self
+        return self._then(
+            shape,
+            lambda b, x: b.pad_to(x, shape),
+            lambda b, x: b.cut_to(x, self.shape),
+        )

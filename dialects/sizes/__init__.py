@@ -1,0 +1,1 @@
+"""Sizes of tensors: affine expressions over symbols, and what is known of these."""
