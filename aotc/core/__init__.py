@@ -1,1 +1,1 @@
-"""The base of all parts of aotc: options, dtypes, trees of values, files, caches."""The base of all parts of aotc: options, dtypes, trees of values, files, caches.
+"""The base of all parts of aotc: options, dtypes, trees of values, files, caches."""

@@ -1,1 +1,1 @@
-"""Machines that code runs on: targets, processors, devices and GPUs."""Machines that code runs on: targets, processors, devices and GPUs.
+"""Machines that code runs on: targets, processors, devices and GPUs."""

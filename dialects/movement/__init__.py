@@ -1,1 +1,1 @@
-"""Index maps of where elements lie: views, nests of loops, permutations, reshapes."""Index maps of where elements lie: views, nests of loops, permutations, reshapes.
+"""Index maps of where elements lie: views, nests of loops, permutations, reshapes."""

@@ -1,1 +1,1 @@
-"""Sums, products and collectives, as the reference evaluator computes them."""Sums, products and collectives, as the reference evaluator computes them.
+"""Sums, products and collectives, as the reference evaluator computes them."""
