@@ -40,6 +40,7 @@ from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.facts import bytes_of, flops_of, work_of
+from aotc.kernels.shared_work import note_shared_work
 from aotc.kernels.typical import typical
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Pass, Unit
@@ -81,7 +82,10 @@ class FuseLoops(Pass):
         with index_functions(unit.module) as functions:
             fusing = _Fusing(functions, capabilities)
             entries = [each for each in functions.values() if not is_private(each)]
-            return any([fusing.fuse_in(each) for each in entries])
+            changed = any([fusing.fuse_in(each) for each in entries])
+        if changed:  # such loops have no turns in which threads could wait
+            note_shared_work(unit.module, capabilities)
+        return changed
 
 
 @dataclass

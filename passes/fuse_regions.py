@@ -43,10 +43,13 @@ from aotc.kernels.refusal import weights_dequantized_in
 from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
-from aotc.kernels.transposes import with_factors_in_order, without_transposes
+from aotc.kernels.transposes import (
+    merge_transposes,
+    with_factors_in_order,
+    without_transposes,
+)
 from aotc.mlir import Function, Module, Value, func
 from aotc.passes.base import Pass, Unit
-from aotc.passes.cse import Cse
 from aotc.passes.fold_parameters import folds_parameters
 from aotc.passes.inline import inline_calls
 from aotc.passes.outlining import Outlining
@@ -179,7 +182,8 @@ class FuseRegions(Pass):
         last = {name for name, each in families.items() if each.is_last}
         ranges = _WeightRanges(unit.program)
         for others in (last, families.keys() - last):
-            Cse().run(unit)  # packings transpose what others transpose, too
+            for function in functions_of(unit.module).values():
+                merge_transposes(function)  # packings repeat those of other readers
             numerics = unit.program.numerics
             choosing = _Choosing(capabilities, left_out | others, numerics, ranges)
             yield from self._regions(unit, choosing)

@@ -10,18 +10,36 @@ Where one is slower so than with a copy, the operand is transposed again
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from aotc.core.dtypes import is_float
 from aotc.dialects.builder import Builder
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
-from aotc.dialects.ops.shape import Transpose
+from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.types import Tensor
 from aotc.kernels.layout import layout_of
-from aotc.mlir import Value, ir
+from aotc.mlir import Function, Value, ir
 
 Axes = tuple[int, ...]
+
+
+def merge_transposes(function: Function) -> None:
+    """Compute equal transposes and reshapes of a value once.
+
+    Other equal ops stay apart: a pass may have left each reader its own.
+    """
+    known = dict[tuple[Hashable, ...], Value]()
+    body = [] if function.is_external else [*function.entry_block.operations]
+    for op in body:
+        if isinstance(op, (Transpose, Reshape)):
+            of = op.operation.attributes
+            stated = tuple((name, str(of[name])) for name in of)
+            key = type(op), op.x, stated, str(op.y.type)
+            first = known.setdefault(key, op.y)
+            if first != op.y:
+                op.y.replace_all_uses_with(first)
+                op.operation.erase()
 
 
 @dataclass(frozen=True)
