@@ -36,6 +36,7 @@ from aotc.dialects.functions.fusion import Fused, is_region, mark_fused
 from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import GraphOp, has_effect, has_view
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.patterns.values import number_in
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
@@ -340,5 +341,4 @@ def _is_table(op: GraphOp) -> bool:
         return False
     if not isinstance(op, Constant):
         return True
-    array = np.asarray(op.value)
-    return array.size == 0 or bool((array != array.flat[0]).any())
+    return number_in(np.asarray(op.value)) is None
