@@ -232,8 +232,8 @@ class _Steps:
                 )
             )
             for run in self._runs():
-                first = run[0]
-                if isinstance(first, func.CallOp) or _keeps_order(first):
+                first, *others = run
+                if not others and _needs_no_region(first):
                     made = clone(first, [known[x] for x in first.operands])
                     known.update(zip(first.results, made, strict=True))
                 elif not self._write_run(run, known):
@@ -329,6 +329,10 @@ def _is_worth_storing(op: Operation) -> bool:
     if not isinstance(op, GraphOp) or not op.operands or has_view(op):
         return False
     return not type(op).rearranges and Tensor.of(op.results[0]).dtype != "bool"
+
+
+def _needs_no_region(op: Operation) -> bool:
+    return isinstance(op, func.CallOp) or _keeps_order(op)
 
 
 def _keeps_order(op: Operation) -> bool:

@@ -119,6 +119,18 @@ def sums(x, t):
     return control.scan(step, np.zeros(6), x)
 
 
+@aotc.entry(matrices=aotc.Spec((5, 4, 4)), x=aotc.Spec((4,)))
+def iterated(matrices, x):
+    """Elementwise ops, a product of their results, and a reshape with more of them."""
+
+    def step(x, matrix):
+        y = matrix @ x
+        y = y / np.sqrt((y * y).sum())
+        return y, (y @ x, np.outer(x, y))
+
+    return control.scan(step, x, matrices)
+
+
 @aotc.entry(x=aotc.Spec((4, 5, 12)))
 def nested(x):
     """A loop in each step of a loop."""
