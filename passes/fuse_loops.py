@@ -36,6 +36,7 @@ from aotc.dialects.functions.fusion import Fused, is_region, mark_fused
 from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import GraphOp, has_effect, has_view
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.patterns.values import number_in
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
@@ -235,8 +236,8 @@ class _Steps:
                 )
             )
             for run in self._runs():
-                first = run[0]
-                if isinstance(first, func.CallOp) or _keeps_order(first):
+                first, *others = run
+                if not others and _needs_no_region(first):
                     made = clone(first, [known[x] for x in first.operands])
                     known.update(zip(first.results, made, strict=True))
                 elif not self._write_run(run, known):
@@ -334,6 +335,10 @@ def _is_worth_storing(op: Operation) -> bool:
     return not type(op).rearranges and Tensor.of(op.results[0]).dtype != "bool"
 
 
+def _needs_no_region(op: Operation) -> bool:
+    return isinstance(op, func.CallOp) or _keeps_order(op)
+
+
 def _keeps_order(op: Operation) -> bool:
     return isinstance(op, GraphOp) and bool(type(op).keeps_order)
 
@@ -344,5 +349,4 @@ def _is_table(op: GraphOp) -> bool:
         return False
     if not isinstance(op, Constant):
         return True
-    array = np.asarray(op.value)
-    return array.size == 0 or bool((array != array.flat[0]).any())
+    return number_in(np.asarray(op.value)) is None

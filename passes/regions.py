@@ -171,8 +171,8 @@ class Region:
 
     def depends(self, value: Value) -> bool:
         """Return whether a value from elsewhere is computed from one of the region."""
-        anchor = self.anchor.operation
-        behind = backward_slice([value], lambda x: anchor.is_before_in_block(x.owner))
+        first = (*self.before, self.anchor)[0].operation  # sums before it have readers
+        behind = backward_slice([value], lambda x: first.is_before_in_block(x.owner))
         return any(each in self.values for each in behind)
 
 

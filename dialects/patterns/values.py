@@ -3,6 +3,8 @@
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import numpy as np
+
 from aotc.dialects.attributes import Array
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
@@ -39,10 +41,21 @@ def splat_of(value: Value) -> float | None:
 @lru_cache(maxsize=2**14)  # few constants, which every pass asks about
 def _splat_number(elements: ir.Attribute) -> float | None:
     array = Array.decode(elements)
-    if array.size == 0 or array.dtype == bool:
+    if array.dtype == bool:
+        return None
+    number = number_in(array)
+    return None if number is None else float(number)
+
+
+def number_in(array: np.ndarray[Any, Any]) -> Any | None:
+    """Return the number that all elements of an array are, as NumPy's; None where there
+    is none. Zeros of both signs are two numbers, and NaN is none.
+    """
+    if array.size == 0:
         return None
     first = array.flat[0]
-    return float(first) if (array == first).all() else None
+    is_one = (array == first).all() and array.tobytes() == first.tobytes() * array.size
+    return first if is_one else None
 
 
 def repeated_scalar(b: Builder, value: Value) -> Value | None:

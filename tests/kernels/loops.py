@@ -112,9 +112,23 @@ def sums(x, t):
 
     def step(h, x):
         h = np.log(np.exp(t + h[:, None]).sum(0)) - x.mean()
-        return h[::-1], (h.max(), (table * h)[0], np.concatenate([h[:2], x[3:]]))
+        signs = 1 / (np.abs(x) * np.asarray([0.0, -0.0] * 3))  # not one number
+        others = h.max(), (table * h)[0], np.concatenate([h[:2], x[3:]])
+        return h[::-1], (*others, signs)
 
     return control.scan(step, np.zeros(6), x)
+
+
+@aotc.entry(matrices=aotc.Spec((5, 4, 4)), x=aotc.Spec((4,)))
+def iterated(matrices, x):
+    """Elementwise ops, a product of their results, and a reshape with more of them."""
+
+    def step(x, matrix):
+        y = matrix @ x
+        y = y / np.sqrt((y * y).sum())
+        return y, (y @ x, np.outer(x, y))
+
+    return control.scan(step, x, matrices)
 
 
 @aotc.entry(x=aotc.Spec((4, 5, 12)))

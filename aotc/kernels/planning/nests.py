@@ -17,6 +17,7 @@ from aotc.core.dtypes import is_float
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.movement.nests import COPY
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.patterns.values import number_in
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
@@ -99,10 +100,8 @@ def number_of(read: Read) -> float | int | bool | None:
     """
     if not isinstance(read.op, Constant):
         return None
-    array = np.asarray(read.op.value)
-    if array.size == 0 or (array != array.flat[0]).any():
-        return None
-    found: float | int | bool = array.flat[0].item()
+    number = number_in(np.asarray(read.op.value))
+    found: float | int | bool | None = None if number is None else number.item()
     return found
 
 
