@@ -10,7 +10,7 @@ Where one is slower so than with a copy, the operand is transposed again
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotc.core.dtypes import is_float
@@ -29,7 +29,7 @@ def merge_transposes(function: Function) -> None:
 
     Other equal ops stay apart: a pass may have left each reader its own.
     """
-    known = dict[tuple[Hashable, ...], Value]()
+    known = dict[tuple[object, ...], Value]()
     body = [] if function.is_external else [*function.entry_block.operations]
     for op in body:
         if isinstance(op, (Transpose, Reshape)):
