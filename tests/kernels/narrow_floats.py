@@ -154,7 +154,7 @@ def overflowing(w, x):
 
 @aotc.entry(x=aotc.Spec((20, 48), "bf16"))
 def masked(w, x):
-    """What flows back is hidden by a comparison of the sums, which f32 reads as well."""
+    """What flows back is hidden by a comparison of sums that f32 reads as well."""
     y = x @ np.astype(w["square"], "bf16")
 
     def loss(y):
