@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from aotc.core.dtypes import INTEGERS
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.lowering.conversion import integer_bounds
@@ -134,7 +135,7 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
     difference = made_by(value, Subtract)
     zero = None
     if difference is not None:
-        if may_wrap(difference):
+        if Tensor.of(value).dtype not in INTEGERS or may_wrap(difference):
             return None
         value, zero = difference.operands
     while Tensor.of(value).dtype not in BYTES:

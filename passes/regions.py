@@ -187,7 +187,8 @@ def region_at(
         op = rest.pop(0)
         if not isinstance(op, GraphOp) or region.computes(op):
             continue
-        made = [*_condition(op, region), *_widening(op, region)]
+        # a comparison may be both
+        made = in_order([*_condition(op, region), *_widening(op, region)])
         if not (_add(region, [*made, op]) or _add(region, [op])):
             continue
         rest = in_order([*rest, *users_of(op.results)])

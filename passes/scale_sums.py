@@ -9,8 +9,8 @@ does in the sums of its derivative. These are then the sums that the gradients o
 scale and the bias are, which `cse` sees.
 
 Sums are rounded at another place, and a sum that overflows is infinite where the scaled
-one was not. Nothing is moved that is narrower than f32, or where the terms would be
-kept for the sum alone.
+one was not; an infinite scale of terms of both signs gives infinity, not NaN. Nothing
+is moved that is narrower than f32, or where the terms would be kept for the sum alone.
 
 Ensures: no sum has a factor of its own but where its terms are nothing but that.
 """

@@ -228,6 +228,9 @@ def test_convolutions_of_few_terms_multiply_whole_floats(model, function):
         lambda x: dynamic(x, 0.0, 255.5) @ weight(SQUARE),
         lambda x: dynamic(x, -1.0, 255.0) @ weight(SQUARE),
         lambda x: dynamic(x, -np.inf, 255.0) @ weight(SQUARE),
+        # differences of floats
+        lambda x: (anp.astype(anp.subtract(anp.astype(x, "bf16"), anp.asarray(
+            1, "bf16")), "f32") * STEP) @ weight(SQUARE),
         # sums beyond i32
         lambda x: anp.tile(levels(x[0, 0]), (1, 9000))
         @ weight(np.tile(SQUARE, (9000, 1))),
