@@ -91,6 +91,7 @@ def _only_for_results(function: Function) -> set[Value]:
     found = {op.results[0] for op in unused}
     rest = [value for op in (*unused, returned) for value in op.operands]
     unseen: dict[Value, int] = {}  # uses that are not known to be for results only
+    lacking: dict[Value, int] = {}  # results of an op that are not, by its first one
     while rest:
         value = rest.pop()
         if value not in unseen:
@@ -98,9 +99,12 @@ def _only_for_results(function: Function) -> set[Value]:
         unseen[value] -= 1
         if unseen[value] == 0 and _is_update(value.owner, kernels):
             found.add(value)
-            if all(each in found for each in value.owner.results):
+            made = value.owner.results
+            count = lacking.setdefault(made[0], len(made)) - 1
+            lacking[made[0]] = count
+            if count == 0:
                 rest += value.owner.operands
-    return {x for x in found if all(each in found for each in x.owner.results)}
+    return {x for x in found if not lacking.get(x.owner.results[0])}
 
 
 def _is_update(made: Operation | Block, kernels: InPlaceKernels) -> bool:

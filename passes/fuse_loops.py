@@ -185,8 +185,12 @@ class _Steps:
         return {*end.operands}
 
     def are_small(self) -> bool:
-        """Return whether a step has only regions and ops of few elements."""
+        """Return whether a step has only regions and ops of few elements, and some."""
         work: int = 0
+        arguments = [*self.body.entry_block.arguments]
+        made = [value for op in self.ops for value in op.results]
+        if any(0 in Tensor.of(value).shape for value in (*arguments, *made)):
+            return False
         for op in self.ops:
             if isinstance(op, func.CallOp):
                 region = self.fusing.functions[callee_of(op)]
@@ -317,11 +321,11 @@ class _Steps:
         costs nothing: an expression is computed for each of its readers.
         """
         found = []
-        returned = self.returned
+        returned, own = self.returned, {x for op in run for x in op.results}
         for op in run:
             for value in op.results:
-                users = [use.owner.opview for use in value.uses]
-                is_read = any(user not in run for user in users)
+                users = [use.owner for use in value.uses]
+                is_read = any(own.isdisjoint(user.results) for user in users)
                 is_shared = len(users) > 1 and _is_worth_storing(op)
                 if is_read or value in returned or is_shared:
                     found.append(value)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
-from aotc.dialects.functions.walking import in_order
+from aotc.dialects.functions.walking import defining_op
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.regions import Ties, readers_of
 from aotc.kernels.in_place import InPlaceKernels, tensors_of
 from aotc.mlir import Operation, Value, func, ir
@@ -43,12 +46,13 @@ class TiedCall:
             return None
         assert isinstance(op, func.CallOp)
         given, (read, made) = tensors_of(op), kernel.parts
-        ties = {}
+        times, places = Counter(given), {x: place for place, x in enumerate(given)}
+        ties, viewed = {}, _viewed(op)
         for new, part in zip(op.results, made, strict=True):
             old = updates.get(new)
-            if old is None or given.count(old) != 1 or old.type != new.type:
+            if old is None or times[old] != 1 or old.type != new.type:
                 continue
-            if read[given.index(old)] == part and not _reads_views_of(op, old):
+            if read[places[old]] == part and old not in viewed:
                 ties[new] = old
         return cls(op, kernels, ties) if ties else None
 
@@ -80,8 +84,12 @@ class TiedCall:
     def _anchor(self) -> Operation | None:
         """The op after which all that it reads, or waits for, is known, if any."""
         given = [*self.op.operands, *self.after]
-        made = [value.owner for value in given if not isinstance(value.owner, ir.Block)]
-        return in_order([op.opview for op in made])[-1] if made else None
+        last: Operation | None = None
+        for value in given:
+            op = defining_op(value)
+            if op and (last is None or last.operation.is_before_in_block(op.operation)):
+                last = op
+        return last
 
     def outline(self) -> list[Value]:
         """Put a call that is tied to the old states in its place.
@@ -111,17 +119,21 @@ class TiedCall:
         return written
 
 
-def _reads_views_of(op: Operation, old: Value) -> bool:
-    """Return whether a call reads anything else in the memory of an old state.
+def _viewed(op: Operation) -> set[Value]:
+    """Return the values that a call may read a view of.
 
-    What is computed of that, and is not stored before the call, counts, too.
+    What other ops than those that move elements compute is stored before the call, in
+    memory of its own.
     """
-    given = [value for value in tensors_of(op) if value != old]
-    rest, seen = [old], {old}
+    rest, found = tensors_of(op), set[Value]()
     while rest:
-        for use in rest.pop().uses:
-            user = use.owner
-            if not isinstance(user.opview, func.CallOp):
-                rest += [value for value in user.results if value not in seen]
-                seen.update(user.results)
-    return any(value in seen for value in given)
+        made = defining_op(rest.pop())
+        new = [x for x in made.operands if x not in found] if _is_moved(made) else []
+        found.update(new)
+        rest += new
+    return found
+
+
+def _is_moved(op: Operation | None) -> TypeGuard[GraphOp]:
+    """Return whether an op may be a view of what it reads, and not stored."""
+    return isinstance(op, GraphOp) and (type(op).rearranges or type(op).selects)

@@ -46,10 +46,12 @@ class InPlaceKernels:
     Args:
         module: of them; calls go through the table of its functions.
         holders: the modules that hold them, by the kernel's name.
+        kernels: what is stated of them, by the same.
     """
 
     module: Module
     holders: dict[str, Operation]
+    kernels: dict[str, Kernel]
     _made: dict[tuple[str, tuple[int, ...], int], Operation] = field(
         default_factory=dict
     )
@@ -58,13 +60,14 @@ class InPlaceKernels:
     def of(cls, module: Module) -> InPlaceKernels:
         """Return those of a module."""
         found = (op for op in module.body.operations if KERNEL in op.attributes)
-        apt = (op for op in found if kernel_in(op).parts is not None)
-        return cls(module, {name_of(op): op for op in apt})
+        kernels = {name_of(op): (op, kernel_in(op)) for op in found}
+        apt = {name: each for name, each in kernels.items() if each[1].parts}
+        holders = {name: holder for name, (holder, _) in apt.items()}
+        return cls(module, holders, {name: kernel for name, (_, kernel) in apt.items()})
 
     def kernel_of(self, op: Operation) -> Kernel | None:
         """Return the kernel that an op calls, if it is one of these."""
-        holder = self.holders.get(called_kernel(op) or "")
-        return None if holder is None else kernel_in(holder)
+        return self.kernels.get(called_kernel(op) or "")
 
     def call(
         self, call: func.CallOp, tied: Sequence[int], awaited: Sequence[Value]
@@ -81,7 +84,7 @@ class InPlaceKernels:
         """
         name = called_kernel(call)
         assert name is not None
-        kernel = kernel_in(self.holders[name])
+        kernel = self.kernels[name]
         own = name_of(self._holder_of(name, tuple(tied), len(awaited)))
         given, count = [*call.operands], len(tensors_of(call))
         tensors, numbers = [*given[:count], *awaited], given[count:]

@@ -61,7 +61,8 @@ class OverDevices(GraphOp):
 
         It is what the loader computes (`aotc.parallel.definitions`).
         """
-        asked = {"op": cls._op_name, **attributes}
+        name = cls._op_name
+        asked = {"op": name, **attributes}
         return np.stack(definitions.results(asked, list(x), range(len(x))))
 
     @classmethod
@@ -98,7 +99,8 @@ class OverDevices(GraphOp):
     def _asked(cls, op: Self) -> ir.StringAttr:
         """Return what the loader is told: the collective and its attributes."""
         of = Tensor.of(op.operands[0] if op.operands else op.y)
-        asked = {"op": cls._op_name, "dtype": of.dtype, **cls.attributes_of(op)}
+        name = cls._op_name  # which the loader knows the collective by
+        asked = {"op": name, "dtype": of.dtype, **cls.attributes_of(op)}
         return ir.StringAttr.get(json.dumps(asked))
 
     @staticmethod

@@ -54,6 +54,10 @@ def test_a_stage_is_printed_edited_and_fed_back(model):
 
 
 _FOR_GRAPHS = {
+    "advance-collectives",
+    "fuse-loops",
+    "join-updates",
+    "share-steps",
     "autodiff",
     "cse",
     "decompose",

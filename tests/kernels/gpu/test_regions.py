@@ -28,7 +28,7 @@ def test_kernels_take_all_products_and_rows_of_layers(target: str) -> None:
     assert not any(refused.values())
     families = {name.partition(".")[0].partition("_")[0] for name in
                 kernels_by_name("layers.py", target)}  # fmt: skip
-    assert families == {"contraction", "attention", "rows"}
+    assert families == {"contraction", "attention", "rows", "updates"}
 
 
 def test_why_calls_make_floats_of_weights_is_said(
