@@ -143,12 +143,12 @@ def test_rows_are_rounded_where_instructions_multiply_them():
     assert _first_dtypes("x86_64-v4-dot", "joined").count("i8") == 2
     assert "i8" not in _first_dtypes("x86_64-v4", "halves")
     functions = functions_of(_regions("x86_64-v4-dot").unit.module)
-    (body,) = (
+    bodies = [
         name
         for name, each in functions.items()
         if name not in NAMES and not each.is_external and fused_of(each) is None
-    )
-    assert "i8" in _first_dtypes("x86_64-v4-dot", body)
+    ]
+    assert any("i8" in _first_dtypes("x86_64-v4-dot", body) for body in bodies)
 
 
 def test_rows_are_rounded_by_instructions_that_the_kernels_write():

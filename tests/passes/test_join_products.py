@@ -203,7 +203,7 @@ def test_states_are_no_weights(regions):
         "def f(s, x):\n"
         "    return {**s, 'q': s['q'] * 0.5}, (x @ s['q'], x @ s['k'])\n"
     )
-    assert results_of(unit) == [1, 1]
+    assert results_of(unit) == [1, 1, 1]  # with the update of q
 
 
 def test_two_entries_join_a_weight_alike_or_not_at_all(regions):
