@@ -46,6 +46,7 @@ from aotc.kernels.facts import bytes_of
 from aotc.kernels.family import Family
 from aotc.kernels.operands import Number, Operand, Whole, is_repeated
 from aotc.kernels.planning.updates import is_read_whole, is_static
+from aotc.kernels.shared_work import note_shared_work
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.disjoint_sets import DisjointSets
@@ -91,6 +92,8 @@ class JoinUpdates(Pass):
                     for entry in entries_of(unit.module):
                         joining = _Joining(name, family, capabilities, outlining)
                         changed |= joining.join(functions[entry.name], entry)
+        if changed:  # threads share the work of these kernels, too
+            note_shared_work(unit.module, capabilities)
         return changed
 
 
