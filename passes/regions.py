@@ -19,7 +19,7 @@ from aotc.dialects.functions.walking import (
     users_of,
 )
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.quantization import Dequantize, Lookup
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
@@ -291,7 +291,7 @@ def _leave_to_readers(region: Region) -> None:
         own = [x for x in op.operands if x in region.values]
         readers = [use.owner.opview for use in value.uses]
         if (
-            not type(op).is_approximated
+            not _is_costly(op)
             and own
             and all(_is_made_of_results(x, region) for x in own)
             and all(_makes_elements(x, value) for x in readers)
@@ -303,12 +303,17 @@ def _leave_to_readers(region: Region) -> None:
     _keep(region, kept)
 
 
+def _is_costly(op: GraphOp) -> bool:
+    """Return whether an op takes more than one instruction for each vector."""
+    return type(op).is_approximated or isinstance(op, Lookup)
+
+
 def _is_made_of_results(value: Value, region: Region) -> bool:
     """Return whether others read a value of a region, or all that makes it."""
     if any(not region.computes(use.owner) for use in value.uses):
         return True
     op = defining_op(value)
-    if not isinstance(op, GraphOp) or op == region.anchor or type(op).is_approximated:
+    if not isinstance(op, GraphOp) or op == region.anchor or _is_costly(op):
         return False
     own = [x for x in op.operands if x in region.values]
     return bool(own) and all(_is_made_of_results(x, region) for x in own)
