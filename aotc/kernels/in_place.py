@@ -62,8 +62,8 @@ class InPlaceKernels:
         found = (op for op in module.body.operations if KERNEL in op.attributes)
         kernels = {name_of(op): (op, kernel_in(op)) for op in found}
         apt = {name: each for name, each in kernels.items() if each[1].parts}
-        holders = {name: holder for name, (holder, _) in apt.items()}
-        return cls(module, holders, {name: kernel for name, (_, kernel) in apt.items()})
+        holders: dict[str, Operation] = {name: each[0] for name, each in apt.items()}
+        return cls(module, holders, {name: each[1] for name, each in apt.items()})
 
     def kernel_of(self, op: Operation) -> Kernel | None:
         """Return the kernel that an op calls, if it is one of these."""
