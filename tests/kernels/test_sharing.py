@@ -121,17 +121,23 @@ def sorted(x):
 """
 
 
+def _stated(unit):
+    """The work that threads can share, by the names of entries that state some."""
+    return {
+        name: plain_of(function.attributes[SHARED_WORK])
+        for name, function in functions_of(unit.module).items()
+        if SHARED_WORK in function.attributes
+    }
+
+
 def test_entries_state_the_work_that_threads_can_share(tmp_path):
     file = tmp_path / "model.py"
     file.write_text(MODEL)
     unit = Unit(load(file)).fork(Target.parse("x86_64-v3"))
     for stage in PASS_STAGES[:2]:
-        run_passes(unit, stage.passes())
-    stated = {
-        name: plain_of(function.attributes[SHARED_WORK])
-        for name, function in functions_of(unit.module).items()
-        if SHARED_WORK in function.attributes
-    }
+        passes = [each for each in stage.passes() if each.name != "fuse-loops"]
+        run_passes(unit, passes)
+    stated = _stated(unit)
     operations, read = 2 * 256 * 256, 4 * (256 * 256 + 2 * 256)
     work = operations + 2 * read
     assert stated["product"] == {"work": work, "turns": 0}
@@ -140,3 +146,5 @@ def test_entries_state_the_work_that_threads_can_share(tmp_path):
     assert 32 * work < loop["work"] < 33 * work  # a step adds a row, and its tanh
     assert stated["small"] == {"work": 0, "turns": 0}
     assert stated.keys() == {"product", "loop", "small"}
+    run_passes(unit, ("fuse-loops",))
+    assert _stated(unit)["loop"] == {"work": 0, "turns": 0}  # one core runs it
