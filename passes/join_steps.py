@@ -25,23 +25,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.control import Scan, control_of, invoke
+from aotc.dialects.control import invoke
 from aotc.dialects.control.parts import split
-from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.function_table import Functions
 from aotc.dialects.functions.functions import (
     before,
-    callee_of,
     define,
-    is_private,
     signature,
 )
 from aotc.dialects.functions.walking import clone, defining_op, has_one_use, walk
 from aotc.dialects.ops.binary import Add
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.types import Shape, Tensor, element_count
-from aotc.mlir import Function, Operation, Value, func
+from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
-from aotc.passes.scan_calls import ScanCall, define_scanning
+from aotc.passes.scan_calls import ScanCall, change_scans, define_scanning
 
 _GROWTH = 4  # gates of an LSTM
 _FEW_ROWS = 4
@@ -56,30 +54,15 @@ class JoinSteps(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether anything changed."""
-        with index_functions(unit.module) as functions:
-            entries = [each for each in functions.values() if not is_private(each)]
-            return any([_join_all(each, functions) for each in entries])
+        return change_scans(unit, _join)
 
 
-def _join_all(function: Function, functions: Functions) -> bool:
-    """Join steps of all loops in a function, and in their bodies."""
-    if function.is_external:
-        return False
-    changed = False
-    for op in list(function.entry_block.operations):
-        if not isinstance(op, func.CallOp):
-            continue
-        control = control_of(functions[callee_of(op)])
-        if control is None:
-            continue
-        bodies = [functions[name] for name in control.functions]
-        changed |= any([_join_all(body, functions) for body in bodies])
-        if isinstance(control, Scan):
-            loop = ScanCall.of(op, functions)
-            changed |= _compute_before(loop)
-            loop = ScanCall.of(loop.call, functions)
-            changed |= _compute_after(loop)
-    return changed
+def _join(op: func.CallOp, functions: Functions) -> bool:
+    """Join the steps of a loop."""
+    loop = ScanCall.of(op, functions)
+    changed = _compute_before(loop)
+    loop = ScanCall.of(loop.call, functions)
+    return _compute_after(loop) or changed
 
 
 def _can_stack(loop: ScanCall, values: Sequence[Value]) -> bool:

@@ -36,6 +36,7 @@ from aotc.dialects.functions.walking import (
     copy_value,
     defining_op,
     in_order,
+    latest_op,
     users_of,
 )
 from aotc.dialects.graph import GraphOp, has_effect
@@ -250,13 +251,11 @@ class _Joining:
 
         schedule = self.family.plan(ops[0], self.capabilities.machine)
         assert schedule is not None
-        made_by = [value.owner for value in given if defining_op(value)]
-        place = ops[0].operation
-        if made_by:
-            last = in_order([op.opview for op in made_by])[-1]
-            point = ir.InsertionPoint.after(last)
+        last = latest_op(given)
+        if last is None:
+            point = ir.InsertionPoint.at_block_begin(ops[0].operation.block)
         else:
-            point = ir.InsertionPoint.at_block_begin(place.block)
+            point = ir.InsertionPoint.after(last)
         with point, ops[-1].location:
             name = define(self.name, [Tensor.of(value) for value in given], body)
             mark_fused(find(name), Fused(self.name, schedule.to_plain()))

@@ -10,7 +10,13 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions.function_table import erase
 from aotc.dialects.functions.functions import call, define, find
 from aotc.dialects.functions.fusion import Fused, mark_fused
-from aotc.dialects.functions.walking import clone, copy_value, defining_op, in_order
+from aotc.dialects.functions.walking import (
+    clone,
+    copy_value,
+    defining_op,
+    in_order,
+    is_before,
+)
 from aotc.dialects.ops.effects import Effect
 from aotc.dialects.types import Tensor
 from aotc.kernels.family import Packing
@@ -86,7 +92,7 @@ class Outlining:
             for use in rest.pop().uses:
                 op = use.owner.opview
                 is_own = any(value in computed for value in op.results)
-                if op in found or is_own or not _is_before(op, last):
+                if op in found or is_own or not is_before(op, last):
                     continue
                 found.add(op)
                 rest += op.results
@@ -104,7 +110,7 @@ class Outlining:
             self._effects[block] = [op for op in ops if isinstance(op, Effect)]
         effects = self._effects[block]
         start, end = (
-            bisect_left(effects, True, key=lambda op: not _is_before(op, each))
+            bisect_left(effects, True, key=lambda op: not is_before(op, each))
             for each in (first, last)
         )
         return effects[start:end]
@@ -118,12 +124,7 @@ def _place_of_call(region: Region) -> Operation:
     """
     made = [value.owner for value in region.operands() if defining_op(value)]
     candidates = [region.anchor, *region.members]
-    return next(op for op in candidates if all(_is_before(each, op) for each in made))
-
-
-def _is_before(op: Operation, other: Operation) -> bool:
-    """Return whether an op stands before another in their block."""
-    return bool(op.operation.is_before_in_block(other.operation))
+    return next(op for op in candidates if all(is_before(each, op) for each in made))
 
 
 def _erase_unread(views: Mapping[Value, Value]) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.control import Scan, control_of
-from aotc.dialects.functions.function_table import Functions
-from aotc.dialects.functions.functions import callee_of, define, signature
+from aotc.dialects.functions.function_table import Functions, index_functions
+from aotc.dialects.functions.functions import callee_of, define, is_private, signature
 from aotc.dialects.functions.walking import backward_slice, clone, walk
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value, func
+from aotc.passes.base import Unit
 
 
 @dataclass
@@ -60,6 +61,35 @@ class ScanCall:
             old.replace_all_uses_with(new)
         self.call.operation.erase()
         self.call = call.opview
+
+
+def change_scans(unit: Unit, change: Callable[[func.CallOp, Functions], bool]) -> bool:
+    """Change the scans of all entries, those in bodies of loops and branches first.
+
+    Args:
+        unit: whose functions they are in.
+        change: changes the call of a scan, given the functions of the module; returns
+            whether it did.
+
+    Returns:
+        Whether any has changed.
+    """
+
+    def change_in(function: Function) -> bool:
+        changed = False
+        for op in [] if function.is_external else [*function.entry_block.operations]:
+            if not isinstance(op, func.CallOp):
+                continue
+            control = control_of(functions[callee_of(op)])
+            if control is not None:
+                changed |= any([change_in(functions[x]) for x in control.functions])
+            if isinstance(control, Scan):
+                changed |= change(op, functions)
+        return changed
+
+    with index_functions(unit.module) as functions:
+        entries = [each for each in functions.values() if not is_private(each)]
+        return any([change_in(each) for each in entries])
 
 
 def define_scanning(loop: ScanCall, moving: Sequence[Value]) -> str:

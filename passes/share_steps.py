@@ -22,15 +22,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aotc.dialects.control import Scan, control_of, invoke
-from aotc.dialects.functions.function_table import Functions, index_functions
-from aotc.dialects.functions.functions import before, callee_of, is_private
+from aotc.dialects.functions.function_table import Functions
+from aotc.dialects.functions.functions import before, callee_of
 from aotc.dialects.functions.walking import backward_slice, defining_op, has_one_use
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.binary import Add
 from aotc.dialects.ops.contraction import DotGeneral
-from aotc.mlir import Function, Operation, Value, func
+from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
-from aotc.passes.scan_calls import ScanCall, define_returning, define_scanning
+from aotc.passes.scan_calls import (
+    ScanCall,
+    change_scans,
+    define_returning,
+    define_scanning,
+)
 
 
 class ShareSteps(Pass):
@@ -42,27 +47,7 @@ class ShareSteps(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether anything changed."""
-        with index_functions(unit.module) as functions:
-            entries = [each for each in functions.values() if not is_private(each)]
-            return any([_share_all(each, functions) for each in entries])
-
-
-def _share_all(function: Function, functions: Functions) -> bool:
-    """Share the steps of all loops in a function, and in their bodies."""
-    if function.is_external:
-        return False
-    changed = False
-    for op in list(function.entry_block.operations):
-        if not isinstance(op, func.CallOp):
-            continue
-        control = control_of(functions[callee_of(op)])
-        if control is None:
-            continue
-        bodies = [functions[name] for name in control.functions]
-        changed |= any([_share_all(body, functions) for body in bodies])
-        if isinstance(control, Scan):
-            changed |= _share(op, functions)
-    return changed
+        return change_scans(unit, _share)
 
 
 def _share(op: func.CallOp, functions: Functions) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from aotc.dialects.functions.walking import defining_op
+from aotc.dialects.functions.walking import defining_op, latest_op
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.regions import Ties, readers_of
 from aotc.kernels.in_place import InPlaceKernels, tensors_of
@@ -83,13 +83,7 @@ class TiedCall:
 
     def _anchor(self) -> Operation | None:
         """The op after which all that it reads, or waits for, is known, if any."""
-        given = [*self.op.operands, *self.after]
-        last: Operation | None = None
-        for value in given:
-            op = defining_op(value)
-            if op and (last is None or last.operation.is_before_in_block(op.operation)):
-                last = op
-        return last
+        return latest_op([*self.op.operands, *self.after])
 
     def outline(self) -> list[Value]:
         """Put a call that is tied to the old states in its place.

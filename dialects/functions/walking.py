@@ -68,13 +68,27 @@ def has_one_use(value: Value) -> bool:
     return sum(1 for _ in islice(value.uses, 2)) == 1
 
 
+def is_before(op: Operation, other: Operation) -> bool:
+    """Return whether an op stands before another in their block."""
+    return bool(op.operation.is_before_in_block(other.operation))
+
+
+def latest_op(values: Iterable[Value]) -> Operation | None:
+    """Return the last op that computes some values; None if all are arguments."""
+    last: Operation | None = None
+    for op in map(defining_op, values):
+        if op is not None and (last is None or is_before(last, op)):
+            last = op
+    return last
+
+
 def in_order(ops: Sequence[Op]) -> list[Op]:
     """Return ops of one block as they stand in it, each of them once."""
 
     def compare_positions(one: Operation, other: Operation) -> int:
         if one == other:
             return 0
-        return -1 if one.operation.is_before_in_block(other.operation) else 1
+        return -1 if is_before(one, other) else 1
 
     return [op for op, _ in groupby(sorted(ops, key=cmp_to_key(compare_positions)))]
 

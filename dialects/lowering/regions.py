@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from aotc.dialects import iree_text
 from aotc.dialects.functions.functions import callee_of, current_module, find
-from aotc.dialects.functions.walking import in_order
+from aotc.dialects.functions.walking import in_order, latest_op
 from aotc.dialects.iree_text import dispatches
 from aotc.dialects.lowering.iterators import has_reduction
 from aotc.dialects.lowering.scalars import never
@@ -143,8 +143,7 @@ class Region:
 
     def _anchor(self) -> Operation | None:
         """The op after which all that the region reads is known; None for the start."""
-        made = [value.owner for value in (*self.computed_inputs, *self.after)]
-        return in_order(made)[-1] if made else None
+        return latest_op([*self.computed_inputs, *self.after])
 
     # ---- what is written in its place -----------------------------------------------
 

@@ -18,6 +18,7 @@ from aotc.dialects.functions.walking import (
     defining_op,
     has_one_use,
     in_order,
+    is_before,
     users_of,
 )
 from aotc.dialects.graph import GraphOp
@@ -224,7 +225,7 @@ def _reductions_of(sources: list[Value], op: Reduction) -> list[Reduction]:
     found, known, rest = list[Reduction](), set(sources), [*sources]
     while rest:
         for user in users_of([rest.pop()]):
-            if not isinstance(user, GraphOp) or not _is_before(user, op):
+            if not isinstance(user, GraphOp) or not is_before(user, op):
                 continue
             if isinstance(user, Reduction):
                 is_alike = type(user) is type(op) and user.axes == op.axes
@@ -238,10 +239,6 @@ def _reductions_of(sources: list[Value], op: Reduction) -> list[Reduction]:
                 known.add(value)
                 rest.append(value)
     return found
-
-
-def _is_before(op: GraphOp, other: GraphOp) -> bool:
-    return bool(op.operation.is_before_in_block(other.operation))
 
 
 def _needs(op: GraphOp, other: GraphOp) -> bool:
