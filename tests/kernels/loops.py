@@ -119,6 +119,36 @@ def sums(x, t):
     return control.scan(step, np.zeros(6), x)
 
 
+@aotc.entry(
+    xs=aotc.Spec((3, 2, 5)), w=aotc.Spec((37, 5)), narrow=aotc.Spec((37,), "bf16")
+)
+def rows(xs, w, narrow):
+    """Steps that combine along the rows of what they compute, and down its columns."""
+
+    def step(h, x):
+        table = np.tanh(x[:, None, :] * w + h[:, None, None])
+        wide = np.swapaxes(table, 1, 2) * 0.5 - 1
+        combined = wide.max(2), wide.min(2), np.prod(wide[..., :6], 2)
+        best = (wide.astype("bf16") * narrow).max(2)
+        return h + wide.mean((1, 2)), (*combined, best, wide.sum(1), wide.sum(0))
+
+    return control.scan(step, np.zeros(2), xs)
+
+
+@aotc.entry(xs=aotc.Spec((4, 3)), hidden=aotc.Spec((1, 83)), out=aotc.Spec((83, 1)))
+def equation_gradients(xs, hidden, out):
+    """A network as the slope, whose gradients are sums over rows and columns."""
+
+    def loss(hidden, out):
+        def step(y, x):
+            y = y + 0.1 * np.tanh(y @ hidden) @ out + x[:, None]
+            return y, y
+
+        return (control.scan(step, np.zeros((3, 1)), xs)[1] ** 2).sum()
+
+    return aotc.value_and_grad(loss, (0, 1))(hidden, out)
+
+
 @aotc.entry(matrices=aotc.Spec((5, 4, 4)), x=aotc.Spec((4,)))
 def iterated(matrices, x):
     """Elementwise ops, a product of their results, and a reshape with more of them."""

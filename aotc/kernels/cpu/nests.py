@@ -1,9 +1,11 @@
 """Statements of a term as loops over memory, in their order.
 
 Neighbouring statements of the same loops, which combine nothing, share them: what one
-gives, the next one has in a register. The last loop over elements of a result goes
-along vectors where floats lie side by side in all that is read or written, and all is
-computed by ops that take vectors; else element by element, in the ops' own dtypes.
+gives, the next one has in a register. The last loop over elements of a result, or else
+the last one that is combined, goes along vectors where floats lie side by side in all
+that is read or written, and all is computed by ops that take vectors; else element by
+element, in the ops' own dtypes. Several vectors of sums are made together, so that no
+addition waits for the one before it.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from aotc.kernels.terms import Expression, Read, Statement
 from aotc.mlir import Function, Value, arith
 
 _NARROWEST = 4  # elements that are worth a vector
+_SUMS = 4  # vectors of sums that are made together
 
 _COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
     "add": arith.addf,
@@ -144,6 +147,10 @@ class _Access:
             return None
         return replace(self, axes=(first, *self.axes[count:]))
 
+    def goes_along(self, loop: int) -> bool:
+        """Return whether neighbours along a loop can be read as a vector."""
+        return self.is_along(loop) or self.repeats_along(loop)
+
     def is_along(self, loop: int) -> bool:
         """Return whether neighbours along a loop are neighbours in memory."""
         strides = self.axes[loop]
@@ -166,6 +173,7 @@ class _Writer:
         reads: where each source is read.
         lanes: of a vector; 1 for elements by themselves.
         given: the arguments of the kernel.
+        axis: the loop that goes along vectors, if there are any.
     """
 
     statements: Sequence[Statement]
@@ -175,6 +183,7 @@ class _Writer:
     reads: Mapping[Read, _Access]
     lanes: int
     given: Arguments
+    axis: int = 0
 
     @classmethod
     def of(
@@ -205,20 +214,28 @@ class _Writer:
             places = known[: len(places)]
             reads = dict(zip(reads, known[len(places) :], strict=True))
         found = cls(statements, sizes, kept, places, reads, lanes, given)
-        return found if found._has_vectors() else replace(found, lanes=1)
+        axes = (kept - 1, len(sizes) - 1)
+        axis = next(filter(found._has_vectors, axes), None)
+        if axis is None:
+            return replace(found, lanes=1)
+        return replace(found, axis=axis)
 
-    def _has_vectors(self) -> bool:
-        """Return whether the last loop over elements goes along vectors."""
-        last = self.kept - 1
-        if last < 0 or not all(map(_takes_vectors, self.statements)):
+    def _has_vectors(self, axis: int) -> bool:
+        """Return whether a loop can go along vectors."""
+        if axis < 0 or not all(map(_takes_vectors, self.statements)):
             return False
-        size = self.sizes[last]
+        size = self.sizes[axis]
         if isinstance(size, int) and size < _NARROWEST:
             return False
-        return all(each.is_along(last) for each in self.places) and all(
-            each.is_along(last) or each.repeats_along(last)
-            for each in self.reads.values()
+        is_kept = axis < self.kept
+        return all(each.is_along(axis) for each in self.places if is_kept) and all(
+            each.goes_along(axis) for each in self.reads.values()
         )
+
+    @property
+    def has_vectors_of_results(self) -> bool:
+        """Whether vectors go along results, and not along what is combined."""
+        return self.lanes > 1 and self.axis < self.kept
 
     def write(self) -> None:
         """Write the loops."""
@@ -228,8 +245,8 @@ class _Writer:
         """Write the loops within some others, given the numbers of these."""
         loop = len(outer)
         if loop == self.kept:
-            self._write_elements(outer, None)
-        elif loop == self.kept - 1 and self.lanes > 1:
+            self._write_elements([outer], None)
+        elif loop == self.kept - 1 and self.has_vectors_of_results:
             self._visit_vectors(outer)
         else:
             end = self.given.size(self.sizes[loop])
@@ -239,70 +256,58 @@ class _Writer:
         size, lanes = self.sizes[self.kept - 1], self.lanes
         end = self.given.size(size)
 
-        def visit(at: Value, count: int | Value | None) -> None:
-            self._write_elements([*outer, at], count)
+        def visit(at: Value, vectors_of: int, count: int | Value | None) -> None:
+            places = [[*outer, add(at, n * lanes)] for n in range(vectors_of)]
+            self._write_elements(places, count)
 
+        together = 1
         if isinstance(size, int):
             whole: Value | int = size // lanes * lanes
             rest: Value | int = size % lanes
+            if self.statements[0].nest.combine != COPY:
+                counts = range(_SUMS, 0, -1)
+                together = next(n for n in counts if size // lanes % n == 0)
         else:
             rest = arith.remui(end, index(lanes))
             whole = arith.subi(end, rest)
         if not isinstance(size, int) or size >= lanes:
-            loops.repeat_for(0, whole, lanes, lambda at: visit(at, None))
+            step = lanes * together
+            loops.repeat_for(0, whole, step, lambda at: visit(at, together, None))
         if isinstance(rest, int):
             if rest:
-                visit(index(size - rest if isinstance(size, int) else 0), rest)
+                visit(index(size - rest if isinstance(size, int) else 0), 1, rest)
         else:
             first = arith.subi(end, rest)
-            loops.repeat_for(first, end, lanes, lambda at: visit(at, rest))
+            loops.repeat_for(first, end, lanes, lambda at: visit(at, 1, rest))
 
-    def _write_elements(self, kept: Sequence[Value], count: int | Value | None) -> None:
-        """Write what the statements give for the numbers of the loops over results."""
-        known: dict[Value, Value] = {}
-        for statement, place in zip(self.statements, self.places, strict=True):
-            body = _Body(self, count, known)
+    def _write_elements(
+        self, places: Sequence[Sequence[Value]], count: int | Value | None
+    ) -> None:
+        """Write what the statements give.
+
+        Args:
+            places: the numbers of the loops over results, of each element or vector.
+            count: how many lanes there are of vectors of results; None for all.
+        """
+        known: list[dict[Value, Value]] = [{} for _ in places]
+        bodies = [_Body(self, count, each) for each in known]
+        for statement, home in zip(self.statements, self.places, strict=True):
             if statement.nest.combine == COPY:
-                found = body.value(statement.factors[0], kept)
+                (factor,) = statement.factors
+                made = [
+                    body.value(factor, kept)
+                    for body, kept in zip(bodies, places, strict=True)
+                ]
             else:
-                found = self._combine(statement, body, kept)
-            known[statement.value] = found
-            assert place.memory is not None
-            at = self.address(place, kept)
-            if self.lanes > 1:
-                vectors.store(found, place.memory.memory, at, self.lanes, count)
-            else:
-                vectors.store_element(found, place.memory.memory, at)
-
-    def _combine(
-        self, statement: Statement, body: _Body, kept: Sequence[Value]
-    ) -> Value:
-        """Write the combined loops; return what they make."""
-        nest, dtype = statement.nest, statement.dtype
-        combine = _COMBINE[nest.combine]
-        start = Numbers([]).scalar(dtype, nest.start)
-        if self.lanes > 1:
-            start = vectors.repeat(start, self.lanes)
-
-        def visit(numbers: list[Value], total: Value) -> Value:
-            loop = len(numbers)
-            if loop < len(self.sizes):
-                end = self.given.size(self.sizes[loop])
-                (found,) = loops.loop(
-                    0, end, 1, [total], lambda i, x: [visit([*numbers, i], *x)]
-                )
-                return found
-            made = [body.factor(x, numbers, dtype) for x in statement.factors]
-            product = made[0]
-            for each in made[1:]:
-                product = arith.mulf(product, each)
-            return combine(total, product)
-
-        total = visit([*kept], start)
-        kind = Tensor.of(statement.value).dtype
-        if self.lanes > 1:
-            return round_to(total, kind)
-        return conversion(dtype, kind)(total) if dtype != kind else total
+                made = _Combination(self, statement, places, count).write()
+            for found, kept, values in zip(made, places, known, strict=True):
+                values[statement.value] = found
+                assert home.memory is not None
+                memory, at = home.memory.memory, self.address(home, kept)
+                if self.has_vectors_of_results:
+                    vectors.store(found, memory, at, self.lanes, count)
+                else:
+                    vectors.store_element(found, memory, at)
 
     def address(self, access: _Access, numbers: Sequence[Value]) -> Value:
         """Return where an element lies, for the numbers of the loops."""
@@ -321,6 +326,83 @@ class _Writer:
 
 
 @dataclass(frozen=True)
+class _Combination:
+    """Combines the factors of a statement at some places of its result.
+
+    Args:
+        writer: of the loops.
+        statement: that combines.
+        places: the numbers of the loops over results, of each element or vector.
+        count: how many lanes there are of vectors of results; None for all.
+    """
+
+    writer: _Writer
+    statement: Statement
+    places: Sequence[Sequence[Value]]
+    count: int | Value | None
+
+    def write(self) -> list[Value]:
+        """Write the combined loops; return what they make at each place."""
+        writer, dtype = self.writer, self.statement.dtype
+        start = Numbers([]).scalar(dtype, self.statement.nest.start)
+        if writer.lanes > 1:
+            start = vectors.repeat(start, writer.lanes)
+        totals = self._visit([], [start for _ in self.places])
+        kind = Tensor.of(self.statement.value).dtype
+        if writer.has_vectors_of_results:
+            return [round_to(total, kind) for total in totals]
+        if writer.lanes > 1:
+            lanes = [vectors.reduce_lanes([x], self._combine) for x in totals]
+            totals = [vectors.first_of(each) for each in lanes]
+        if dtype == kind:
+            return [*totals]
+        return [conversion(dtype, kind)(total) for total in totals]
+
+    @property
+    def _combine(self) -> Callable[[Value, Value], Value]:
+        return _COMBINE[self.statement.nest.combine]
+
+    def _visit(self, numbers: list[Value], totals: Sequence[Value]) -> Sequence[Value]:
+        """Write the loops within some, given the numbers of these."""
+        writer = self.writer
+        loop = writer.kept + len(numbers)
+        if loop == len(writer.sizes):
+            return self._add(numbers, totals, self.count)
+        size, step = writer.sizes[loop], 1
+        if writer.lanes > 1 and loop == writer.axis:
+            assert isinstance(size, int)  # as of all that is combined
+            step = writer.lanes
+        rest = size % step if isinstance(size, int) else 0
+        if rest != size:
+            end = (
+                index(size - rest) if isinstance(size, int) else writer.given.size(size)
+            )
+            totals = loops.loop(
+                0, end, step, totals, lambda at, x: self._visit([*numbers, at], x)
+            )
+        if rest:
+            totals = self._add([*numbers, index(size - rest)], totals, rest)
+        return totals
+
+    def _add(
+        self,
+        numbers: Sequence[Value],
+        totals: Sequence[Value],
+        count: int | Value | None,
+    ) -> list[Value]:
+        """Return the totals with the factors of one turn of the combined loops."""
+        body = _Body(self.writer, count, {})
+        found = []
+        for kept, total in zip(self.places, totals, strict=True):
+            product = body.product(self.statement, [*kept, *numbers])
+            if not self.writer.has_vectors_of_results and isinstance(count, int):
+                start = self.statement.nest.start
+                product = vectors.select_first(product, count, start)
+            found.append(self._combine(total, product))
+        return found
+
+
+@dataclass(frozen=True)
 class _Body:
     """Computes the expressions of a statement at one place.
 
@@ -334,7 +416,15 @@ class _Body:
     count: int | Value | None
     known: Mapping[Value, Value]
 
-    def factor(
+    def product(self, statement: Statement, numbers: Sequence[Value]) -> Value:
+        """Return the product of a statement's factors for the numbers of the loops."""
+        made = [self._factor(x, numbers, statement.dtype) for x in statement.factors]
+        product = made[0]
+        for each in made[1:]:
+            product = arith.mulf(product, each)
+        return product
+
+    def _factor(
         self, expression: Expression, numbers: Sequence[Value], dtype: str
     ) -> Value:
         """Return a factor in the dtype of its sums."""
@@ -381,6 +471,6 @@ class _Body:
         memory, at = access.memory.memory, self.writer.address(access, numbers)
         if lanes == 1:
             return vectors.load_element_as_is(memory, at)
-        if access.is_along(self.writer.kept - 1):
+        if access.is_along(self.writer.axis):
             return vectors.load(memory, at, lanes, self.count)
         return vectors.repeat(vectors.load_element(memory, at), lanes)

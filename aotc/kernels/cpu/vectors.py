@@ -134,6 +134,12 @@ def select_first(x: Value, count: int, otherwise: float) -> Value:
     return arith.select(_mask(lanes, count), x, splat(otherwise, lanes))
 
 
+def first_of(x: Value) -> Value:
+    """Return the first element of a vector."""
+    place = ir.DenseI64ArrayAttr.get([0])
+    return _make("vector.extract", [x], x.type.element_type, static_position=place)
+
+
 def store_element(element: Value, memory: Value, at: Value) -> None:
     """Write one element, of the type that memory has."""
     ir.Operation.create("memref.store", operands=[element, memory, at])
