@@ -51,7 +51,7 @@ def masked(w, xs, lengths):
 @aotc.entry(w=any_w, h=any_h, xs=any_xs)
 def gradients(w, h, xs):
     def loss(w, h, xs):
-        last, ys = control.scan(lambda h, x: cell(h, x, w), h, xs)
+        last, ys = control.scan(lambda h, x: cell(h, x + w[0], w), h, xs)
         return (ys**2).sum() + last.sum()
 
     return aotc.value_and_grad(loss, (0, 1, 2))(w, h, xs)

@@ -29,6 +29,7 @@ from aotc.kernels.elementwise import FLOATS
 from aotc.kernels.planning.nests import (
     NestSchedule,
     applied_in,
+    block_of,
     number_of,
     temporaries_of,
 )
@@ -224,10 +225,9 @@ class _Writer:
         """Return whether a loop can go along vectors."""
         if axis < 0 or not all(map(_takes_vectors, self.statements)):
             return False
-        size = self.sizes[axis]
-        if isinstance(size, int) and size < _NARROWEST:
+        size, is_kept = self.sizes[axis], axis < self.kept
+        if size < _NARROWEST if isinstance(size, int) else not is_kept:
             return False
-        is_kept = axis < self.kept
         return all(each.is_along(axis) for each in self.places if is_kept) and all(
             each.goes_along(axis) for each in self.reads.values()
         )
@@ -347,7 +347,7 @@ class _Combination:
         start = Numbers([]).scalar(dtype, self.statement.nest.start)
         if writer.lanes > 1:
             start = vectors.repeat(start, writer.lanes)
-        totals = self._visit([], [start for _ in self.places])
+        totals = self._visit_first([start for _ in self.places])
         kind = Tensor.of(self.statement.value).dtype
         if writer.has_vectors_of_results:
             return [round_to(total, kind) for total in totals]
@@ -361,6 +361,22 @@ class _Combination:
     @property
     def _combine(self) -> Callable[[Value, Value], Value]:
         return _COMBINE[self.statement.nest.combine]
+
+    def _visit_first(self, start: Sequence[Value]) -> Sequence[Value]:
+        """Write all combined loops: in blocks, if a call decides how long they are."""
+        count = block_of(self.statement)
+        if count is None:
+            return self._visit([], start)
+        end = self.writer.given.size(self.writer.sizes[self.writer.kept])
+
+        def add_block(first: Value, totals: Sequence[Value]) -> Sequence[Value]:
+            last = arith.minui(arith.addi(first, index(count)), end)
+            found = loops.loop(
+                first, last, 1, start, lambda at, x: self._visit([at], x)
+            )
+            return [*map(self._combine, totals, found)]
+
+        return loops.loop(0, end, count, start, add_block)
 
     def _visit(self, numbers: list[Value], totals: Sequence[Value]) -> Sequence[Value]:
         """Write the loops within some, given the numbers of these."""

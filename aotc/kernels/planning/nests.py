@@ -127,6 +127,19 @@ def _is_statement_writable(statement: Statement, known: set[Value]) -> bool:
     )
 
 
+def block_of(statement: Statement) -> int | None:
+    """Return how many turns of the first combined loop are combined in order.
+
+    None where that are all; blocks of turns, and then these, if a call decides how many
+    there are.
+    """
+    sizes = [statement.nest.sizes[loop] for loop in statement.nest.combined]
+    static = [size for size in sizes if isinstance(size, int)]
+    if len(static) == len(sizes):
+        return None
+    return max(1, _LONGEST // math.prod(static))
+
+
 def _is_combination_writable(statement: Statement) -> bool:
     """Return whether a statement combines few floats, in one dtype or in f32."""
     nest = statement.nest
@@ -135,7 +148,7 @@ def _is_combination_writable(statement: Statement) -> bool:
     dtypes = {Tensor.of(factor.value).dtype for factor in statement.factors}
     return (
         nest.combine in _COMBINED
-        and len(static) == len(sizes)
+        and all(isinstance(size, int) for size in sizes[1:])
         and math.prod(static) <= _LONGEST
         and all(map(is_float, dtypes))
         and (dtypes == {statement.dtype} or statement.dtype == "f32")
