@@ -234,7 +234,7 @@ class _Writer:
 
     @property
     def has_vectors_of_results(self) -> bool:
-        """Whether vectors go along results, and not along what is combined."""
+        """True if vectors go along results, and not along what is combined."""
         return self.lanes > 1 and self.axis < self.kept
 
     def write(self) -> None:
