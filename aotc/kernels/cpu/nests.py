@@ -384,17 +384,17 @@ class _Combination:
         loop = writer.kept + len(numbers)
         if loop == len(writer.sizes):
             return self._add(numbers, totals, self.count)
-        size, step = writer.sizes[loop], 1
-        if writer.lanes > 1 and loop == writer.axis:
-            assert isinstance(size, int)  # as of all that is combined
-            step = writer.lanes
-        rest = size % step if isinstance(size, int) else 0
-        if rest != size:
-            end = (
-                index(size - rest) if isinstance(size, int) else writer.given.size(size)
-            )
+        size = writer.sizes[loop]
+        assert isinstance(size, int)  # others are written in blocks
+        step = writer.lanes if loop == writer.axis else 1
+        rest = size % step
+        if size >= step:
             totals = loops.loop(
-                0, end, step, totals, lambda at, x: self._visit([*numbers, at], x)
+                0,
+                size - rest,
+                step,
+                totals,
+                lambda at, x: self._visit([*numbers, at], x),
             )
         if rest:
             totals = self._add([*numbers, index(size - rest)], totals, rest)
