@@ -116,7 +116,7 @@ class Figures:
         calls: of kernels among them.
         kernels: how many different ones these are.
         rows: a kernel each.
-        others: names of what IREE compiles.
+        others: names of what IREE compiles, and why ops have no kernel.
         seconds: processor time of Triton and the assembler.
         spilled: kernels that spill registers.
         refused: kernels without code.
@@ -232,6 +232,7 @@ def measure(unit: Unit, target: Target) -> Figures:
         for row in found.kernels["regions"]
     }
     codes = [each for each, _ in made if each is not None]
+    dispatched = sorted({each.decode() for each in _DISPATCH.findall(found.vmfb)})
     return Figures(
         found.statistics["dispatches"],
         sum(calls.values()),
@@ -246,7 +247,7 @@ def measure(unit: Unit, target: Target) -> Figures:
             )
             for name, count in sorted(calls.items())
         ],
-        sorted({each.decode() for each in _DISPATCH.findall(found.vmfb)}),
+        [*dispatched, *(_refusal_text(row) for row in found.kernels["without"])],
         sum(seconds for _, seconds in made),
         sum(1 for each in codes if each.spilled),
         len(made) - len(codes),
@@ -285,6 +286,10 @@ def times_of(function: Function, machine: Gpu) -> tuple[float, float, bool]:
             expected = rows.START + moved / machine.bandwidth
     floor = max(operations / machine.rate(dtype), moved / machine.bandwidth)
     return max(expected, floor), floor, bool(anchors)
+
+
+def _refusal_text(row: dict[str, Any]) -> str:
+    return f"{row['count']} x {row['op']}: {row['why']}"
 
 
 def _region_of(kernel: str) -> str:

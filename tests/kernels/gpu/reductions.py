@@ -150,3 +150,10 @@ def decoding_batch(q, k):
 def decoding_derivative(q, k):
     """A derivative, which reads the logarithms of sums."""
     return aotc.grad(lambda q: nn.attention(q, k, k).sum())(q)
+
+
+@aotc.entry(x=aotc.Spec((1, 40)), y=aotc.Spec((128, 40)), w=aotc.Spec((40, 40)))
+def read_by_a_product(x, y, w):
+    """A sum of what a product reads as well, and IREE's code makes before both."""
+    z = np.pad(x, ((0, 127), (0, 0))) + y
+    return z @ w, z.sum(0)
