@@ -138,7 +138,9 @@ class _Planning:
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
         view = defining_op(op.x)
         read = [op.x, view.x] if isinstance(view, Reshape) else [op.x]
-        return not is_small and any(map(movement.is_made_in_memory, read))
+        return not is_small and any(
+            movement.is_made_in_memory(value, sees_reshaped=True) for value in read
+        )
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""

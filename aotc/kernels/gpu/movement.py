@@ -48,11 +48,15 @@ _FREE = Broadcast, Constant, Iota, Dimension  # which kernels read through, or k
 TermOf = Callable[[Sequence[GraphOp], Sequence[Value]], Term | None]
 
 
-def is_made_in_memory(value: Value) -> bool:
+def is_made_in_memory(value: Value, *, sees_reshaped: bool = False) -> bool:
     """Return whether a kernel can compute a value from memory.
 
     Else IREE's code computes it with what it is for, where the kernel would have it
     written to memory first.
+
+    Args:
+        value: that a kernel would read.
+        sees_reshaped: whether what is made of it may be a reshape of what lies there.
     """
 
     def is_computed(value: Value) -> bool:
@@ -65,6 +69,8 @@ def is_made_in_memory(value: Value) -> bool:
         op = defining_op(value)
         if _is_read_from_memory(value):
             return True
+        if sees_reshaped and isinstance(op, Reshape):
+            return is_stored(op.x)
         is_moved = isinstance(op, (Concatenate, Gather))
         return not isinstance(op, GraphOp) or type(op).in_memory or is_moved
 
