@@ -31,7 +31,7 @@ from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.operands import viewed_operand
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
-from aotc.mlir import Value
+from aotc.mlir import Value, func
 
 ANCHORS: tuple[type[GraphOp], ...] = (
     *(Transpose, Concatenate, Reverse, Gather),
@@ -79,8 +79,9 @@ def is_made_in_memory(value: Value, *, sees_reshaped: bool = False) -> bool:
 
 
 def _is_read_from_memory(value: Value) -> bool:
-    """Return whether a product reads a value, which lies in memory for it."""
-    return any(isinstance(use.owner.opview, _OF_FACTORS) for use in value.uses)
+    """Return whether a product or a kernel reads a value, which lies in memory then."""
+    readers = *_OF_FACTORS, func.CallOp
+    return any(isinstance(use.owner.opview, readers) for use in value.uses)
 
 
 def ops_before(op: GraphOp) -> list[GraphOp]:

@@ -28,6 +28,16 @@ def transposed_in_whole_tiles(x):
     return np.transpose(np.exp(x), (0, 2, 1))
 
 
+@aotc.entry(x=aotc.Spec((1, 5, 5, 32)), w=aotc.Spec((32, 32, 3, 3)))
+def turned(x, w):
+    """The gradient of an image, by a kernel that is transposed and then turned."""
+
+    def loss(x):
+        return (nn.conv(x, np.transpose(w, (2, 3, 1, 0)), padding="SAME") ** 2).sum()
+
+    return aotc.grad(loss)(x)
+
+
 @aotc.entry(x=aotc.Spec((60, 100)))
 def transposed_twice(x):
     """Two readers of one transpose, of which one is a result."""
