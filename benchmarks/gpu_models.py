@@ -2,19 +2,26 @@
 
     pip install -e '.[torch,gpu]'
     python -m benchmarks.gpu_models [--targets TARGET …] [--models NAME …] [--kernels]
+                                    [--precision f32|bf16|mixed:bf16]
 
 For each model and target: how many dispatches a call has and how many are kernels of
 aotc's own, how many different kernels these are, how long all calls of kernels take by
 the model of the chip beside the floor (float operations over the nominal rate, or bytes
-over the bandwidth, whichever is longer, kernel by kernel), which part of their time
+over the bandwidth, whichever is longer, kernel by kernel; of attention, which has no
+model, the floor and a launch), which part of their time
 products would take at the floor, without what a launch takes, the processor time of
 Triton and the assembler, and how many kernels spill or have no code. `--kernels` lists
-each kernel besides. `train:NAME` is the training step of an example.
+each kernel besides, and what IREE compiles. `train:NAME` is the training step of a
+network, and `example:NAME` that of an example.
+
+`--precision bf16` has weights and inputs in bf16; with `mixed:bf16` they are f32, and
+products are computed in bf16, as `aotc build --precision mixed:bf16` has it.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -26,13 +33,14 @@ from pathlib import Path
 from typing import Any
 
 from aotc.backend import compile_units
-from aotc.backend.device_kernels import DeviceKernels
+from aotc.backend.device_kernels import DeviceKernels, source_of
+from aotc.core.numerics import MIXED
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
 from aotc.importers import load
-from aotc.kernels.gpu import matrices, products, rows, scatter, selection
+from aotc.kernels.gpu import attention, matrices, products, rows, scatter, selection
 from aotc.kernels.gpu.compiling import Compiled, KernelSource
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
@@ -43,15 +51,19 @@ from aotc.machine.target import Target
 from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
+from aotc.passes.mix_precision import MixPrecision
 from aotc.passes.stages import PASS_STAGES
 
 BENCHMARKS = Path(__file__).parent
 MODELS = ("resnet50", "bert", "vit", "gpt2", "llama")
-TRAINED = ("train:bert", "train:gpt", "train:resnet", "train:mlp")
+TRAINED = tuple(f"train:{name}" for name in MODELS)
+EXAMPLES = tuple(f"example:{name}" for name in ("bert", "gpt", "resnet", "mlp"))
 HEAD = (
     "| model | target | dispatches | by kernels | different | us, model | us, floor | "
     "products | s to compile | spill | refused |"
 )
+# IREE's names of what it compiles, which stand in PTX before those of their arguments
+_DISPATCH = re.compile(rb"(?!_initializer)\b\w+?_dispatch_\d+\w*?(?=_param_0\b)")
 
 
 @dataclass(frozen=True)
@@ -97,12 +109,24 @@ class Row:
 
 @dataclass(frozen=True)
 class Figures:
-    """What there is to be told of a model."""
+    """What there is to be told of a model.
+
+    Args:
+        dispatches: of a call.
+        calls: of kernels among them.
+        kernels: how many different ones these are.
+        rows: a kernel each.
+        others: names of what IREE compiles, and why ops have no kernel.
+        seconds: processor time of Triton and the assembler.
+        spilled: kernels that spill registers.
+        refused: kernels without code.
+    """
 
     dispatches: int
     calls: int
     kernels: int
     rows: list[Row]
+    others: list[str]
     seconds: float
     spilled: int
     refused: int
@@ -129,11 +153,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu_models", description=__doc__
     )
-    parser.add_argument("--models", nargs="+", default=[*MODELS, *TRAINED])
+    parser.add_argument("--models", nargs="+", default=[*MODELS, *TRAINED, *EXAMPLES])
     targets = "cuda:sm_80", "cuda:sm_89", "cuda:sm_90a", "rocm:gfx942"
     parser.add_argument("--targets", nargs="+", type=Target.parse, default=targets)
     parser.add_argument("--kernels", action="store_true", help="list each kernel")
-    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+    known = "f32", "bf16", *MIXED
+    parser.add_argument("--precision", choices=known, default="f32")
     parser.add_argument("--batch", type=int, default=8)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -141,28 +166,39 @@ def main() -> int:
     for name in options.models:
         with tempfile.TemporaryDirectory() as folder:
             unit = _unit(name, options, Path(folder))
+            if options.precision in MIXED:
+                mixing = MixPrecision(MIXED[options.precision])
+                run_passes(unit, (mixing,), silently=True)
             graph, *_ = PASS_STAGES
             run_passes(unit, graph.passes(), silently=True)
             for target in map(Target.parse, map(str, options.targets)):
                 figures = measure(Unit(unit.program.copy()).fork(target), target)
                 print(figures.line(name, target), flush=True)
                 if options.kernels:
-                    print(*figures.rows, sep="\n", flush=True)
+                    others = [f"    IREE: {each}" for each in figures.others]
+                    print(*figures.rows, *others, sep="\n", flush=True)
     return 0
 
 
 def _unit(name: str, options: argparse.Namespace, folder: Path) -> Unit:
-    """Import a model of the zoo, or the training step of an example."""
-    if name.startswith("train:"):
-        example = BENCHMARKS.parent / "examples" / name.partition(":")[2] / "model.py"
-        entry = "train_mlp" if name.endswith("mlp") else "train_step"
+    """Import a network of the zoo, its training step, or that of an example."""
+    kind, _, own = name.rpartition(":")
+    if kind == "example":
+        example = BENCHMARKS.parent / "examples" / own / "model.py"
+        entry = "train_mlp" if own == "mlp" else "train_step"
         return Unit(load(example, (entry,)))
     sys.path.insert(0, str(BENCHMARKS))
+    if kind == "train":
+        from models_zoo import training
+
+        model = folder / "model.py"
+        model.write_text(training.source(own, options.batch), encoding="utf-8")
+        return Unit(load(model, ("train_step",)))
     import models_zoo
     import torch
 
     module, inputs = models_zoo.module(name), models_zoo.inputs(name, options.batch)
-    if options.dtype == "bf16":
+    if options.precision == "bf16":
         module = module.to(torch.bfloat16)
         floats = {k: x for k, x in inputs.items() if x.is_floating_point()}
         inputs |= {k: x.to(torch.bfloat16) for k, x in floats.items()}
@@ -187,17 +223,16 @@ def measure(unit: Unit, target: Target) -> Figures:
                     assert isinstance(kernel, GpuKernel)
                     kernels[name] = kernel
                     times[name] = times_of(function, machine)
-    sources = {name: each.source for name, each in kernels.items()}
-    found, different = _compiled(unit), [*{*sources.values()}]
+    found, sources = _compiled(unit)
+    different = [*{*sources.values()}]
     made = _code(different, machine)
     code_of = {x: code for x, (code, _) in zip(different, made, strict=True)}
     calls = {
-        row["name"].removesuffix(".kernel"): sum(
-            each["calls"] for each in row["entries"].values()
-        )
+        row["name"]: sum(each["calls"] for each in row["entries"].values())
         for row in found.kernels["regions"]
     }
     codes = [each for each, _ in made if each is not None]
+    dispatched = sorted({each.decode() for each in _DISPATCH.findall(found.vmfb)})
     return Figures(
         found.statistics["dispatches"],
         sum(calls.values()),
@@ -205,13 +240,14 @@ def measure(unit: Unit, target: Target) -> Figures:
         [
             Row(
                 name,
-                str(kernels[name].schedule),
+                str(kernels[_region_of(name)].schedule),
                 count,
-                *times[name],
+                *times[_region_of(name)],
                 code_of[sources[name]],
             )
             for name, count in sorted(calls.items())
         ],
+        [*dispatched, *(_refusal_text(row) for row in found.kernels["without"])],
         sum(seconds for _, seconds in made),
         sum(1 for each in codes if each.spilled),
         len(made) - len(codes),
@@ -227,12 +263,19 @@ def times_of(function: Function, machine: Gpu) -> tuple[float, float, bool]:
         term = term_of(function)
         assert term is not None
         moved, dtype, operations = rows.moved_bytes(term), "f32", 0
-        anchor = products.anchor_of(term)
-        if anchor is not None:
-            counts, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
-            operations = 2 * counts.batch * counts.rows * counts.columns * counts.depth
+        anchors = [each.anchor for each in products.groups_of(term)]
+        if anchors:
+            joined = [*map(matrices.Counts.of, anchors)]
+            dtype = matrices.factor_dtype(anchors[0])
+            operations = sum(2 * x.batch * x.rows * x.columns * x.depth for x in joined)
             tile = products.plan(term, machine)
-            expected = matrices.nanoseconds(tile, counts, dtype, machine)
+            expected = matrices.joined_nanoseconds(tile, joined, dtype, machine)
+        elif (attended := attention.parts_of(term)) is not None:
+            both = [matrices.Counts.of(x) for x in (attended.scores, attended.sums)]
+            dtype = matrices.factor_dtype(attended.scores)
+            operations = sum(2 * x.batch * x.rows * x.columns * x.depth for x in both)
+            least = max(operations / machine.rate(dtype), moved / machine.bandwidth)
+            expected = rows.START + least  # there is no model of it
         elif scatter.parts_of(term) is not None:
             expected = scatter.nanoseconds(term, machine)
         elif term.statements and selection.anchor_of(term) is not None:
@@ -242,14 +285,29 @@ def times_of(function: Function, machine: Gpu) -> tuple[float, float, bool]:
         else:
             expected = rows.START + moved / machine.bandwidth
     floor = max(operations / machine.rate(dtype), moved / machine.bandwidth)
-    return max(expected, floor), floor, anchor is not None
+    return max(expected, floor), floor, bool(anchors)
 
 
-def _compiled(unit: Unit) -> Any:
-    """Return the variant of a program, with nothing in the place of kernels' code."""
+def _refusal_text(row: dict[str, Any]) -> str:
+    return f"{row['count']} x {row['op']}: {row['why']}"
+
+
+def _region_of(kernel: str) -> str:
+    """Return the name of the region that a kernel computes, perhaps in place."""
+    return kernel.removesuffix(".kernel").partition(".in_place")[0]
+
+
+def _compiled(unit: Unit) -> tuple[Any, dict[str, KernelSource]]:
+    """Return the variant of a program, with nothing in the place of kernels' code.
+
+    With it the sources of its kernels, by name.
+    """
+    sources: dict[str, KernelSource] = {}
     whole = DeviceKernels.__dict__["_compile_all"]
 
-    def nothing(_: Any, missing: Any, __: Any) -> Iterator[Any]:
+    def nothing(kernels: DeviceKernels, missing: Any, _: Any) -> Iterator[Any]:
+        for name, launch in kernels.launches.items():
+            sources.setdefault(name, source_of(launch, is_aligned=True))
         for source in missing:
             yield source, Compiled(b"//", 32 * source.warps, 0, source.stages, 1, 0)
 
@@ -258,7 +316,7 @@ def _compiled(unit: Unit) -> Any:
         (found,) = compile_units([unit])
     finally:
         DeviceKernels._compile_all = whole  # type: ignore[method-assign]
-    return found
+    return found, sources
 
 
 def _code(

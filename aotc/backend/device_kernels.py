@@ -117,7 +117,7 @@ class DeviceKernels:
                 and not of a kernel.
         """
         sources = {
-            name: _source(launch, is_aligned=name not in unaligned)
+            name: source_of(launch, is_aligned=name not in unaligned)
             for name, launch in self.launches.items()
         }
         missing: dict[KernelSource, str] = {}
@@ -263,7 +263,7 @@ class DeviceKernels:
         return {"codes": rows, "refused": whys, "compiler": compiler}
 
 
-def _source(launch: Launch, *, is_aligned: bool) -> KernelSource:
+def source_of(launch: Launch, *, is_aligned: bool) -> KernelSource:
     text = launch.text
     if launch.tied or launch.awaited:
         text = write_over(text, launch.reads, launch.tied, launch.awaited)

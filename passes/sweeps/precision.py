@@ -14,9 +14,10 @@ from itertools import repeat
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions
 from aotc.dialects.functions.transform import Precision, derive
-from aotc.dialects.functions.walking import walk
+from aotc.dialects.functions.walking import defining_op, walk
 from aotc.dialects.graph import GIVEN, LOW, WIDE, GraphOp, as_tuple
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.rules.mixing import kind_of, kind_of_constant
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Function, Operation, Value, func
@@ -69,8 +70,17 @@ class _Variants:
         is_rounded = self.dtype == "f32" and kind == LOW
         wanted = self._compute if is_rounded else self.dtype
         if wanted not in self._known:
-            self._known[wanted] = Builder().cast(self._new, dtype=wanted)
+            self._known[wanted] = _cast(self._new, wanted)
         return self._known[wanted]
+
+
+def _cast(value: Value, dtype: str) -> Value:
+    """Return a value in another dtype; where it repeats another, that one is cast."""
+    op = defining_op(value)
+    if isinstance(op, Broadcast):
+        found: Value = op.rebuild(_cast(op.x, dtype))
+        return found
+    return Builder().cast(value, dtype=dtype)
 
 
 def _variants(

@@ -159,6 +159,21 @@ def test_what_the_source_has_decided_stays():
     assert refused.value.code == "no-products"
 
 
+def test_a_bias_is_rounded_before_it_is_repeated():
+    @aotc.entry(x=aotc.Spec((64, 8)), w=aotc.Spec((8, 4)), b=aotc.Spec((4,)))
+    def dense(x, w, b):
+        return x @ w + b
+
+    built = Built(dense, "bf16")
+    function = functions_of(built.unit.module)["dense"]
+    rounded = [
+        Tensor.of(op.results[0]).shape
+        for op in function.entry_block.operations
+        if op.operation.name == "graph.cast" and op.dtype == "bf16"
+    ]
+    assert sorted(rounded) == [(4,), (8, 4), (64, 8)]
+
+
 def test_a_loop_computes_in_mixed_precision():
     def deep(params, x, y):
         def turn(h, w):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from aotc.dialects.movement.views import View
 from aotc.dialects.types import (
@@ -124,10 +125,8 @@ def _side(loops: tuple[int, ...], sizes: Shape) -> int:
 
 def programs(term: Term, schedule: ElementTile) -> Size:
     """Return how many programs there are."""
-    found: Size = 1
-    for statement in term.statements:
-        found = maximum(found, _count(statement, schedule))
-    return found
+    counts = [_count(each, schedule) for each in term.statements]
+    return reduce(maximum, counts)  # 0 where a call has no elements
 
 
 def _count(statement: Statement, schedule: ElementTile) -> Size:

@@ -137,8 +137,10 @@ class _Planning:
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
         view = defining_op(op.x)
-        value = view.x if isinstance(view, Reshape) else op.x
-        return not is_small and movement.is_made_in_memory(value)
+        read = [op.x, view.x] if isinstance(view, Reshape) else [op.x]
+        return not is_small and any(
+            movement.is_made_in_memory(value, sees_reshaped=True) for value in read
+        )
 
     def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""

@@ -38,6 +38,7 @@ class Gpu:
             names it.
         scalar: dtypes that are multiplied without instructions for matrices.
         rows: that its widest instruction for matrices multiplies at once.
+        lanes: of a multiprocessor that multiply f32.
     """
 
     arch: str
@@ -50,6 +51,7 @@ class Gpu:
     relaxed: str = "tf32x3"
     scalar: tuple[str, ...] = ("f32",)
     rows: int = 16
+    lanes: int = 128
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -110,7 +112,15 @@ def _rates(f32: int, halves: int, bytes_: int) -> tuple[tuple[str, int], ...]:
 _KIB = 1 << 10
 _MACHINES = (
     # PTX for an A100, which has 163 KiB, is that of chips with less, too
-    Gpu("sm_80", 108, 99 * _KIB, 1555, 4000, _rates(19_500, 312_000, 624_000)),
+    Gpu(
+        "sm_80",
+        108,
+        99 * _KIB,
+        1555,
+        4000,
+        _rates(19_500, 312_000, 624_000),
+        lanes=64,
+    ),
     Gpu("sm_86", 82, 99 * _KIB, 936, 2500, _rates(35_600, 71_000, 284_000)),
     Gpu("sm_89", 142, 99 * _KIB, 864, 4500, _rates(91_600, 362_000, 733_000)),
     Gpu(

@@ -145,7 +145,8 @@ def candidates(counts: Counts, dtype: str, machine: Gpu) -> list[ProductTile]:
     """
     found = []
     sides, steps = (16, 32, 64, 128, 256), (16, 32, 64, 128)
-    for rows, columns, step, warps in product(sides, sides, steps, (4, 8)):
+    fewest = (2,) if dtype in machine.scalar else ()  # Hopper's have four warps
+    for rows, columns, step, warps in product(sides, sides, steps, (*fewest, 4, 8)):
         least, most = LEAST_DEPTH[dtype], 8 * _LINE // bits(dtype)
         if not least <= step <= min(most, max(2 * counts.depth, least)):
             continue
@@ -257,9 +258,11 @@ def _used_by_matrices(tile: ProductTile, machine: Gpu) -> float:
 
 
 _BESIDE_OF_SCALARS = 12
-_USED = 0.66  # of the rate
+_USED = 0.66  # of the rate, with as many lanes as instructions are issued in a cycle
+_ISSUED = 0.89  # of the instructions of a loop, those that multiply
+_SLOTS = 128  # lanes that a multiprocessor issues instructions for in a cycle
 _ENOUGH = 6  # warps that use so much
-_FEWEST_WARPS = 4
+_FEW_WARPS = 4
 _SUMS = 32  # of a thread that do
 _ROWS, _COLUMNS, _DEPTH = 32, 64, 32  # of a tile that do
 
@@ -268,13 +271,15 @@ def _used_by_scalars(tile: ProductTile, warps: int, machine: Gpu) -> float:
     """Return the share of the rate that is reached without instructions for matrices.
 
     Few warps wait for their own sums, and few sums of a thread, or a narrow tile, for
-    shared memory.
+    shared memory. Where fewer lanes multiply than instructions are issued for, other
+    instructions than multiplications take no time of theirs.
     """
     sums = tile.rows * tile.columns / (tile.warps * machine.warp)
     used: float = (
         _USED
+        * min(1 / _ISSUED, _SLOTS / machine.lanes)
         * min(1.0, warps / _ENOUGH)
-        * (_FEWEST_WARPS / tile.warps) ** 0.1  # which wait for each other
+        * min(1.0, _FEW_WARPS / tile.warps) ** 0.1  # which wait for each other
         * min(1.0, sums / _SUMS) ** 0.2
         * min(1.0, tile.rows / _ROWS) ** 0.2
         * min(1.0, tile.columns / _COLUMNS) ** 0.4

@@ -15,6 +15,8 @@ from aotc.dialects.functions.walking import backward_slice, defining_op, in_orde
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.activation import Gelu
 from aotc.dialects.ops.binary import Binary
+from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant, Dimension, Iota
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.selection import Cast, Clamp, Select
@@ -29,12 +31,13 @@ from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.operands import viewed_operand
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
-from aotc.mlir import Value
+from aotc.mlir import Value, func
 
 ANCHORS: tuple[type[GraphOp], ...] = (
     *(Transpose, Concatenate, Reverse, Gather),
     *(Unary, Binary, Gelu, Select, Clamp, Cast),
 )
+_OF_FACTORS = DotGeneral, ConvGeneral  # ops whose operands lie in memory
 _VIEWS = Reshape, Broadcast, Transpose, Slice, Reverse
 _MOVES = Transpose, Slice, Reverse, Concatenate, Gather
 _DTYPES = ("f32", "bf16", "f16", "i8", "u8", "i32", "i64", "bool")
@@ -45,24 +48,40 @@ _FREE = Broadcast, Constant, Iota, Dimension  # which kernels read through, or k
 TermOf = Callable[[Sequence[GraphOp], Sequence[Value]], Term | None]
 
 
-def is_made_in_memory(value: Value) -> bool:
+def is_made_in_memory(value: Value, *, sees_reshaped: bool = False) -> bool:
     """Return whether a kernel can compute a value from memory.
 
     Else IREE's code computes it with what it is for, where the kernel would have it
     written to memory first.
+
+    Args:
+        value: that a kernel would read.
+        sees_reshaped: whether what is made of it may be a reshape of what lies there.
     """
 
     def is_computed(value: Value) -> bool:
         op = defining_op(value)
+        if _is_read_from_memory(value):
+            return False
         return isinstance(op, _FREE) or (isinstance(op, GraphOp) and can_lift(op))
 
     def is_stored(value: Value) -> bool:
         op = defining_op(value)
+        if _is_read_from_memory(value):
+            return True
+        if sees_reshaped and isinstance(op, Reshape):
+            return is_stored(op.x)
         is_moved = isinstance(op, (Concatenate, Gather))
         return not isinstance(op, GraphOp) or type(op).in_memory or is_moved
 
     behind = backward_slice([value], is_computed)
     return all(is_computed(each) or is_stored(each) for each in behind)
+
+
+def _is_read_from_memory(value: Value) -> bool:
+    """Return whether a product or a kernel reads a value, which lies in memory then."""
+    readers = *_OF_FACTORS, func.CallOp
+    return any(isinstance(use.owner.opview, readers) for use in value.uses)
 
 
 def ops_before(op: GraphOp) -> list[GraphOp]:

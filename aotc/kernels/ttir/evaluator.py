@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -39,14 +39,14 @@ def evaluate(
     """
     kernel = read_kernel(text)
     given = _arguments(kernel, arguments)
-    chosen = None if programs is None else {*programs}
+    chosen = range(prod(grid)) if programs is None else sorted({*programs})
     steps = 0
     with np.errstate(all="ignore"):
-        for number, place in enumerate(product(*map(range, grid[::-1]))):
-            if chosen is None or number in chosen:
-                program = _Program(number, place[::-1], grid)
-                program.run(kernel.body, given)
-                steps += program.steps
+        for number in chosen:
+            place = np.unravel_index(number, grid, order="F")
+            program = _Program(number, tuple(map(int, place)), grid)
+            program.run(kernel.body, given)
+            steps += program.steps
     return steps
 
 

@@ -46,14 +46,15 @@ class Buffer:
     is_unknown: np.ndarray[Any, Any]
     dtype: np.dtype[Any]
     is_updated: bool = False
-    _writers: np.ndarray[Any, Any] = field(init=False)
     _readers: np.ndarray[Any, Any] = field(init=False)
-    _lanes: np.ndarray[Any, Any] = field(init=False)  # that have read
+    # of memory that nothing writes or updates, there are none to note
+    _writers: np.ndarray[Any, Any] | None = None
+    _lanes: np.ndarray[Any, Any] | None = None  # that have read
 
     def __post_init__(self) -> None:
-        self._writers = np.zeros(self.elements.size, np.int64)
         self._readers = np.zeros(self.elements.size, np.int64)
-        self._lanes = np.zeros(self.elements.size, np.int64)
+        if self.is_updated:
+            self._lanes = np.zeros(self.elements.size, np.int64)
 
     @classmethod
     def of(
@@ -89,11 +90,11 @@ class Buffer:
         if self.is_unknown[places].any():
             first = places[self.is_unknown[places]][0]
             _refuse(f"program {program} reads {self.name}[{first}] before it is known")
-        self._refuse_any(places, self._writers[places] != _NOBODY, "reads", program)
+        self._refuse_written(places, "reads", program)
         known = self._readers[places]
         is_alone = (known == _NOBODY) | (known == program + 1)
         self._readers[places] = np.where(is_alone, program + 1, _SEVERAL)
-        if self.is_updated:
+        if self._lanes is not None:
             lanes = _lanes_of(mask, at)
             is_own = (known == _NOBODY) | (self._lanes[places] == lanes)
             self._readers[places[~is_own]] = _SEVERAL
@@ -117,9 +118,9 @@ class Buffer:
         places = self._inside(at, mask, "writes", program)
         if np.unique(places).size < places.size:
             _refuse(f"two lanes of program {program} write one element of {self.name}")
-        self._refuse_any(places, self._writers[places] != _NOBODY, "writes", program)
+        self._refuse_written(places, "writes", program)
         is_read = self._readers[places] != _NOBODY
-        if self.is_updated:
+        if self._lanes is not None:
             is_alone = self._readers[places] == program + 1
             is_read &= ~(is_alone & (self._lanes[places] == _lanes_of(mask, at)))
         if is_read.any():
@@ -129,6 +130,8 @@ class Buffer:
             self.elements = self.elements.copy()
         self.elements[places] = values[mask]
         self.is_unknown[places] = False
+        if self._writers is None:
+            self._writers = np.zeros(self.elements.size, np.int64)
         self._writers[places] = program + 1
 
     def written(self) -> np.ndarray[Any, Any]:
@@ -164,13 +167,13 @@ class Buffer:
             )
         return places
 
-    def _refuse_any(
-        self,
-        places: np.ndarray[Any, Any],
-        is_written: np.ndarray[Any, Any],
-        verb: str,
-        program: int,
+    def _refuse_written(
+        self, places: np.ndarray[Any, Any], verb: str, program: int
     ) -> None:
+        """Refuse elements that a program of the same launch has written."""
+        if self._writers is None:
+            return
+        is_written = self._writers[places] != _NOBODY
         if is_written.any():
             first = places[is_written][0]
             other = self._writers[first] - 1

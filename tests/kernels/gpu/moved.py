@@ -22,6 +22,22 @@ def transposed_between(x, y):
     return np.tanh(np.transpose(x, (2, 0, 1))) * y
 
 
+@aotc.entry(x=aotc.Spec((aotc.Dim("count", min=0), 64, 16)))
+def transposed_in_whole_tiles(x):
+    """Tiles without masks, of which a call with no matrices has none."""
+    return np.transpose(np.exp(x), (0, 2, 1))
+
+
+@aotc.entry(x=aotc.Spec((1, 5, 5, 32)), w=aotc.Spec((32, 32, 3, 3)))
+def turned(x, w):
+    """The gradient of an image, by a kernel that is transposed and then turned."""
+
+    def loss(x):
+        return (nn.conv(x, np.transpose(w, (2, 3, 1, 0)), padding="SAME") ** 2).sum()
+
+    return aotc.grad(loss)(x)
+
+
 @aotc.entry(x=aotc.Spec((60, 100)))
 def transposed_twice(x):
     """Two readers of one transpose, of which one is a result."""

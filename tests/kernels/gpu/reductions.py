@@ -150,3 +150,16 @@ def decoding_batch(q, k):
 def decoding_derivative(q, k):
     """A derivative, which reads the logarithms of sums."""
     return aotc.grad(lambda q: nn.attention(q, k, k).sum())(q)
+
+
+@aotc.entry(x=aotc.Spec((1, 40)), y=aotc.Spec((128, 40)), w=aotc.Spec((40, 40)))
+def read_by_a_product(x, y, w):
+    """A sum of what a product reads as well, and IREE's code makes before both."""
+    z = np.pad(x, ((0, 127), (0, 0))) + y
+    return z @ w, z.sum(0)
+
+
+@aotc.entry(scores=aotc.Spec((16, 300)), labels=aotc.Spec((16,), "i32"))
+def cross_entropy(scores, labels):
+    """A sum of rows that are chosen by labels, which it sees in another shape."""
+    return nn.cross_entropy(scores, labels)

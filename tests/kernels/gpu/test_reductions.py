@@ -41,6 +41,8 @@ KERNELS = {
     "packed": 2,
     "decoding": 3,
     "decoding_halves": 3,
+    "read_by_a_product": 2,
+    "cross_entropy": 2,
 }
 OF_ANY_SIZE = ("rows_by_bytes", "side_by_side", "packed", "decoding_halves")
 IN_PARTS = ("few_rows", "few_rows_by_bytes", "rows_by_bytes", "column_sums")

@@ -22,6 +22,8 @@ BF16 = dtypes.to_numpy("bf16")
 MOVED = {
     "transposed": (1, 0),
     "transposed_between": (1, 0),
+    "transposed_in_whole_tiles": (1, 0),
+    "turned": (2, 2),
     "transposed_twice": (1, 2),
     "concatenated": (1, 0),
     "gated": (1, 0),
