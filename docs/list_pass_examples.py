@@ -55,9 +55,11 @@ in comments behind a function; lowered IR as it is, but for the bodies of kernel
 functions that only IREE can read. What is not used any more, which `simplify`, `cse`
 and `prune` drop, is left out.
 
-`aotc opt docs/pass_examples/PASS.mlir --passes PASS` runs the first example of a pass.
-Tests run each, and evaluate it before and after. `python docs/list_pass_examples.py
---write` makes this page, also after a change of a pass that is meant.
+The IR before is that of the files in `docs/pass_examples/`; `aotc opt
+docs/pass_examples/cse.mlir --passes cse` runs such a file, unless the pass is for one
+target. Tests run each example, and evaluate it before and after. `python
+docs/list_pass_examples.py --write` makes this page, also after a change of a pass that
+is meant.
 """
 
 
