@@ -4,7 +4,8 @@
 `pytest --full` runs that too, as does a run that names files, folders or markers. Both
 leave out what is marked slow. `--cpu-times FOLDER` writes how much processor time each
 test takes, with its fixtures and the processes that it starts: `full.txt` is chosen by
-that (`benchmarks/quick_tests.py`).
+that (`benchmarks/quick_tests.py`). Modules that were compiled are kept for the next run
+(`.pytest_cache`; `--cache-clear` removes them), but in CI and with `--cpu-times`.
 
 Hypothesis draws anew on every run, but the same examples in CI. Time limits per example
 are off, because compilers and shared machines take their time.
@@ -54,8 +55,8 @@ os.environ["AOTC_VERIFY_EACH"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compile_once(tmp_path_factory):
-    """Equal modules are compiled once in a run, by whichever of its processes."""
+def compile_once(tmp_path_factory, pytestconfig):
+    """Equal modules are compiled once, by whichever process of this or another run."""
     from aotc import backend
     from tests.compiled_modules import CompiledModules
 
@@ -63,9 +64,17 @@ def compile_once(tmp_path_factory):
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
     (folder / "compiled").mkdir(exist_ok=True)
+    modules = CompiledModules(folder / "compiled", _kept_modules(pytestconfig))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "_run", CompiledModules(folder / "compiled"))
+        patch.setattr(backend, "_run", modules)
         yield
+
+
+def _kept_modules(config):
+    """The folder of modules that runs share; None in CI, and where one measures."""
+    if os.environ.get("CI") or config.option.cpu_times or not hasattr(config, "cache"):
+        return None
+    return config.cache.mkdir("compiled")
 
 
 @pytest.fixture
@@ -190,10 +199,14 @@ _LEFT_OUT = pytest.StashKey[Counter]()
 
 
 def pytest_sessionfinish(session):
-    """A worker tells what it has left out, which all of them do alike."""
+    """A worker tells what it has left out; the main process removes old modules."""
     config = session.config
     if hasattr(config, "workeroutput"):
         config.workeroutput["left_out"] = dict(config.stash.get(_LEFT_OUT, {}))
+    elif (kept := _kept_modules(config)) is not None:
+        from tests.compiled_modules import remove_unused
+
+        remove_unused(kept)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -136,8 +136,20 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("name", COUNTS)
+# one name of each algorithm again in f64, which draws from as many bits as it has
+WIDE = (
+    "poisson 4.0",
+    "poisson 40.0",
+    "binomial 5 0.3",
+    "binomial 1000 0.9",
+    "geometric",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, "f4") for name in COUNTS), *((name, "f8") for name in WIDE)],
+)
 def test_counts_have_their_distribution(name, dtype):
     draw, log_chance = COUNTS[name]
     drawn = np.asarray(draw(KEY, dtype))
