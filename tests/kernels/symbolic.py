@@ -160,6 +160,26 @@ def two_lengths(x, y, scores):
     return nn.attention(x, y * 0.5, y + 1.0, bias=scores)
 
 
+@aotc.entry(x=_any_tokens, mask=aotc.Spec(("batch", 1, 1, "length")))
+def encoder_gradient(x, mask):
+    """Any number of tokens, by which a loss is differentiated."""
+
+    def loss(q, k, v):
+        return np.sum(np.sin(nn.attention(q, k, v, bias=mask)))
+
+    return aotc.grad(loss, argnums=(0, 1, 2))(x, x * 0.5, x + 1.0)
+
+
+@aotc.entry(x=_any_tokens, y=aotc.Spec(("batch", "others", 1, 24)))
+def gradient_of_two_lengths(x, y):
+    """The same of tokens that see some of others, by heads that share keys."""
+
+    def loss(q, k, v):
+        return np.sum(np.sin(nn.attention(q, k, v, causal=True)))
+
+    return aotc.grad(loss, argnums=(0, 1, 2))(x, y * 0.5, y + 1.0)
+
+
 @aotc.entry(x=aotc.Spec((_any, 40)), y=aotc.Spec((_any, 24)))
 def terms(x, y):
     """As many terms of a sum, as in the derivative of a layer by its weight."""

@@ -42,6 +42,7 @@ ROOT = HERE.parent.parent
 # a model that has regions of each family; others go beside their compiled kernels
 CASES = {
     "attention": "symbolic.py",
+    "attention_gradient": "symbolic.py",
     "chain": "chains.py",
     "columns": "rows.py",
     "contraction": "contractions.py",
