@@ -345,7 +345,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the results are made of, for each batch, head, row and position.
+    """Parts of the formula, for each batch, head, row and position.
 
     Args:
         p: the probabilities.
