@@ -154,7 +154,9 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
     ) -> tuple[Tangent, ...]:
         """The product rule, through P, dy value^T + shift, and dS."""
         parts = _Parts.of(b, op)
-        of_scores = [] if tlogsum is None else [rows_like(b, b.negate(tlogsum), parts.p)]
+        of_scores = (
+            [] if tlogsum is None else [rows_like(b, b.negate(tlogsum), parts.p)]
+        )
         if tquery is not None:
             of_scores.append(b.scale(products_of(b, op, tquery, op.key), op.scale))
         if tkey is not None:

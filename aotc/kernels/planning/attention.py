@@ -227,10 +227,14 @@ def plan_gradient(op: AttentionGradient, machine: Machine) -> AttentionTile | No
     better.
 
     That is where an attention of the same sizes has no kernel, or heads are more than
-    some hundred elements deep; and where the cotangent of the bias is read, which may
-    be as large as the scores.
+    some hundred elements deep; where the cotangent of the bias is read, which may be as
+    large as the scores; and where there is one head, which one thread would compute:
+    threads share the rows of a product.
     """
-    return None if any(True for _ in op.dbias.uses) else _plan(op, machine)
+    sizes = Sizes.of(op)
+    if sizes.batch * sizes.shared == 1 or any(True for _ in op.dbias.uses):
+        return None
+    return _plan(op, machine)
 
 
 def workgroups_of_gradient(
