@@ -42,8 +42,8 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
     dS^T query scale, P^T dy, and dS summed to the shape of the bias (0 where that is a
     scalar). The first five operands are like attention's and its result, `logsum` is
     its second result, and `shift` is the cotangent of that less sum(dy y), of each
-    batch, head and row. All results are of the dtype in which sums are made, as `logsum`
-    and `shift` are, unless these were rounded.
+    batch, head and row. Results are of the dtype in which sums are made; `logsum` and
+    `shift` are, too, unless they were rounded.
     """
 
     is_for_kernels = True
