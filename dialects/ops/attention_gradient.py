@@ -394,7 +394,8 @@ def _sum_to_bias(b: Builder, op: AttentionGradient, ds: Value) -> Value:
 def _sum_groups(x: np.ndarray, shared: int) -> np.ndarray:
     """Add up the heads that share one of `shared` key heads."""
     batch, positions, heads, depth = x.shape
-    return x.reshape(batch, positions, shared, heads // shared, depth).sum(3)
+    groups = x.reshape(batch, positions, shared, heads // shared, depth)
+    return np.sum(groups, 3)
 
 
 def _is_read(value: Value) -> bool:

@@ -1,7 +1,7 @@
 """Products and sums that attention, and its derivatives, are made of."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aotc.dialects.ops.attention import Attention
     from aotc.dialects.ops.attention_gradient import AttentionGradient
 
-    Attends = Attention | AttentionGradient
+    Attends: TypeAlias = Attention | AttentionGradient
 
 
 def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:

@@ -56,15 +56,26 @@ def write(
     )
     scratch = GradientScratch.allocate(tile, sizes)
     results = dict(given.results_of(function))
-    gradients = [results.get(x) for x in (anchor.dquery, anchor.dkey, anchor.dvalue)]
+    dquery, dkey, dvalue = (
+        results.get(x) for x in (anchor.dquery, anchor.dkey, anchor.dvalue)
+    )
     group = sizes.heads // sizes.shared
 
     def kernel(head: Value, first: Value) -> _Kernel:
         number = add(scale(given.workgroup[0], group), head)
         return _Kernel(
-            *(anchor, given, memories, queries_of(anchor, given, number, first)),
-            *(tile, scratch, known[anchor.key], known[anchor.value]),
-            *(known[anchor.shift], *gradients),
+            anchor,
+            given,
+            memories,
+            queries_of(anchor, given, number, first),
+            tile,
+            scratch,
+            known[anchor.key],
+            known[anchor.value],
+            known[anchor.shift],
+            dquery,
+            dkey,
+            dvalue,
         )
 
     kernel(index(0), index(0)).clear_keys()
