@@ -395,7 +395,8 @@ def _sum_groups(x: np.ndarray, shared: int) -> np.ndarray:
     """Add up the heads that share one of `shared` key heads."""
     batch, positions, heads, depth = x.shape
     groups = x.reshape(batch, positions, shared, heads // shared, depth)
-    return np.sum(groups, 3)
+    summed: np.ndarray = groups.sum(3)
+    return summed
 
 
 def _is_read(value: Value) -> bool:

@@ -160,22 +160,17 @@ def two_lengths(x, y, scores):
     return nn.attention(x, y * 0.5, y + 1.0, bias=scores)
 
 
-@aotc.entry(x=_any_tokens, mask=aotc.Spec(("batch", 1, 1, "length")))
-def encoder_gradient(x, mask):
-    """Any number of tokens, by which a loss is differentiated."""
+@aotc.entry(
+    x=_any_tokens,
+    y=aotc.Spec(("batch", "others", 1, 24)),
+    scores=aotc.Spec((1, 2, "length", "others")),
+)
+def gradient_of_two_lengths(x, y, scores):
+    """The same of tokens that see some of others, by which a loss is differentiated."""
 
     def loss(q, k, v):
-        return np.sum(np.sin(nn.attention(q, k, v, bias=mask)))
-
-    return aotc.grad(loss, argnums=(0, 1, 2))(x, x * 0.5, x + 1.0)
-
-
-@aotc.entry(x=_any_tokens, y=aotc.Spec(("batch", "others", 1, 24)))
-def gradient_of_two_lengths(x, y):
-    """The same of tokens that see some of others, by heads that share keys."""
-
-    def loss(q, k, v):
-        return np.sum(np.sin(nn.attention(q, k, v, causal=True)))
+        seen = np.sum(np.sin(nn.attention(q, k, v, bias=scores, causal=True)))
+        return seen + np.sum(q) + np.sum(k)  # of one position nothing else is left
 
     return aotc.grad(loss, argnums=(0, 1, 2))(x, y * 0.5, y + 1.0)
 
