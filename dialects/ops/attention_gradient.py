@@ -291,17 +291,20 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "AttentionGradient") -> list[Value]:
-        """Write the formula, with scores in memory."""
-        return _cotangents(b, op, (op.query, op.key, op.dy))
-
-    @staticmethod
-    def cascade(b: Builder, op: "AttentionGradient") -> list[Value]:
-        """Decompose without rounding weights to a narrower operand's dtype."""
+        """Write the formula, with scores in memory; nothing is rounded in between."""
         wide = Tensor.of(op.dquery).dtype
         operands = op.query, op.key, op.dy
         return _cotangents(b, op, [cast(b, x, wide) for x in operands])
 
-    composition = decompose  # the products have kernels of their own
+    cascade = decompose
+
+    @staticmethod
+    def composition(b: Builder, op: "AttentionGradient") -> list[Value]:
+        """Decompose into products of the operands' dtype, which have kernels.
+
+        Where that is narrower, weights of sums are rounded to it.
+        """
+        return _cotangents(b, op, (op.query, op.key, op.dy))
 
     @classmethod
     def flops(cls, op: Self) -> Size:
