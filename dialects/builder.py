@@ -32,6 +32,7 @@ class Builder:
 
     # The ops that give several results; every other gives one.
     attention: Callable[..., list[Value]]
+    attention_gradient: Callable[..., list[Value]]
     eigh: Callable[..., list[Value]]
     fft: Callable[..., list[Value]]
     lu: Callable[..., list[Value]]

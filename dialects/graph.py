@@ -181,6 +181,7 @@ class GraphOp(_Declared):
     is_free = False  # whether its readers make its elements: nothing is stored for it
     in_memory = False  # whether IREE stores its results, before anything reads them
     expands = False  # whether its operands are kept in its place: they are smaller
+    is_for_kernels = False  # whether it is its composition where it has no kernel
     is_costly = False  # whether it does much more than to read and write its elements
     reads_bits = False  # whether it would mean something else in another dtype
     dtypes = dt.FLOATS

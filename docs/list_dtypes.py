@@ -135,6 +135,13 @@ def attention(q, k):
     return nn.attention(floats(q), floats(k), floats(k), causal=True)
 
 
+def attention_gradient(q, k):
+    def loss(q, k):
+        return np.sum(np.square(nn.attention(q, k, k, causal=True)))
+
+    return aotc.grad(loss, argnums=(0, 1))(floats(q), floats(k))
+
+
 def step(q, k, position):
     return nn.attention(q, floats(k), floats(k), mask=np.arange(CAPACITY) <= position)
 
@@ -189,6 +196,7 @@ OPERATIONS: tuple[tuple[str, Callable[..., Any], Shapes], ...] = (
     ("norm of images, read twice", norm_of_images, _shapes(x=_IMAGE)),
     ("quantisation", quantization, _shapes(x=_ROWS)),
     ("attention of many queries", attention, _shapes(q=_HEADS, k=_HEADS)),
+    ("gradient of attention", attention_gradient, _shapes(q=_HEADS, k=_HEADS)),
     ("attention of one query", step, _shapes({"q": _QUERY, **_POSITION}, k=_HEADS)),
     (
         "the same of f32, whose cache holds",

@@ -36,6 +36,7 @@ from aotc.programs.program import Program
 PASSES = {
     "set-io-layout": "aotc.passes.set_io_layout:SetIoLayout",
     "mix-precision": "aotc.passes.mix_precision:MixPrecision",
+    "recover-attention": "aotc.passes.recover_attention:RecoverAttention",
     "autodiff": "aotc.passes.autodiff:Autodiff",
     "inline": "aotc.passes.inline:Inline",
     "specialize": "aotc.passes.specialize:Specialize",
@@ -67,6 +68,7 @@ PASSES = {
     "record-devices": "aotc.passes.record_devices:RecordDevices",
     "record-intermediates": "aotc.passes.record_intermediates:RecordIntermediates",
     "gather-packed": "aotc.passes.gather_packed:GatherPacked",
+    "compose-ops": "aotc.passes.compose_ops:ComposeOps",
     "split-products": "aotc.passes.split_products:SplitProducts",
     "split-reductions": "aotc.passes.split_reductions:SplitReductions",
     "round-rows": "aotc.passes.round_rows:RoundRows",

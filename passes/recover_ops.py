@@ -121,7 +121,7 @@ def _recover(function: Function, known: Known) -> bool:
     rows = _rows_by_root(frozenset(map(_name_of, ops)))  # none has what one writes
     for op in ops:
         if isinstance(op, DotGeneral):
-            changed |= _replace_attention(op, known)
+            changed |= replace_attention(op, known)
         elif isinstance(op, Attention):
             changed |= _share_heads(op)
         elif wanted := rows.get(_name_of(op)):
@@ -134,7 +134,8 @@ def _name_of(op: Operation) -> str:
     return op.operation.name.removeprefix("graph.")
 
 
-def _replace_attention(op: DotGeneral, known: Known) -> bool:
+def replace_attention(op: DotGeneral, known: Known) -> bool:
+    """Replace a product by the attention that it ends; return whether it ends one."""
     with ir.InsertionPoint(op), op.location:
         found = recover_attention(Builder(), op, known)
     if found is None:

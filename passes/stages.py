@@ -48,6 +48,7 @@ PASS_STAGES = (
     PassStage(
         "optimized",
         (
+            "recover-attention",
             "autodiff",
             "inline",
             "specialize",
@@ -82,6 +83,7 @@ PASS_STAGES = (
         "regions",
         (
             "drop-general",
+            "compose-ops",
             "split-products",
             "round-rows",
             "split-reductions",
@@ -274,6 +276,7 @@ def _choose(
     passes: Iterable[Pass], level: int, without: Collection[str]
 ) -> tuple[Pass, ...]:
     from aotc.kernels.capabilities import family_names
+    from aotc.passes.compose_ops import ComposeOps
     from aotc.passes.fuse_loops import FuseLoops
     from aotc.passes.fuse_regions import FuseRegions
     from aotc.passes.join_updates import JoinUpdates
@@ -281,7 +284,7 @@ def _choose(
     families = "+".join(name for name in family_names() if name in without)
     return tuple(
         replace(each, without=families)
-        if isinstance(each, FuseRegions | FuseLoops | JoinUpdates)
+        if isinstance(each, ComposeOps | FuseRegions | FuseLoops | JoinUpdates)
         else each
         for each in passes
         if each.level <= level and each.name not in without

@@ -6,6 +6,7 @@ from typing import Any
 
 from aotc.core.numerics import RELAXED
 from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.attention_gradient import AttentionGradient
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -148,6 +149,14 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         floats=FLOATS,
         plan=attention.plan,
         workgroups=attention.workgroups,
+        all_results=True,
+    ),
+    "attention_gradient": Family(
+        anchors=(AttentionGradient,),
+        schedule=attention.AttentionTile,
+        floats=FLOATS,
+        plan=attention.plan_gradient,
+        workgroups=attention.workgroups_of_gradient,
         all_results=True,
     ),
     "depthwise": Family(

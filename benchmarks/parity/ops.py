@@ -20,6 +20,7 @@ from tests.dialects.cases import Case, cases_of
 
 NO_PEER = {
     "dimension": "a size as a number, which peers know in Python",
+    "attention_gradient": "a derivative, which peers write in other ops",
     "assert": "an effect without result",
     "print": "an effect without result",
 }

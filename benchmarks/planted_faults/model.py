@@ -104,6 +104,14 @@ def causal(q, k):
     return nn.attention(q, k, k, causal=True)
 
 
+@aotc.entry(q=S((2, 45, 4, 16), "f32"), k=S((2, 45, 2, 16), "f32"))
+def attention_gradient(q, k):
+    def loss(q, k):
+        return np.sum(np.square(nn.attention(q, k, k, causal=True)))
+
+    return aotc.grad(loss, argnums=(0, 1))(q, k)
+
+
 # ---- rows, columns, sort ------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from aotc.dialects.ops import (
     activation,
     attention,
+    attention_gradient,
     binary,
     bits,
     collective,
@@ -60,6 +61,7 @@ FAMILIES = (
     dynamic,
     normalization,
     attention,
+    attention_gradient,
     effects,
     collective,
 )

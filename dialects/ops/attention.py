@@ -2,7 +2,8 @@
 
 The derivative needs the probabilities, one number for each pair of positions. It makes
 them again from the logarithm of the sum of the scores' exponentials, one number for
-each row, as in Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", NeurIPS 2022.
+each row, as in Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", NeurIPS 2022; the op of
+`attention_gradient` is that.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,6 @@ from aotc.dialects.ops.attention_sums import (
     probabilities,
     products_of,
     sum_of,
-    sum_over_rows,
     swap_middle,
     weighted_sum,
     wide_bias,
@@ -157,25 +157,22 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value, dlogsum: Value) -> list[Tangent]:
-        """P (dy value^T - sum(dy y) + dlogsum) of the scores, then through products."""
-        p = probabilities(b, op)
-        like = Tensor.of(p)
-        products = b.multiply(*(cast(b, part, like.dtype) for part in (dy, op.y)))
+        """The op that has the gradient; of a row it gets dlogsum - sum(dy y)."""
+        wide = Tensor.of(op.logsum).dtype
+        products = b.multiply(*(cast(b, part, wide) for part in (dy, op.y)))
         own = b.transpose(b.reduce_sum(products, axes=(3,)), permutation=(0, 2, 1))
-        shift = b.expand(b.subtract(dlogsum, own), like, (3,))
-        dscores = b.multiply(p, b.add(products_of(b, op, dy, op.value), shift))
-        scaled = b.scale(dscores, op.scale)
-        bias = Tensor.of(op.bias)
-        dbias = None
-        if bias.rank:
-            total = b.sum_to(dscores, bias.shape, (0, 1, 2, 3))
-            dbias = cast(b, total, bias.dtype)
-        return [
-            weighted_sum(b, op, scaled, op.key),
-            sum_over_rows(b, op, scaled, op.query),
-            sum_over_rows(b, op, p, dy),
-            dbias,
+        found = b.attention_gradient(
+            *(op.query, op.key, op.value, op.bias, dy),
+            *(op.logsum, b.subtract(dlogsum, own)),
+            **type(op).attributes_of(op),
+        )
+        has_bias = Tensor.of(op.bias).rank > 0
+        operands = [*op.operands][: 3 + has_bias]
+        cotangents: list[Tangent] = [
+            cast(b, x, Tensor.of(like).dtype)
+            for x, like in zip(found, operands, strict=False)
         ]
+        return cotangents if has_bias else [*cotangents, None]
 
     @staticmethod
     def batch(
@@ -187,7 +184,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
     ) -> list[Value]:
         """Merge the new axis with the batch."""
         parts = [
-            _merge_batches(b, x if has else add_leading_axis(b, x, size))
+            merge_batches(b, x if has else add_leading_axis(b, x, size))
             for x, has in zip(operands[:3], batched[:3], strict=True)
         ]
         bias = _merged_bias(b, op, operands[3], batched[3], size)
@@ -209,7 +206,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
                 p.hide(x, kind, (1,), 0)
                 for x, kind in zip((key, value), exact[1:3], strict=True)
             )
-            bias = _hide_positions(p, bias, exact[3], exact[1].shape[1])
+            bias = hide_positions(p, bias, exact[3], exact[1].shape[1])
         return p.build(op, [query, key, value, bias])
 
     @staticmethod
@@ -330,7 +327,7 @@ def may_share(heads: Size, shared: Size) -> bool:
     return heads == shared
 
 
-def _merge_batches(b: Builder, x: Value) -> Value:
+def merge_batches(b: Builder, x: Value) -> Value:
     """The first two axes as one."""
     first, second, *rest = Tensor.of(x).shape
     return b.reshape(x, shape=(first * second, *rest))
@@ -348,10 +345,10 @@ def _merged_bias(
     bias = bias if batched else add_leading_axis(b, bias, size)
     batches = Tensor.of(op.query).shape[0]
     shape = (size, batches, *own[1:])
-    return _merge_batches(b, b.broadcast(bias, shape=shape, axes=tuple(range(5))))
+    return merge_batches(b, b.broadcast(bias, shape=shape, axes=tuple(range(5))))
 
 
-def _hide_positions(p: Padding, bias: Value, exact: Tensor, positions: Size) -> Value:
+def hide_positions(p: Padding, bias: Value, exact: Tensor, positions: Size) -> Value:
     """Extend a bias by -infinity after `positions` positions.
 
     Args:

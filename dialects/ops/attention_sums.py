@@ -1,17 +1,21 @@
 """Products and sums that attention, and its derivatives, are made of."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast, dot_axes
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value
 
 if TYPE_CHECKING:
     from aotc.dialects.ops.attention import Attention
+    from aotc.dialects.ops.attention_gradient import AttentionGradient
+
+    Attends: TypeAlias = Attention | AttentionGradient
 
 
 def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:
@@ -35,7 +39,7 @@ def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:
 # product for each batch and key head.
 
 
-def _group_heads(b: Builder, op: "Attention", x: Value) -> Value:
+def _group_heads(b: Builder, op: "Attends", x: Value) -> Value:
     """`x` (like query) as batch, key heads, heads of each * length, depth."""
     batch, length, heads, depth = Tensor.of(x).shape
     shared = Tensor.of(op.key).shape[2]
@@ -58,13 +62,13 @@ def _times(heads: Size, shared: Size) -> int:
     return 1
 
 
-def products_of(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
+def products_of(b: Builder, op: "Attends", x: Value, y: Value) -> Value:
     """`x` (like query) times `y` (like key), row by row: in the scores' dtype."""
     shape = (*Tensor.of(op.logsum).shape, Tensor.of(y).shape[1])
     return b.reshape(grouped_products(b, op, x, y), shape=shape)
 
 
-def grouped_products(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
+def grouped_products(b: Builder, op: "Attends", x: Value, y: Value) -> Value:
     """Multiply by groups of heads: batch, key heads, heads of each * length,
     positions.
     """
@@ -72,12 +76,12 @@ def grouped_products(b: Builder, op: "Attention", x: Value, y: Value) -> Value:
         _group_heads(b, op, x),
         y,
         **dot_axes(contract=((3,), (3,)), batch=((0, 1), (0, 2))),
-        dtype=Tensor.of(op.logsum).dtype,
+        dtype=_dtype_of_sums(op),
     )
 
 
 def weighted_sum(
-    b: Builder, op: "Attention", p: Value, y: Value, dtype: str = ""
+    b: Builder, op: "Attends", p: Value, y: Value, dtype: str = ""
 ) -> Value:
     """`y` (like key) summed over its positions with weights `p` (like the scores)."""
     batch, heads, length, positions = Tensor.of(p).shape
@@ -92,7 +96,9 @@ def weighted_sum(
     return swap_middle(b, b.reshape(flat, shape=(batch, heads, length, depth)))
 
 
-def sum_over_rows(b: Builder, op: "Attention", p: Value, x: Value) -> Value:
+def sum_over_rows(
+    b: Builder, op: "Attends", p: Value, x: Value, dtype: str = ""
+) -> Value:
     """`x` (like query) summed over rows and heads of a group with weights `p`."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared = Tensor.of(op.key).shape[2]
@@ -101,11 +107,12 @@ def sum_over_rows(b: Builder, op: "Attention", p: Value, x: Value) -> Value:
         b.reshape(cast(b, p, Tensor.of(x).dtype), shape=rows),
         _group_heads(b, op, x),
         **dot_axes(contract=((2,), (2,)), batch=((0, 1), (0, 1))),
+        dtype=dtype,
     )
     return b.transpose(flat, permutation=(0, 2, 1, 3))
 
 
-def _scores(b: Builder, op: "Attention") -> Value:
+def _scores(b: Builder, op: "Attends") -> Value:
     """Return scaled products, with the bias, and -infinity where a position is
     hidden.
     """
@@ -120,19 +127,28 @@ def _scores(b: Builder, op: "Attention") -> Value:
     return b.select(seen, scores, b.full_like(scores, -np.inf))
 
 
-def wide_bias(b: Builder, op: "Attention", bias: Value) -> Value:
+def wide_bias(b: Builder, op: "Attends", bias: Value) -> Value:
     """The bias, repeated to the shape of the scores and in their dtype."""
-    logsum = Tensor.of(op.logsum)
-    shape = (*logsum.shape, Tensor.of(op.key).shape[1])
-    wide = cast(b, bias, logsum.dtype)
+    shape = (*Tensor.of(op.logsum).shape, Tensor.of(op.key).shape[1])
+    wide = cast(b, bias, _dtype_of_sums(op))
     return b.broadcast(wide, shape=shape, axes=(0, 1, 2, 3))
 
 
-def probabilities(b: Builder, op: "Attention") -> Value:
+def probabilities(b: Builder, op: "Attends") -> Value:
     """e**(score - logsum), made again; if safe, zeros in a row without positions."""
     scores = _scores(b, op)
     logsum = _finite(b, op.logsum) if op.safe else op.logsum
-    return b.exp(b.subtract(scores, b.expand(logsum, Tensor.of(scores), (3,))))
+    return b.exp(b.subtract(scores, rows_like(b, logsum, scores)))
+
+
+def rows_like(b: Builder, x: Value, scores: Value) -> Value:
+    """A number of each row, repeated for all positions of scores, in their dtype."""
+    like = Tensor.of(scores)
+    return b.expand(cast(b, x, like.dtype), like, (3,))
+
+
+def _dtype_of_sums(op: "Attends") -> str:
+    return accumulator(Tensor.of(op.query).dtype)
 
 
 def _divisor(b: Builder, total: Value) -> Value:

@@ -225,7 +225,7 @@ def test_refuses_to_leave_out_what_a_build_needs(source, wrong, why, capsys):
         build(source, without=wrong)
     assert told.value.message.endswith(why)
     assert main(["build", str(source), "--without", wrong]) == 2
-    assert "there are simplify, cse" in capsys.readouterr().err
+    assert "there are recover-attention, simplify, cse" in capsys.readouterr().err
 
 
 def test_ir_that_leaves_out_what_there_is_not_is_refused(source, tmp_path):

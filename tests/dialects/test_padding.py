@@ -147,9 +147,9 @@ def pad_entry(module, name, symbols, largest):
         return add_padded_entry(module, entry, largest)
 
 
-def check(case, graph, sizes):
+def check(case, graph, sizes, body=None):
     """Compare the padded op with the op; whether it was padded."""
-    case.build(graph)
+    case.build(graph, body)
     name, symbols = str(case), case.symbols
     arrays = case.inputs(sizes)
     want = reference.evaluate(graph, name, arrays)
@@ -171,6 +171,17 @@ def test_an_op_is_padded_along_axes_of_any_size(use, graph, size):
     sizes = {name: 1 + (size + n) % 4 for n, name in enumerate(use.symbols)}
     is_padded = check(use, graph, sizes)
     assert is_padded == (str(use) != "reshape_padded16")
+
+
+def test_a_gradient_of_attention_is_padded_where_none_of_a_bias_is_read(graph):
+    query, key, rows = f32("b", "l", 2, 4), f32("b", "s", 2, 4), f32("b", 2, "l")
+    operands = query, key, key, f32(1, 1, 1, "s"), query, rows, rows
+    use = Case("attention_gradient", "padded", Sample(operands, ATTENTION))
+
+    def body(trace, *values):
+        return OPS["attention_gradient"].build(*values, **ATTENTION)[:3]
+
+    assert check(use, graph, {"b": 2, "l": 3, "s": 5}, body)
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -28,7 +28,7 @@ def row(text, first):
 
 
 def words(text):
-    return re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", text)
+    return re.findall(r"[a-z0-9]+(?:[-_][a-z0-9]+)*", text)
 
 
 def test_stages_name_their_passes_in_order():

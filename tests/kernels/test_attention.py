@@ -52,6 +52,7 @@ class Case:
 
     def derivative(self, name):
         """Gradients, which read the logarithms of the sums, as an entry."""
+        numbers = (0, 1, 2, 3) if name == "gradients_by_bias" else (0, 1, 2)
 
         def loss(q, k, v, bias):
             return anp.sum(
@@ -59,7 +60,7 @@ class Case:
             )
 
         def gradients(q, k, v, bias=None):
-            return aotc.grad(loss, argnums=(0, 1, 2))(q, k, v, bias)
+            return aotc.grad(loss, argnums=numbers)(q, k, v, bias)
 
         return self._entry(name, gradients)
 
@@ -97,9 +98,15 @@ CASES = {
 GRADIENTS = {
     "gradients": Case(1, 20, 2, 16, 20, 2, 16, causal=True),
     "gradients_of_masked_rows": Case(2, 37, 4, 19, 53, 2, 21, bias=(2, 1, 37, 53)),
-    "gradients_of_blocks": Case(1, 40, 2, 8, 300, 1, 8, bias=(1, 1, 1, 300)),
+    "gradients_of_blocks": Case(2, 40, 2, 8, 300, 1, 8, bias=(1, 1, 1, 300)),
     "gradients_of_one_query": Case(2, 1, 8, 24, 70, 4, 40, bias=(2, 1, 1, 70)),
+    "gradients_of_many_that_share": Case(2, 1, 24, 8, 70, 2, 8, bias=(2, 1, 1, 70)),
+    "gradients_of_wide_values": Case(2, 45, 6, 9, 33, 3, 70),
+    "gradients_of_causal_blocks": Case(2, 75, 2, 64, 139, 1, 64, causal=True),
+    "gradients_of_one_head": Case(1, 20, 2, 8, 20, 1, 8, causal=True),
+    "gradients_by_bias": Case(1, 20, 2, 8, 30, 2, 8, bias=(1, 2, 20, 30)),
 }
+COMPOSED = ("gradients_by_bias", "gradients_of_one_head")
 NEVER = ("too_deep",)
 CAPACITY = 75
 POSITIONS = (0, 1, 15, 16, 17, 31, 32, 63, 64, CAPACITY - 1)
@@ -188,14 +195,17 @@ def terms():
     return unit.module
 
 
-def require_equal(compiled, terms, evaluated, name, given):
+def require_equal(compiled, terms, evaluated, name, given, *, may_hide=False):
+    """Require what the graph says; NaN may be hidden from what it would make NaN."""
     found = getattr(compiled, name)(*given)
     found = found if isinstance(found, (list, tuple)) else [found]
     wanted = reference.evaluate(evaluated, name, given)
     regions = {"with_region": evaluate_region}
     by_terms = reference.evaluate(terms, name, given, **regions)
     for got, want in zip([*found, *by_terms], wanted * 2, strict=True):
-        np.testing.assert_allclose(np.asarray(got), want, 2e-5, 2e-6)
+        got = np.asarray(got)
+        hides = may_hide & ~np.isfinite(want)
+        np.testing.assert_allclose(*(x[~hides] for x in (got, want)), 2e-5, 2e-6)
 
 
 @pytest.mark.parametrize("kind", ["normal", "masked", "special"])
@@ -245,10 +255,12 @@ def test_exponentials_are_right_to_some_units_in_the_last_place(compiled):
 
 @pytest.mark.parametrize("kind", ["normal", "masked", "special"])
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_a_kernel_gives_the_logarithms_that_the_derivative_reads(
+def test_kernels_of_gradients_compute_what_the_graph_says(
     name, kind, compiled, terms, evaluated
 ):
-    require_equal(compiled, terms, evaluated, name, arrays(GRADIENTS[name], kind))
+    case = GRADIENTS[name]
+    given, hides = arrays(case, kind), case.causal
+    require_equal(compiled, terms, evaluated, name, given, may_hide=hides)
 
 
 @pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4"])
@@ -263,6 +275,11 @@ def test_every_attention_of_static_sizes_is_a_region(level):
         is_region = "call @attention" in text or "call @decoder" in text
         assert is_region == (name not in without), name
         assert "graph.attention" not in text, name
+        is_composed = name in COMPOSED or (
+            name == "gradients_of_one_query" and level == "x86_64-v4"
+        )  # two queries leave most lanes empty
+        has_gradient = name in GRADIENTS and not is_composed
+        assert has_gradient == ("call @attention_gradient" in text), name
 
 
 @pytest.mark.parametrize(("level", "depth"), [("x86_64-v3", 1016), ("x86_64-v4", 500)])

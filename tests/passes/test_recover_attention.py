@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import aotc
 import aotc.numpy as anp
 from aotc import nn
 from aotc.dialects import context
@@ -91,6 +92,32 @@ def test_recovers_attention(model, name):
     assert made.ops.count("attention") == 1
     assert not {"dot_general", "softmax", "transpose"} & set(made.ops)
     assert not made.run("recover-ops")
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_attention_is_recovered_before_its_derivative_is_written(model, name):
+    function, more, options = FORMS[name]
+
+    def gradients(*arrays):
+        def loss(*x):
+            return anp.sum(anp.sin(function(*x, **options)))
+
+        return aotc.grad(loss, argnums=(0, 1, 2))(*arrays)
+
+    parts, made = (model(gradients, Q, K, K, *more) for _ in range(2))
+    parts.run("autodiff", "inline")
+    made.run("recover-attention", "autodiff", "inline", "simplify", "cse")
+    assert made.ops.count("attention") == made.ops.count("attention_gradient") == 1
+    assert "softmax" in parts.ops
+    assert "softmax" not in made.ops
+    given = made.inputs()
+    for new, old in zip(made(*given), parts(*given), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+
+
+def test_attention_that_nothing_differentiates_is_left_to_recover_ops(model):
+    made = model(lambda q, k, v: by_heads(q, k, v, softmax), Q, K, K)
+    assert not made.run("recover-attention")
 
 
 @pytest.mark.parametrize("length", [1, 7])

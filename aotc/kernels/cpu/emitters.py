@@ -26,7 +26,7 @@ from aotc.kernels.cpu import (
     winograd,
 )
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention import decoder
+from aotc.kernels.cpu.attention import decoder, gradient
 from aotc.mlir import Function
 
 # writes the kernel of a region at the insertion point, given the region, its anchor
@@ -39,6 +39,7 @@ EMITTERS: Mapping[str, Emitter] = {
     "contraction": contraction.write,
     "decoder": decoder.write,
     "attention": attention.write,
+    "attention_gradient": gradient.write,
     "depthwise": depthwise.write,
     "pooling": depthwise.write,
     "rows": rows.write,

@@ -1,4 +1,4 @@
-"""Plans of attentions of many queries."""
+"""Plans of attentions of many queries, and of their gradients."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.dialects.ops.attention import Attention
+from aotc.dialects.ops.attention_gradient import AttentionGradient
 from aotc.dialects.types import Dim, Size, Tensor, ceil_divide
 from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.planning.tile import most_rows, split_evenly
@@ -18,6 +19,8 @@ _LEAST_KEYS = 16  # of a block, unless there are fewer
 _QUERIES = 32  # of a workgroup, at most
 _MOST_WIDTH = 4  # vectors of weighted sums in registers
 _FEWEST = 4  # the share of lanes that have a query is no less than one in so many
+
+Attends = Attention | AttentionGradient
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Sizes:
         head_step: from the first query of a head to that of the next.
         is_narrow: whether results hold fewer bits than the sums that they are made of,
             which lie in memory of the workgroup then.
+        is_gradient: whether they are those of a gradient.
     """
 
     batch: Size
@@ -52,10 +56,11 @@ class Sizes:
     row_step: int
     head_step: int
     is_narrow: bool = False
+    is_gradient: bool = False
 
     @classmethod
-    def of(cls, op: Attention) -> Sizes:
-        """Find the sizes of an attention."""
+    def of(cls, op: Attends) -> Sizes:
+        """Find the sizes of an attention, or of one that has a gradient."""
         query: Any = Tensor.of(op.query).shape
         value: Any = Tensor.of(op.value).shape
         batch, length, heads, depth = query
@@ -63,9 +68,16 @@ class Sizes:
         steps = heads, 1
         if length == 1 and not op.causal:
             length, heads, steps = heads // shared, shared, (1, heads // shared)
-        is_narrow = Tensor.of(op.y).dtype != "f32"
+        is_narrow = Tensor.of(op.results[0]).dtype != "f32"
         sizes = batch, length, heads, depth, positions, shared, width
-        return cls(*sizes, *steps, is_narrow)
+        return cls(*sizes, *steps, is_narrow, isinstance(op, AttentionGradient))
+
+    @property
+    def scratch(self) -> tuple[int, int]:
+        """The elements that a query has on the stack: of its own, and for each key."""
+        if self.is_gradient:  # itself and its cotangent; a weight and a slope
+            return self.depth + self.width, 2
+        return 1 + self.depth + (self.width if self.is_narrow else 0), 1
 
     @property
     def typical(self) -> tuple[int, int]:
@@ -75,11 +87,11 @@ class Sizes:
         return typical(self.length, ATTENDED), typical(self.positions, ATTENDED)
 
 
-def has_kernel_types(op: Attention, machine: Machine) -> bool:
+def has_kernel_types(op: Attends, machine: Machine) -> bool:
     """Return whether kernels can compute an attention: elements are floats.
 
     Sizes are static but for the numbers of batches, queries and positions, and
-    somebody reads the weighted sums.
+    somebody reads the weighted sums, or one of the cotangents.
     """
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if not all(x.dtype in machine.dtypes and 0 not in x.shape for x in types):
@@ -87,7 +99,8 @@ def has_kernel_types(op: Attention, machine: Machine) -> bool:
     parts = [*Tensor.of(op.query).shape[2:], *Tensor.of(op.value).shape[2:]]
     if any(isinstance(size, Dim) for size in parts):
         return False
-    return any(True for _ in op.y.uses)
+    made = [op.y] if isinstance(op, Attention) else [*op.results]
+    return any(True for value in made for _ in value.uses)
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,7 @@ class BiasStrides:
     position: Size
 
 
-def bias_strides(op: Attention) -> BiasStrides:
+def bias_strides(op: Attends) -> BiasStrides:
     """Return the strides of an attention's bias; zeros where it has none."""
     bias, key = Tensor.of(op.bias), Tensor.of(op.key)
     if bias.rank == 0:
@@ -123,12 +136,12 @@ def bias_strides(op: Attention) -> BiasStrides:
 
 @dataclass(frozen=True)
 class AttentionTile(Schedule):
-    """The schedule of an attention.
+    """The schedule of an attention, or of a gradient.
 
     Args:
         lanes: elements of a vector.
-        vectors: of queries that one workgroup has.
-        rows: keys, at most, of which the scores are in registers.
+        vectors: of queries that one workgroup has, or one block of them.
+        rows: keys, at most, of which the scores, or the sums, are in registers.
         keys: of a block.
         width: vectors of weighted sums that are in registers.
         queries: that they are of, at most.
@@ -143,11 +156,11 @@ class AttentionTile(Schedule):
 
     @property
     def columns(self) -> int:
-        """Queries of a workgroup."""
+        """Queries of a workgroup, or of a block."""
         return self.lanes * self.vectors
 
 
-def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:
+def choose_tile(op: Attends, machine: Machine) -> AttentionTile | None:
     """The tile for an attention on a machine; None if its heads are too deep."""
     sizes, lanes = Sizes.of(op), machine.lanes
     count = _choose_vectors(sizes, lanes)
@@ -158,11 +171,13 @@ def choose_tile(op: Attention, machine: Machine) -> AttentionTile | None:
     if most < min(_LEAST_KEYS, positions):
         return None
     keys = most if is_dynamic else max(split_evenly(positions, most))
-    width = min(_MOST_WIDTH, -(-sizes.width // lanes))
+    widest = max(sizes.width, sizes.depth) if sizes.is_gradient else sizes.width
+    width = min(_MOST_WIDTH, -(-widest // lanes))
+    held = max(count, width) if sizes.is_gradient else count
     return AttentionTile(
         lanes=lanes,
         vectors=count,
-        rows=most_rows(count, sizes.shared * sizes.depth, machine),
+        rows=most_rows(held, sizes.shared * sizes.depth, machine),
         keys=keys,
         width=width,
         queries=most_rows(width, 1, machine),
@@ -184,8 +199,8 @@ def _choose_vectors(sizes: Sizes, lanes: int) -> int:
 
 def _most_keys(sizes: Sizes, columns: int) -> int:
     """Return the keys of a block for which there is scratch beside the queries."""
-    others = 1 + sizes.depth + (sizes.width if sizes.is_narrow else 0)
-    return min(_MOST_KEYS, SCRATCH // columns - others)
+    own, each = sizes.scratch
+    return min(_MOST_KEYS, (SCRATCH // columns - own) // each)
 
 
 def plan(op: Attention, machine: Machine) -> AttentionTile | None:
@@ -196,6 +211,43 @@ def plan(op: Attention, machine: Machine) -> AttentionTile | None:
     deep. A bias does not vary with the query alone. Of a few queries most lanes would
     be empty: see `decoder`.
     """
+    return _plan(op, machine)
+
+
+def workgroups(op: Attention, tile: AttentionTile) -> tuple[Size, Size]:
+    """Return the numbers of workgroups: heads of all batches, and parts of the
+    queries.
+    """
+    sizes = Sizes.of(op)
+    return sizes.batch * sizes.heads, ceil_divide(sizes.length, tile.columns)
+
+
+def plan_gradient(op: AttentionGradient, machine: Machine) -> AttentionTile | None:
+    """The tile for a gradient; None where products with kernels of their own are
+    better.
+
+    That is where an attention of the same sizes has no kernel, or heads are more than
+    some hundred elements deep; where the cotangent of the bias is read, which may be as
+    large as the scores; and where there is one head, which one thread would compute:
+    threads share the rows of a product.
+    """
+    sizes = Sizes.of(op)
+    if sizes.batch * sizes.shared == 1 or any(True for _ in op.dbias.uses):
+        return None
+    return _plan(op, machine)
+
+
+def workgroups_of_gradient(
+    op: AttentionGradient, tile: AttentionTile
+) -> tuple[Size, Size]:
+    """Return the numbers of workgroups: heads of keys of all batches, each of which
+    adds up all of its queries.
+    """
+    sizes = Sizes.of(op)
+    return sizes.batch * sizes.shared, 1
+
+
+def _plan(op: Attends, machine: Machine) -> AttentionTile | None:
     if not has_kernel_types(op, machine):
         return None
     strides = bias_strides(op)
@@ -205,11 +257,3 @@ def plan(op: Attention, machine: Machine) -> AttentionTile | None:
     if _FEWEST * length < machine.lanes:
         return None
     return choose_tile(op, machine)
-
-
-def workgroups(op: Attention, tile: AttentionTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: heads of all batches, and parts of the
-    queries.
-    """
-    sizes = Sizes.of(op)
-    return sizes.batch * sizes.heads, ceil_divide(sizes.length, tile.columns)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.attention import _Kernel as AttentionKernel
-from aotc.kernels.cpu.attention import decoder, scores
+from aotc.kernels.cpu.attention import decoder, gradient, scores
 from aotc.kernels.cpu.vectors import add, index
 from aotc.mlir import Value
 
@@ -75,7 +75,7 @@ FAULTS = [
     ),
     Fault(
         "the last key of a block is left out of the sums",
-        "attention", "attention", AttentionKernel, "_block", by(_one_less),
+        "attention", "attention", AttentionKernel, "block", by(_one_less),
     ),
     Fault(
         "a query does not see its own position",
@@ -85,5 +85,15 @@ FAULTS = [
         "queries of the second vector have the bias of the first",
         "attention", "attention", scores.Scores, "_bias_at",
         given(lambda self, block, place: (self, block, (place[0], 0))),
+    ),
+    Fault(
+        "the last key of a block gets no gradient, and gives none",
+        "attention_gradient", "attention_gradient", gradient._Kernel, "block",
+        by(_one_less),
+    ),
+    Fault(
+        "all heads have the cotangents of the first",
+        "attention_gradient", "attention_gradient", gradient, "queries_of",
+        by(lambda queries, *_: replace(queries, result=index(0))),
     ),
 ]  # fmt: skip

@@ -27,10 +27,9 @@ from aotc.kernels.cpu.attention.scores import (
 )
 from aotc.kernels.cpu.attention.sums import WeightedSums, reciprocal
 from aotc.kernels.cpu.attention.work import (
-    Block,
     Memories,
-    Scratch,
     Softmax,
+    SoftmaxScratch,
     queries_of,
 )
 from aotc.kernels.cpu.vectors import Values, add, index, scale
@@ -43,7 +42,7 @@ def write(
 ) -> None:
     """Write the kernel of a region."""
     head, part = given.workgroup
-    scratch = Scratch.allocate(tile, Sizes.of(anchor))
+    scratch = SoftmaxScratch.allocate(tile, Sizes.of(anchor))
     queries = queries_of(anchor, given, head, scale(part, tile.columns))
     memories = Memories.of(function, anchor, given)
     known = given.operands_of(function)
@@ -51,7 +50,7 @@ def write(
     _Kernel(anchor, given, memories, queries, tile, scratch, *keys).write()
 
 
-class _Kernel(Scores, WeightedSums):
+class _Kernel(WeightedSums, Scores):
     """Writes a kernel at the insertion point."""
 
     def write(self) -> None:
@@ -66,7 +65,7 @@ class _Kernel(Scores, WeightedSums):
         """Write the kernel where all keys are one block, so that nothing is
         rescaled.
         """
-        block = self._block(index(0), self.tile.keys)
+        block = self.block(index(0), self.tile.keys)
         softmax = self.weigh(block, self._empty_softmax())
         self._finish_softmax(softmax)
         self.write_sums(block)
@@ -79,14 +78,14 @@ class _Kernel(Scores, WeightedSums):
 
         def write_block(start: Value, size: Size, carried: Values) -> Values:
             before = Softmax(carried[:count], carried[count:])
-            block = self._block(start, size)
+            block = self.block(start, size)
             softmax = self.weigh(block, before)
             self._store_factors(rescale_factors(before.highest, softmax.highest))
             self.accumulate(block)
             return [*softmax.highest, *softmax.total]
 
         if self.op.causal:
-            last = arith.minsi(self._end_of_seen(), end)
+            last = arith.minsi(self.end_of_seen(), end)
         start = self._empty_softmax()
         self.clear()
         carried = loops.loop(
@@ -100,18 +99,6 @@ class _Kernel(Scores, WeightedSums):
             carried = write_block(end, positions - whole, carried)
         self._finish_softmax(Softmax(carried[:count], carried[count:]))
         self.rescale()
-
-    def _end_of_seen(self) -> Value:
-        """The first position that none of some queries sees, if they are causal."""
-        return add(self.queries.first, self.tile.columns)
-
-    def _block(self, start: Value, size: Size) -> Block:
-        count = size if isinstance(size, int) else None
-        there = self.given.size(size)
-        if not self.op.causal:
-            return Block(start, count, there if count is None else count)
-        seen = arith.minsi(arith.subi(self._end_of_seen(), start), there)
-        return Block(start, count, arith.maxsi(seen, index(0)))
 
     def _empty_softmax(self) -> Softmax:
         """The softmax before all keys."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.attention.work import Block, Softmax, TiledWork
+from aotc.kernels.cpu.attention.work import (
+    Block,
+    RowsInMemory,
+    Softmax,
+    TiledWork,
+)
 from aotc.kernels.cpu.elementary import exp_of_negative
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import Group, visit_parts
@@ -25,18 +29,13 @@ class Scores(TiledWork):
         """Transpose and scale the queries of a workgroup into its memory."""
         sizes = self.sizes
         factor = vectors.splat(float(self.op.scale), self.tile.lanes)
-        rows = _Rows(
-            self.memories.query,
-            self.queries.query,
-            sizes.row_step * sizes.depth,
-            sizes.depth,
-        )
-        self._transpose(rows, self.scratch.queries, lambda x: arith.mulf(x, factor))
+        step = sizes.row_step * sizes.depth
+        rows = RowsInMemory(self.memories.query, self.queries.query, step, sizes.depth)
+        self.transpose(rows, self.scratch.queries, lambda x: arith.mulf(x, factor))
 
     def weigh(self, block: Block, before: Softmax) -> Softmax:
         """Write e**(score - highest) of a block; returns the softmax up to its end."""
-        if bias_strides(self.op).query != 0:
-            self._transpose_bias(block)
+        self.transpose_bias(block)
         highest = before.highest
         for group in block.tiles(self.tile.rows):
             highest = self._score_keys(block, group, highest)
@@ -69,15 +68,19 @@ class Scores(TiledWork):
 
     # ---- rows as columns ------------------------------------------------------------
 
-    def _transpose_bias(self, block: Block) -> None:
-        """Transpose the bias of a block to the place of its scores."""
-        begin, step = add(self.queries.bias, block.start), bias_strides(self.op).query
-        rows = _Rows(self.memories.bias, begin, step, block.count or block.seen)
-        self._transpose(rows, self.scratch.scores, lambda x: x)
+    def transpose_bias(self, block: Block) -> None:
+        """Transpose the bias of a block, if queries differ in it, to the place of its
+        scores.
+        """
+        step = bias_strides(self.op).query
+        if step != 0:
+            begin, count = add(self.queries.bias, block.start), block.count
+            rows = RowsInMemory(self.memories.bias, begin, step, count or block.seen)
+            self.transpose(rows, self.scratch.scores, lambda x: x)
 
-    def _transpose(
+    def transpose(
         self,
-        rows: _Rows,
+        rows: RowsInMemory,
         target: Value,
         convert: Callable[[Value], Value],
     ) -> None:
@@ -96,8 +99,8 @@ class Scores(TiledWork):
         def write_square(query: Value, place: Value, count: int | Value) -> None:
             square = []
             for lane in range(lanes):
-                row = self.given.scale(arith.minsi(add(query, lane), last), rows.step)
-                at = add(add(rows.begin, row), place)
+                row = rows.at(self.given, arith.minsi(add(query, lane), last))
+                at = add(row, place)
                 square.append(convert(vectors.load(rows.memory, at, lanes, count)))
             there = count if isinstance(count, int) else lanes
             for number, x in enumerate(vectors.transpose(square)[:there]):
@@ -141,43 +144,47 @@ class Scores(TiledWork):
         number.
         """
         tile, lanes, (key, count) = self.tile, self.tile.lanes, keys
-        sums = self._multiply(
-            add(self.queries.key, self._row(add(block.start, key))), count
-        )
+        first = add(block.start, key)
+        sums = self.multiply(self.keys, (first, count), self.scratch.queries)
         found = list(highest)
         for place, total in enumerate(sums):
             number, vector = divmod(place, tile.vectors)
-            score = self._score(block, (add(key, number), vector), total)
+            score = self.score(block, (add(key, number), vector), total)
             at = add(scale(add(key, number), tile.columns), vector * lanes)
             vectors.store(score, self.scratch.scores, at, lanes)
             found[vector] = arith.maximumf(found[vector], score)
         return found
 
-    def _row(self, key: Value) -> Value:
-        return scale(key, self.sizes.shared * self.sizes.depth)
+    def multiply(
+        self, rows: RowsInMemory, some: tuple[Value, int], columns: Value
+    ) -> Values:
+        """Multiply some rows by all columns; return vectors of sums, by rows.
 
-    def _multiply(self, begin: Value, count: int) -> Values:
-        """Multiply some keys, from the one at `begin` on, by all queries."""
-        tile, lanes = self.tile, self.tile.lanes
-        step = self.sizes.shared * self.sizes.depth
+        Args:
+            rows: of the head, such as its keys.
+            some: the number of the first, and how many there are.
+            columns: of the workgroup's memory, such as the transposed queries.
+        """
+        tile, lanes, (first, count) = self.tile, self.tile.lanes, some
+        begin = rows.at(self.given, first)
 
         def add_products(place: Value, sums: Values) -> Values:
             left, right = add(begin, place), scale(place, tile.columns)
 
             def element(number: int) -> Value:
-                at = add(left, number * step)
-                return vectors.repeat(vectors.load_element(self.key, at), lanes)
+                at = add(left, number * rows.known_step)
+                return vectors.repeat(vectors.load_element(rows.memory, at), lanes)
 
-            def query(number: int) -> Value:
+            def column(number: int) -> Value:
                 at = add(right, number * lanes)
-                return vectors.load(self.scratch.queries, at, lanes)
+                return vectors.load(columns, at, lanes)
 
-            return vectors.outer_product(element, query, (count, tile.vectors), sums)
+            return vectors.outer_product(element, column, (count, tile.vectors), sums)
 
         zeros = [vectors.splat(0.0, lanes)] * (count * tile.vectors)
-        return loops.loop(0, self.sizes.depth, 1, zeros, add_products)
+        return loops.loop(0, rows.length, 1, zeros, add_products)
 
-    def _score(self, block: Block, place: tuple[Value, int], product: Value) -> Value:
+    def score(self, block: Block, place: tuple[Value, int], product: Value) -> Value:
         """A product with its bias; -infinity where the position is hidden.
 
         Args:
@@ -213,23 +220,6 @@ def logarithm_of_sum(softmax: Softmax) -> Values:
         arith.addf(finite(highest), math.log(total))
         for highest, total in zip(softmax.highest, softmax.total, strict=True)
     ]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """A row for each query of a workgroup.
-
-    Args:
-        memory: that holds them.
-        begin: of the first one.
-        step: from one to the next.
-        length: of each.
-    """
-
-    memory: Value
-    begin: Value
-    step: Size
-    length: int | Value
 
 
 def rescale_factors(before: Values, after: Values) -> Values:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.attention.work import Block, TiledWork
+from aotc.kernels.cpu.attention.work import Block, SoftmaxScratch, TiledWork
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import branch_at_rest, parts, row_groups, visit_groups
@@ -40,6 +40,8 @@ class _Place:
 
 class WeightedSums(TiledWork):
     """Writes the weighted sums of values at the insertion point."""
+
+    scratch: SoftmaxScratch
 
     def clear(self) -> None:
         """Let the sums be 0."""

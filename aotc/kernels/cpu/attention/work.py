@@ -7,12 +7,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.types import Tensor
+from aotc.dialects.types import Size, Tensor
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import Group, row_groups
-from aotc.kernels.planning.attention import AttentionTile, Sizes, bias_strides
+from aotc.kernels.planning.attention import (
+    Attends,
+    AttentionTile,
+    Sizes,
+    bias_strides,
+)
 from aotc.kernels.planning.tile import split_groups
 from aotc.mlir import Function, Value, arith
 
@@ -40,7 +45,7 @@ class Queries:
     logsum: Value
 
 
-def queries_of(op: Attention, given: Arguments, number: Value, first: Value) -> Queries:
+def queries_of(op: Attends, given: Arguments, number: Value, first: Value) -> Queries:
     """The queries of a head from one on.
 
     Args:
@@ -114,24 +119,60 @@ class Softmax:
 
 
 @dataclass(frozen=True)
+class RowsInMemory:
+    """A row for each query of a workgroup, or for each key of a head.
+
+    Args:
+        memory: that holds them.
+        begin: of the first one.
+        step: from one to the next.
+        length: of each.
+    """
+
+    memory: Value
+    begin: Value
+    step: Size
+    length: int | Value
+
+    @property
+    def known_step(self) -> int:
+        """The step, where no call decides it."""
+        assert isinstance(self.step, int)
+        return self.step
+
+    def at(self, given: Arguments, number: Value) -> Value:
+        """Return the start of a row."""
+        return add(self.begin, given.scale(number, self.step))
+
+
+@dataclass(frozen=True)
 class Scratch:
     """The memory of a workgroup: one column for each of its queries.
 
     Args:
         queries: scaled, one element of all of them after the other.
         scores: of a block; then their exponentials.
+    """
+
+    queries: Value
+    scores: Value
+
+
+@dataclass(frozen=True)
+class SoftmaxScratch(Scratch):
+    """The memory of a workgroup that goes through keys once.
+
+    Args:
         factors: of results.
         sums: that narrower results are made of, by queries; None where the sums are in
             the memory of results.
     """
 
-    queries: Value
-    scores: Value
     factors: Value
     sums: Value | None
 
     @classmethod
-    def allocate(cls, tile: AttentionTile, sizes: Sizes) -> Scratch:
+    def allocate(cls, tile: AttentionTile, sizes: Sizes) -> SoftmaxScratch:
         """Allocate the scratch memory on the stack."""
         columns = tile.columns
         return cls(
@@ -148,7 +189,10 @@ def allocate_sums(sizes: Sizes, queries: int) -> Value | None:
 
 
 class Memories(NamedTuple):
-    """Places of queries, bias and results; of no logarithms if nothing reads them."""
+    """Places of queries, bias and results; of no logarithms if nothing reads them.
+
+    In the place of the result, a gradient reads the cotangent, which lies alike.
+    """
 
     query: Value
     bias: Value
@@ -175,7 +219,7 @@ class Work:
         queries: of the workgroup.
     """
 
-    op: Attention
+    op: Attends
     given: Arguments
     memories: Memories
     queries: Queries
@@ -188,7 +232,7 @@ class Work:
     @property
     def dtype(self) -> str:
         """The dtype of the results."""
-        return Tensor.of(self.op.y).dtype
+        return Tensor.of(self.op.results[0]).dtype
 
 
 @dataclass(frozen=True)
@@ -206,3 +250,22 @@ class TiledWork(Work):
     scratch: Scratch
     key: Value
     value: Value
+
+    @property
+    def keys(self) -> RowsInMemory:
+        """The keys of the head."""
+        step = self.sizes.shared * self.sizes.depth
+        return RowsInMemory(self.key, self.queries.key, step, self.sizes.depth)
+
+    def block(self, start: Value, size: Size) -> Block:
+        """Return the block of so many keys from one on."""
+        count = size if isinstance(size, int) else None
+        there = self.given.size(size)
+        if not self.op.causal:
+            return Block(start, count, there if count is None else count)
+        seen = arith.minsi(arith.subi(self.end_of_seen(), start), there)
+        return Block(start, count, arith.maxsi(seen, index(0)))
+
+    def end_of_seen(self) -> Value:
+        """The first position that none of some queries sees, if they are causal."""
+        return add(self.queries.first, self.tile.columns)
