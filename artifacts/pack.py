@@ -317,8 +317,9 @@ def write_bundle(
     """Write and sign a bundle, and return its path.
 
     Args:
-        directory: the bundle itself if the name ends with `.aotc` (or `.trial`),
-            otherwise a folder in which `NAME-VERSION.aotc` is made.
+        directory: the bundle itself if the name ends with `.aotc` (or `.trial`, which
+            is not flushed to the disk), otherwise a folder in which
+            `NAME-VERSION.aotc` is made.
         manifest: the manifest; `files` and `channel` are filled in here.
         files: the content of each file, where to copy it from, or what to move.
         signer: who signs; None writes a bundle of channel `unsigned`.
@@ -331,6 +332,7 @@ def write_bundle(
     """
     data = dict(manifest.data if isinstance(manifest, Manifest) else manifest)
     target = bundle_path(Path(directory), data["name"], data["version"])
+    lasts = target.suffix != TRIAL_SUFFIX
     with _staging_folder(target, force) as folder:
         data["channel"] = _channel(data, signer)
         data.pop("signature_form", None)
@@ -338,7 +340,7 @@ def write_bundle(
             data["signature_form"] = "low-s"
         data["files"] = _copy_files(folder, files, data.get("files", []))
         raw = Manifest(data).to_bytes()
-        write_file(folder / FILE, [raw])
+        write_file(folder / FILE, [raw], flush=lasts)
         if signer:
             digests = {file["path"]: file["sha256"] for file in data["files"]}
             digests[FILE] = hashlib.sha256(raw).hexdigest()
@@ -346,9 +348,10 @@ def write_bundle(
 
             signature = sign.sign(target.name, digests, signer)
             write_file(folder / SIGNATURE_FILE, [signature])
-        for path in [*folder.rglob("*"), folder]:
-            if path.is_dir():
-                flush_directory(path)
+        if lasts:
+            for path in [*folder.rglob("*"), folder]:
+                if path.is_dir():
+                    flush_directory(path)
         _put_in_place(folder, target)
     return target
 
@@ -475,6 +478,8 @@ def write_file(
     path: Path,
     chunks: Iterable[bytes | memoryview],
     head: Callable[[], bytes] | None = None,
+    *,
+    flush: bool = True,
 ) -> FinishedFile:
     """Write a new file through to the disk, and hash its content.
 
@@ -483,6 +488,7 @@ def write_file(
         chunks: of its content, in order.
         head: what is to stand at its beginning in the end, known when all is written;
             what changes nothing is not written.
+        flush: whether to wait until the disk has it.
     """
     from concurrent.futures import ThreadPoolExecutor  # no loader needs it
 
@@ -499,7 +505,8 @@ def write_file(
             file.write(last)
             hasher = _hash_again(file)
         file.flush()
-        os.fsync(file.fileno())
+        if flush:
+            os.fsync(file.fileno())
     return FinishedFile(path, hasher.size, hasher.sha256, hasher.chunks)
 
 

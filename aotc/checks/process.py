@@ -58,6 +58,7 @@ class CompiledProcess:
         self._code = code
         self._seconds = seconds
         self._endless: set[str] = set()  # entries, a call of which did not end
+        self.lock = threading.Lock()  # of calls of one state, which follow each other
         self._start()
 
     def _start(self) -> None:

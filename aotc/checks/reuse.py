@@ -162,7 +162,8 @@ def _text(graph: Module) -> str:
     """Print the graph without source, title, and places in the user's source."""
     with graph.context:
         return "\n".join(
-            str(op.operation.get_asm(enable_debug_info=False))
+            # by itself: aliases are looked for in the whole module, for each function
+            str(op.operation.get_asm(enable_debug_info=False, use_local_scope=True))
             for op in graph.body.operations
         )
 

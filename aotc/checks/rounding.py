@@ -21,11 +21,11 @@ import ml_dtypes
 import numpy as np
 
 from aotc.checks.comparisons import Comparisons, compares_floats
+from aotc.checks.random_errors import with_errors
 from aotc.core import dtypes
 from aotc.core.numerics import RELAXED
 from aotc.dialects.functions.functions import is_entry
 from aotc.dialects.graph import LOW, Evaluator, GraphOp
-from aotc.dialects.lowering.summation import LONGEST
 from aotc.dialects.ops.binary import Add, Subtract
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -34,8 +34,6 @@ from aotc.dialects.ops.reduction import ReduceSum
 from aotc.mlir import ir
 from aotc.programs.program import numerics_of
 
-_ULPS = 4.0  # at most, of each operand and result
-_LANES = 8  # at least, that sums are made in at once
 # What a sum that overflows is in one evaluation after the other: what is computed from
 # it is NaN in the first one and not in the second.
 _OVERFLOWED = ([np.nan], [0.0], [np.nan, np.inf, -np.inf])
@@ -110,9 +108,13 @@ class Noise:
         """
         if not is_float(found):
             return found
-        is_open = np.isnan(found) & ~np.isnan(operands[0]) & ~np.isnan(operands[1])
-        chosen = self._rng.choice(_OVERFLOWED[-1], found.shape).astype(found.dtype)
-        return np.where(is_open, chosen, found)
+        some = np.array(_OVERFLOWED[-1], found.dtype)
+        numbers = self._rng.integers(len(some), size=found.shape)
+        is_open = np.isnan(found)
+        if not is_open.any():
+            return found
+        is_open &= ~np.isnan(operands[0]) & ~np.isnan(operands[1])
+        return np.where(is_open, some[numbers], found)
 
     def _overflowed(
         self, op: Any, operands: Sequence[Any], symbols: Sequence[int], found: Any
@@ -231,47 +233,7 @@ class Noise:
         """
         if not is_float(array):
             return array
-        facts = ml_dtypes.finfo(array.dtype)
-        wide = np.float64 if array.dtype == np.float64 else np.float32
-        x: Any = np.asarray(array, wide)
-        # Uniform: errors that were all of one size would often cancel exactly.
-        errors: Any = self._rng.random(x.shape, wide)
-        errors -= wide(0.5)
-        errors *= wide(2 * _ULPS * float(facts.eps))
-        if terms > 1:
-            errors += self._walk(x.shape, terms) * wide(facts.eps)
-            if _is_repetitive(x, axes):
-                drift = (
-                    self._rng.uniform(-1.0, 1.0) * min(terms, LONGEST) / (2 * _LANES)
-                )
-                errors += wide(drift * float(facts.eps))
-        if scale != 1.0:
-            errors *= wide(scale)
-        if array.dtype == np.float16:  # below the normal ones the last place is theirs
-            least = wide(facts.smallest_normal)
-            errors *= np.where(x != 0, np.maximum(np.abs(x), least), wide(0))
-        else:
-            errors *= x
-        moved = x + errors
-        most = float(facts.max)
-        if not np.abs(moved).max(initial=0.0) < most / 2:
-            # The largest number is what masks are made of. What compiled code adds to
-            # it rounds to it again, and never to infinity.
-            is_open = np.isfinite(moved) & (np.abs(x) < most)
-            moved = np.where(is_open, moved, x)
-        return moved.astype(array.dtype, copy=False)
-
-    def _walk(self, shape: tuple[int, ...], terms: float) -> Any:
-        """Draw errors of operands, in units, as sums in series have: those of
-        neighbours are alike, because what is added later rounds all that came before.
-
-        Backward error of recursive summation: Higham, "Accuracy and Stability of
-        Numerical Algorithms", 2002, section 4.2.
-        """
-        steps = self._rng.random(shape, np.float32).ravel() - np.float32(0.5)
-        walk = np.cumsum(steps, dtype=np.float64).reshape(shape)
-        scale = np.sqrt(terms / max(walk.size, 1))
-        return (walk * scale).astype(np.float32)
+        return with_errors(array, self._rng, terms, axes, scale)
 
 
 def _is_argument(value: Any) -> bool:
@@ -360,21 +322,6 @@ def _may_round_rows(op: Any) -> bool:
     return len(op.lhs_contract) == 1 and is_dequantized(op.rhs)
 
 
-def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
-    """Return whether most elements equal their predecessor, so that sums round one way.
-
-    Zeros, as a mask leaves them, do not count: adding them rounds nothing.
-
-    Args:
-        x: an array.
-        axes: along which it is added up; by default in the order of memory.
-    """
-    if axes:  # what is added up lies together then
-        x = np.moveaxis(x, axes, range(-len(axes), 0))
-    flat = x[x != 0]
-    return bool(2 * np.count_nonzero(flat[1:] == flat[:-1]) > flat.size)
-
-
 def _flush(array: Any) -> Any:
     """Replace subnormal numbers by zeros; half floats have none.
 
@@ -385,7 +332,9 @@ def _flush(array: Any) -> Any:
     least = ml_dtypes.finfo(array.dtype).smallest_normal
     flat = array.ravel(order="K")  # of a transposed one, too, without a copy
     for start in range(0, flat.size, _CHUNK):  # within the cache, until one is found
-        if (np.abs(flat[start : start + _CHUNK]) < least).any():
+        part = flat[start : start + _CHUNK]
+        is_small = np.abs(part) < least
+        if (is_small & (part.view(f"u{part.itemsize}") != 0)).any():
             return np.where(np.abs(array) < least, np.zeros((), array.dtype), array)
     return array
 
@@ -407,18 +356,27 @@ def _is_exact(
     """
     if not is_float(result):
         return True
-    left = np.isfinite(result) & ((result != np.rint(result)) | (abs(result) > most))
     given = [y for y in operands if is_float(y)]
-    for y in given:
-        if y.shape == result.shape:  # in its place, which is faster than to look for it
-            left &= (result != y) & (result != -y)
-    x = result[left]
+    # in its place, which is faster than to look for it
+    alike = [y for y in given if y.shape == result.shape]
+    some = _inexact(result.flat[:_SOME], [y.flat[:_SOME] for y in alike], most)
+    if len(some) >= _FIRST and not (given and _are_among(some[:_FIRST], given)):
+        return False
+    x = _inexact(result, alike, most)
     if not x.size:
         return True
     if not given or not _are_among(x[:_FIRST], given):  # as a rule this decides
         return False
     sizes = np.concatenate([np.abs(y).ravel().astype(np.float64) for y in given])
     return briefly or bool(np.isin(np.abs(x).astype(np.float64), sizes).all())
+
+
+def _inexact(result: Any, alike: Sequence[Any], most: float) -> Any:
+    """Return the elements that are finite, no integers, and not those of arrays."""
+    left = np.isfinite(result) & ((result != np.rint(result)) | (abs(result) > most))
+    for y in alike:
+        left &= (result != y) & (result != -y)
+    return result[left]
 
 
 def _is_whole(array: Any) -> bool:

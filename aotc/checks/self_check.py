@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack
-from functools import reduce
+from functools import partial, reduce
 from itertools import count, groupby
 from math import inf
 from pathlib import Path
@@ -37,6 +37,7 @@ from aotc.checks.samples import (
     items_of,
     parts_of,
 )
+from aotc.checks.side_by_side import SideBySide
 from aotc.checks.spare import Spare
 from aotc.checks.subject import Arrays, Subject
 from aotc.checks.trials import REFUSES, SEED, Trial, judged, trial_of
@@ -161,6 +162,9 @@ def skipped_checks(
     ]
 
 
+_Finding = Callable[[SelfCheck], SelfCheck]  # extends the findings on an entry
+# of an item: for each target, and why there was nothing to compare, if there was not
+_Findings = tuple[dict[Target, _Finding], NothingToCompare | None]
 _Rows = dict[tuple[str, Target], SelfCheck]
 _Running = Sequence[tuple[Compiled, CompiledProcess]]
 _Code = tuple[Compiled, CompiledProcess, PackedWeights]  # the weights of the bundle
@@ -187,13 +191,30 @@ def _check(
         for variant, process in running
     }
     ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
+    with SideBySide(partial(_findings, running)) as compared:
+        usual = [job for job in ordered if job[1].share is Share.USUAL]
+        compared.start(usual, work)
+        _check_in_order(rows, ordered, compared, running, packed, work, begin)
+    return list(rows.values())
+
+
+def _check_in_order(
+    rows: _Rows,
+    ordered: Sequence[tuple[Subject, Item]],
+    compared: SideBySide[_Findings],
+    running: _Running,
+    packed: PackedWeights,
+    work: Work,
+    begin: Callable[[str], None],
+) -> None:
+    """Note the findings on items, the most important ones first."""
     spare = Spare(work)
-    to_come = sum(item.share is not Share.SPARE for _, item in jobs)
+    to_come = sum(item.share is not Share.SPARE for _, item in ordered)
     numbers = count(1)
     for share, group in groupby(ordered, key=lambda job: job[1].share):
         large: dict[str, tuple[Subject, Item]] = {}
         for subject, item in group:
-            begin(f"{subject.entry.name}, comparison {next(numbers)} of {len(jobs)}")
+            begin(f"{subject.entry.name}, comparison {next(numbers)} of {len(ordered)}")
             limit = 2 * work.left / (to_come + 1)
             to_come -= share is not Share.SPARE
             if share is Share.EXTRA and limit < inf:
@@ -201,7 +222,10 @@ def _check(
             if share is Share.SPARE and not spare.covers(subject, item):
                 continue
             before = work.left
-            reason = _check_item(rows, subject, item, running, work.part(limit))
+            found, reason = compared.findings(subject, item, work.part(limit))
+            for target, finding in found.items():
+                key = subject.entry.name, target
+                rows[key] = finding(rows[key])
             if reason is None:
                 spare.note(subject, item, before - work.left)
             # too long, and not too large
@@ -212,26 +236,17 @@ def _check(
             limit = 2 * work.left / (to_come + len(large) - number)
             codes = [(*code, packed) for code in running]
             _check_by_blocks(rows, *job, codes, work.part(2 * limit))
-    return list(rows.values())
 
 
-def _check_item(
-    rows: _Rows, subject: Subject, item: Item, running: _Running, work: Work
-) -> NothingToCompare | None:
-    """Check an item and note the findings; return why there was nothing to compare,
-    if so.
-    """
-    name = subject.entry.name
+def _findings(running: _Running, subject: Subject, item: Item, work: Work) -> _Findings:
+    """Compare an item on each target."""
     try:
         trial = trial_of(subject, item, work)
     except NothingToCompare as reason:
-        for variant, _ in running:
-            rows[name, variant.target] = _skip(rows[name, variant.target], item, reason)
-        return reason
-    for variant, process in running:
-        row = rows[name, variant.target]
-        rows[name, variant.target] = _extend(row, trial, variant, process)
-    return None
+        skip = partial(_skip, item=item, reason=reason)
+        return {variant.target: skip for variant, _ in running}, reason
+    found = {v.target: _finding(trial, v, process) for v, process in running}
+    return found, None
 
 
 def _check_by_blocks(
@@ -281,18 +296,16 @@ def _start(
 # ---- an item of an entry ------------------------------------------------------------
 
 
-def _extend(
-    row: SelfCheck, trial: Trial, variant: Compiled, process: CompiledProcess
-) -> SelfCheck:
-    """Extend the findings on an entry by one item."""
+def _finding(trial: Trial, variant: Compiled, process: CompiledProcess) -> _Finding:
+    """Compare an item on a target."""
     sizes = trial.item.sizes
     try:
         results = _verdicts(trial, variant, process)
     except (DidNotEnd, NothingToCompare) as reason:
-        return _skip(row, trial.item, reason)
+        return partial(_skip, item=trial.item, reason=reason)
     except SetupError:  # `_guard` lets no other through
-        return row.skip(sizes, _NO_MEMORY, is_lasting=False)
-    return row.extend(sizes, results)
+        return lambda row: row.skip(sizes, _NO_MEMORY, is_lasting=False)
+    return lambda row: row.extend(sizes, results)
 
 
 def _skip(
@@ -373,8 +386,10 @@ def _verdicts(
         CompileError: one is wrong.
         NothingToCompare: rounding decides everything, or a check of the model.
     """
-    results = trial.subject.compiled_results(trial.calls, process)
-    rows = judged(trial, list(_guard(trial, variant, results)))
+    with process.lock:
+        results = trial.subject.compiled_results(trial.calls, process)
+        found = list(_guard(trial, variant, results))
+    rows = judged(trial, found)
     for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
         if any(not each.passed for each in row):
             raise wrong_results(

@@ -61,11 +61,17 @@ class Work:
         left: how many elements may still be computed.
         most: how many elements one array may have.
         whole: what this is a part of, which is counted there too.
+        taken: how many elements have been computed.
+        needed: how many would have had to be left for nothing to be refused.
+        is_cancelled: whether nobody wants the results any more.
     """
 
     left: float
     most: float
     whole: Work | None = None
+    taken: float = field(default=0.0, init=False)
+    needed: float = field(default=0.0, init=False)
+    is_cancelled: bool = field(default=False, init=False)
     _shapes: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
     _evaluate: Evaluator = field(default_factory=Evaluator)
 
@@ -103,6 +109,7 @@ class Work:
                     raise TooLarge
                 total += sum(made)
                 total += _work_of(op, shapes[: len(op.operands)])
+        self.needed = max(self.needed, self.taken + total)
         if total > self.left:
             raise OverBudget(TOO_LONG)
 
@@ -121,8 +128,11 @@ class Work:
         self.take(elements)
 
     def count(self, elements: float) -> None:
-        """Count elements that are computed in any case."""
+        """Count elements that are computed in any case, if they are wanted."""
+        if self.is_cancelled:
+            raise OverBudget(TOO_LONG)
         self.left -= elements
+        self.taken += elements
         if self.whole is not None:
             self.whole.count(elements)
 
@@ -133,6 +143,7 @@ class Work:
             NothingToCompare: they are too many.
         """
         self.count(elements)
+        self.needed = max(self.needed, self.taken)
         if self.left < 0:
             raise OverBudget(TOO_LONG)
 

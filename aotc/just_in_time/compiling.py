@@ -187,12 +187,14 @@ def write_bundle(
     with scratch_folder(folder, title) as work:
         archives = packager.write_archives(weights, work)
         given = program, variants, weights, title
-        pack = partial(packager.pack, *given, archives=archives)
+        files = packager.files(program, archives, variants, title)
+        contents = packager.write_files(files, work)
+        pack = partial(packager.pack, *given, contents=contents)
         if original is not None:
             trial = pack(work / f"bundle{TRIAL_SUFFIX}")
             packed = packager.PackedWeights(trial, weights, archives)
             checked = _self_check(original, variants, packed)
-            packager.take_back(archives, trial)
+            packager.take_back(contents, trial)
             findings = {**(findings or {}), "self_check": checked}
         return pack(folder, findings=findings, signer=signer), variants
 

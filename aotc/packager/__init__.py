@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from aotc.artifacts import Signer, write_bundle
-from aotc.artifacts.pack import Content, FinishedFile, scratch_folder
+from aotc.artifacts.pack import FinishedFile, scratch_folder, write_file
 from aotc.backend import Compiled
+from aotc.errors.system import cannot_write
 from aotc.packager.manifests import manifest, module_file
 from aotc.packager.provenance import digests, provenance, sbom
 from aotc.packager.weights import (
@@ -41,7 +42,12 @@ __all__ = [
     "take_back",
     "weight_files",
     "write_archives",
+    "write_files",
 ]
+
+# by path in the bundle: all files but manifest and signature
+Contents = Mapping[str, bytes | FinishedFile]
+FinishedFiles = Mapping[str, FinishedFile]
 
 
 def pack(
@@ -51,7 +57,7 @@ def pack(
     title: tuple[str, str],
     folder: Path,
     *,
-    archives: Archives | None = None,
+    contents: Contents | None = None,
     findings: Mapping[str, Any] | None = None,
     signer: Signer | None = None,
     force: bool = False,
@@ -64,23 +70,19 @@ def pack(
         weights: of all variants, see `weight_files`.
         title: name and version.
         folder: to write into, or the bundle itself, if it ends with `.aotc`.
-        archives: of the weights, which are moved into the bundle; written here if there
-            are none yet.
+        contents: see `files`; what is finished is moved into the bundle. Made here if
+            there are none yet.
         findings: of the checks, by the field of the manifest.
         signer: None for a bundle that is not signed.
         force: replace a bundle that is there.
     """
     with ExitStack() as work:
-        if archives is None:
+        if contents is None:
             scratch = work.enter_context(scratch_folder(folder, title))
             archives = write_archives(weights, scratch)
-        return write_bundle(
-            folder,
-            manifest(program, variants, weights, title, findings),
-            files(program, archives, variants, title),
-            signer,
-            force=force,
-        )
+            contents = files(program, archives, variants, title)
+        described = manifest(program, variants, weights, title, findings)
+        return write_bundle(folder, described, contents, signer, force=force)
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,10 @@ class PackedWeights:
                 left = {k: x for k, x in left.items() if k not in shared}
         own = [WeightFile(_OWN_WEIGHTS, left, (target,))] if left else []
         archives = {**lent, **write_archives(own, folder)}
-        given = program, [variant], [*weights, *own], ("part", "1.0.0")
-        bundle = pack(*given, folder, archives=archives)
+        title = "part", "1.0.0"
+        contents = files(program, archives, [variant], title)
+        given = program, [variant], [*weights, *own], title
+        bundle = pack(*given, folder, contents=contents)
         for path in lent:  # files of bundles have one name
             (self.bundle / path).unlink()
         try:
@@ -173,10 +177,33 @@ class PackedWeights:
 _OWN_WEIGHTS = "weights-own.irpa"
 
 
-def take_back(archives: Archives, bundle: Path) -> None:
-    """Move archives from an abandoned bundle back to their own paths."""
-    for name, archive in archives.items():
-        (bundle / name).rename(archive.path)
+def take_back(finished: FinishedFiles, bundle: Path) -> None:
+    """Move files from an abandoned bundle back to their own paths."""
+    for name, file in finished.items():
+        (bundle / name).rename(file.path)
+
+
+def write_files(contents: Contents, folder: Path) -> FinishedFiles:
+    """Write what is in memory into a folder, from where bundles take it.
+
+    Args:
+        contents: see `files`.
+        folder: on the file system of the bundle.
+
+    Raises:
+        SetupError: `cannot-write`.
+    """
+    try:
+        return {path: _finished(each, folder / path) for path, each in contents.items()}
+    except OSError as error:
+        raise cannot_write(folder, error, "the bundle") from error
+
+
+def _finished(content: bytes | FinishedFile, place: Path) -> FinishedFile:
+    if isinstance(content, FinishedFile):
+        return content
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return write_file(place, [content])
 
 
 def files(
@@ -184,10 +211,10 @@ def files(
     archives: Archives,
     variants: Sequence[Compiled],
     title: tuple[str, str],
-) -> dict[str, Content]:
+) -> Contents:
     """Return every file of a bundle but manifest and signature."""
-    found: dict[str, Content] = {module_file(v): v.vmfb for v in variants}
-    found |= archives
+    modules = {module_file(v): v.vmfb for v in variants}
+    found: Contents = {**modules, **archives}
     digested = digests(found)
     return {
         **found,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -111,6 +110,7 @@ class Build:
         self.made: Made | None = None  # by an equal build: no pass is run
         self._reporter = reporter
         self._signer: Signer | None = None
+        self._trial: Path | None = None
         self._opened = ExitStack()
 
     # ---- the program
@@ -364,6 +364,9 @@ class Build:
     def pack(self) -> None:
         """Write the bundle that was asked for."""
         report, request = self.report, self.request
+        if self._trial is not None:
+            packager.take_back(self.contents, self._trial)
+            self._trial = None
         report.bundle = self._write(request.output, self._signer, request.force)
         report.signer = self._signer.key_id if self._signer else None
         report.channel = channel_of(self._signer)
@@ -389,6 +392,12 @@ class Build:
         """The archives of the weights, written once for all bundles."""
         return packager.write_archives(self.weights, self._scratch)
 
+    @cached_property
+    def contents(self) -> packager.FinishedFiles:
+        """All files but manifest and signature, written once for all bundles."""
+        given = self.program, self.archives, self.report.variants, self.source.title
+        return packager.write_files(packager.files(*given), self._scratch)
+
     def write_archives(self) -> None:
         """Write the archives of the weights, if there is to be a bundle."""
         if self.request.packs:
@@ -400,19 +409,15 @@ class Build:
         asked = self.request.output, self.source.title
         return self._opened.enter_context(scratch_folder(*asked))
 
-    @contextmanager
-    def trial_bundle(self) -> Iterator[Callable[[], Path]]:
-        """A function that writes a bundle on first use, only to run it."""
-        written: list[Path] = []
+    def trial_bundle(self) -> Path:
+        """Return a bundle that is only to be run, written when first asked for.
 
-        def write() -> Path:
+        Its files become those of the bundle that is asked for.
+        """
+        if self._trial is None:
             folder = self._scratch / f"bundle{TRIAL_SUFFIX}"
-            written.append(self._write(folder, None, force=True))
-            return written[0]
-
-        yield functools.cache(write)
-        for bundle in written:
-            packager.take_back(self.archives, bundle)
+            self._trial = self._write(folder, None, force=True)
+        return self._trial
 
     def _write(self, output: Path, signer: Signer | None, force: bool) -> Path:
         """Write the results as a bundle."""
@@ -422,7 +427,7 @@ class Build:
             self.weights,
             self.source.title,
             output,
-            archives=self.archives,
+            contents=self.contents,
             findings=self.report.findings(),
             signer=signer,
             force=force,

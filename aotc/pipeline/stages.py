@@ -363,14 +363,13 @@ class CompareWithSource(Stage):
         assert build.request.parity is not None
         original = build.reference
         assert original is not None
-        with build.trial_bundle() as bundle:
-            build.report.parities = measure(
-                original,
-                original.module,
-                bundle(),
-                [v for v in build.report.variants if v.target in build.comparable],
-                build.request.parity,
-            )
+        build.report.parities = measure(
+            original,
+            original.module,
+            build.trial_bundle(),
+            [v for v in build.report.variants if v.target in build.comparable],
+            build.request.parity,
+        )
         require(build.report.parities)
 
 
@@ -398,33 +397,32 @@ class CheckItself(Stage):
             why = f"it is built from IR of the stage '{build.source.stage}'"
             report.self_checks = skipped_checks(build.program, build.targets, why)
             return
-        with build.trial_bundle() as bundle:
 
-            def check() -> list[SelfCheck]:
-                from aotc.checks.self_check import check_entries
+        def check() -> list[SelfCheck]:
+            from aotc.checks.self_check import check_entries
 
-                graph = build.reference
-                assert graph is not None
-                written = build.weights, build.archives
-                packed = packager.PackedWeights(bundle(), *written)
-                given = graph, graph.module, packed, report.variants
-                return check_entries(
-                    *given,
-                    full=full,
-                    begin=build.step,
-                    regions=lambda target: _with_regions(build, graph, target),
-                )
-
-            if build.cache is None:
-                report.self_checks = check()
-                return
-            start = time.perf_counter()
-            archives = [each.sha256 for each in build.archives.values()]
-            compiled = report.variants, archives
-            recipe = recipe_of(original, build.reference_parts, *compiled, full=full)
-            report.self_checks, report.self_check_reuse = found_or_made(
-                build.cache, recipe, check
+            graph = build.reference
+            assert graph is not None
+            written = build.weights, build.archives
+            packed = packager.PackedWeights(build.trial_bundle(), *written)
+            given = graph, graph.module, packed, report.variants
+            return check_entries(
+                *given,
+                full=full,
+                begin=build.step,
+                regions=lambda target: _with_regions(build, graph, target),
             )
+
+        if build.cache is None:
+            report.self_checks = check()
+            return
+        start = time.perf_counter()
+        archives = [each.sha256 for each in build.archives.values()]
+        compiled = report.variants, archives
+        recipe = recipe_of(original, build.reference_parts, *compiled, full=full)
+        report.self_checks, report.self_check_reuse = found_or_made(
+            build.cache, recipe, check
+        )
         seconds = time.perf_counter() - start
         build.tell("compared", report.self_check_reuse, seconds)
 

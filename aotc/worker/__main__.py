@@ -37,7 +37,8 @@ def main(folder: Path) -> int:
         print(refusal, file=sys.stderr)
         return 1
     unaligned = unaligned_kernels(module) if job["device_kernels"] else []
-    rewrites.run("stream", module)
+    if not run_rewrites(rewrites, "stream", module):
+        return 1
     host = memory.Host(module)
     report: dict[str, Any] = {
         "flags": flags,
@@ -51,7 +52,8 @@ def main(folder: Path) -> int:
         for phase, ends in TO_THE_END:
             if not run_phases(invocation, module, phase, *ends):
                 return 1
-            rewrites.run(ends[-1], module)
+            if not run_rewrites(rewrites, ends[-1], module):
+                return 1
         write_module(invocation, folder / "module.vmfb")
         statistics = json.loads((folder / _STATISTICS).read_text(encoding="utf-8"))
         report |= {
@@ -96,11 +98,12 @@ def compiled_to_stream(
     invocation = session.invocation()
     invocation.enable_console_diagnostics()
     invocation.import_module(module.operation)
-    verify_after_passes(invocation, rewrites.job["verifies_each"])
-    if not run_phases(invocation, module, "start", "global-optimization"):
-        return None, kernels, invocation
-    rewrites.run("global-optimization", module)
-    done = run_phases(invocation, module, "global-optimization", "stream")
+    leave_out_verification(invocation)
+    done = (
+        run_phases(invocation, module, "start", "global-optimization")
+        and run_rewrites(rewrites, "global-optimization", module)
+        and run_phases(invocation, module, "global-optimization", "stream")
+    )
     return module if done else None, kernels, invocation
 
 
@@ -115,8 +118,8 @@ def load_module(session: Any, folder: Path) -> tuple[Any, Any]:
         return module, graph
 
 
-def verify_after_passes(invocation: Any, enabled: bool) -> None:
-    """Say whether IREE is to verify a module after each of its passes.
+def leave_out_verification(invocation: Any) -> None:
+    """Keep IREE from verifying a module after each of its passes, which are hundreds.
 
     The wheel's Python classes leave out this function of the C interface, and those of
     `run_phases`.
@@ -125,7 +128,17 @@ def verify_after_passes(invocation: Any, enabled: bool) -> None:
 
     function = ctypes_dl._dylib.ireeCompilerInvocationSetVerifyIR
     function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_bool], None
-    function(invocation._inv_p, enabled)
+    function(invocation._inv_p, False)
+
+
+def run_rewrites(rewrites: Runner, after: str, module: Any) -> bool:
+    """Run the passes of aotc's that follow a phase.
+
+    Returns:
+        Whether they left a valid module, where each pass of aotc's is verified.
+    """
+    rewrites.run(after, module)
+    return not rewrites.job["verifies_each"] or is_valid(module)
 
 
 def run_phases(invocation: Any, module: Any, after: str, *ends: str) -> bool:

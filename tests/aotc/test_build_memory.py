@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 
 import aotc
 from aotc import backend, packager
+from aotc.artifacts.manifest import FILE, SIGNATURE_FILE
 from aotc.checks import self_check
 from aotc.core import options
 from aotc.errors import InputError, VerificationError
@@ -83,7 +84,18 @@ def test_a_state_of_one_value_takes_no_room(source, tmp_path):
     np.testing.assert_array_equal(model.f(x=x), first + first[0])
 
 
-def test_what_is_checked_is_the_file_that_is_delivered(tmp_path, monkeypatch):
+def file_numbers(bundle):
+    """Which file each path of a bundle is, but for the manifest and the signature."""
+    paths = (each for each in bundle.rglob("*") if each.is_file())
+    found = {str(x.relative_to(bundle)): x.stat().st_ino for x in paths}
+    return {
+        name: number
+        for name, number in found.items()
+        if name not in (FILE, SIGNATURE_FILE)
+    }
+
+
+def test_what_is_checked_are_the_files_that_are_delivered(tmp_path, monkeypatch):
     source, out, seen = tmp_path / "model.py", tmp_path / "out", {}
     small = MODEL.replace("2048", "8").replace(
         'aotc.Weights.load("weights.safetensors")',
@@ -93,15 +105,14 @@ def test_what_is_checked_is_the_file_that_is_delivered(tmp_path, monkeypatch):
     check = self_check.check_entries
 
     def look(program, graph, packed, *rest, **asked):
-        archives = packed.bundle.glob("*.irpa")
-        seen.update({each.name: each.stat().st_ino for each in archives})
+        seen.update(file_numbers(packed.bundle))
         assert packed.bundle.suffix != ".aotc"
         return check(program, graph, packed, *rest, **asked)
 
     monkeypatch.setattr(self_check, "check_entries", look)
     bundle = built(source, out, cache=False)
-    assert seen
-    assert seen == {each.name: each.stat().st_ino for each in bundle.glob("*.irpa")}
+    assert {"provenance.json", "weights.irpa", "variants/x86_64-v4.vmfb"} <= {*seen}
+    assert seen == file_numbers(bundle)
     assert [*out.iterdir()] == [bundle]
 
 

@@ -1,0 +1,120 @@
+"""Comparisons on several cores, with the findings that they have one after the other.
+
+Each item of a self-check is compared by itself. What it may cost follows from what the
+items before it have taken of the budget; so an item that is compared beside them has
+the most that this can be, and is compared again where it needed more than it turns out
+to have, or where memory ran out, which two items need more of.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Generic, TypeVar
+
+from aotc.checks.samples import Item, input_elements, parts_of
+from aotc.checks.subject import Subject
+from aotc.checks.work import NoMemoryToCompare, Work
+from aotc.core import options
+from aotc.dialects.types import evaluate_size
+from aotc.errors import SetupError
+from aotc.mlir import ir
+
+F = TypeVar("F")
+# Elements of arguments of an item that is compared beside another: of fewer, Python
+# takes most of the time, which runs one thread; of more, memory may be short.
+_FEWEST, _MOST = 2**17, 2**25
+_THREADS = 2
+
+
+@dataclass(frozen=True)
+class _Outcome(Generic[F]):
+    """The outcome of a comparison: its findings, or the error, and the work."""
+
+    found: F | BaseException
+    work: Work
+
+
+class SideBySide(Generic[F]):
+    """Compares items on several cores; a context manager.
+
+    Args:
+        compare: an item, within some work.
+    """
+
+    def __init__(self, compare: Callable[[Subject, Item, Work], F]) -> None:
+        self._compare = compare
+        self._pool = ThreadPoolExecutor(_threads())
+        self._started: dict[tuple[str, int], Future[_Outcome[F]]] = {}
+        self._given: list[Work] = []
+
+    def start(self, jobs: Sequence[tuple[Subject, Item]], work: Work) -> None:
+        """Begin to compare items that are asked for in this order, if it is worth it.
+
+        Args:
+            jobs: the items; no others follow that may take as much.
+            work: that is left for all of them.
+        """
+        fit = [job for job in jobs if _FEWEST <= _argument_elements(*job) <= _MOST]
+        if _threads() < 2 or len(fit) < 2:
+            return
+        for subject, item in fit:
+            self._given.append(Work(work.left, work.most))
+            outcome = partial(self._outcome, subject, item, self._given[-1])
+            task = self._pool.submit(copy_context().run, outcome)
+            self._started[_key(subject, item)] = task
+
+    def findings(self, subject: Subject, item: Item, work: Work) -> F:
+        """Compare an item within some work, or take what was found of it meanwhile."""
+        started = self._started.pop(_key(subject, item), None)
+        if started is not None:
+            outcome = started.result()
+            if outcome.work.needed <= work.left and not _is_short(outcome.found):
+                work.count(outcome.work.taken)
+                if isinstance(outcome.found, BaseException):
+                    raise outcome.found
+                return outcome.found
+        return self._compare(subject, item, work)
+
+    def _outcome(self, subject: Subject, item: Item, work: Work) -> _Outcome[F]:
+        with subject.graph.context, ir.Location.unknown():
+            try:
+                return _Outcome(self._compare(subject, item, work), work)
+            except BaseException as error:  # raised where the item is asked for
+                return _Outcome(error, work)
+
+    def __enter__(self) -> SideBySide[F]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """End; after an error or an interrupt, without waiting for calls."""
+        if kind is not None:
+            for work in self._given:
+                work.is_cancelled = True
+        self._pool.shutdown(wait=kind is None, cancel_futures=True)
+
+
+def _threads() -> int:
+    return min(_THREADS, options.get("AOTC_JOBS") or os.cpu_count() or 1)
+
+
+def _key(subject: Subject, item: Item) -> tuple[str, int]:
+    return subject.entry.name, item.number
+
+
+def _argument_elements(subject: Subject, item: Item) -> int:
+    """Count the elements of the arguments of a call."""
+    parts = parts_of(subject.entry, item.sizes)
+    ports = [port for port in subject.entry.arguments if port.kind != "input"]
+    shapes = [[evaluate_size(n, parts) for n in port.type.shape] for port in ports]
+    return input_elements(subject.entry, item.sizes) + sum(map(prod, shapes))
+
+
+def _is_short(found: object) -> bool:
+    """Return whether memory ran out, which was for more than one item."""
+    return isinstance(found, SetupError | NoMemoryToCompare | MemoryError)

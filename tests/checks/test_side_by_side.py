@@ -1,0 +1,119 @@
+"""Items of a self-check on several cores: found as if one came after the other."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import aotc
+from aotc.checks.random_errors import with_errors
+from aotc.checks.samples import items_of
+from aotc.checks.side_by_side import SideBySide
+from aotc.checks.subject import Subject
+from aotc.checks.work import OverBudget, Work
+from aotc.core import options
+from aotc.tracing.assembly import trace
+
+SIZES = {"first": 4, "second": 6, "third": 5}  # of the work of an item of each entry
+
+
+def entry(name):
+    def double(x):
+        return x * 2
+
+    double.__name__ = name
+    return aotc.entry(x=aotc.Spec((512, 512), "f32"))(double)
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    program = trace([entry(name) for name in SIZES], {})
+    subjects = [Subject(program, program.module, each) for each in program.entry_points]
+    return [
+        (subject, items_of(program, program.module, subject.entry)[0])
+        for subject in subjects
+    ]
+
+
+def found(compared, jobs, left):
+    """The findings, or the refusal, of each item, and the work that is left."""
+    work, rows = Work(left, 100), []
+    for subject, item in jobs:
+        try:
+            rows.append(compared(subject, item, work.part(0.6 * work.left)))
+        except OverBudget as refusal:
+            rows.append(str(refusal))
+        except ZeroDivisionError:
+            rows.append("failed")
+    return rows, work.left
+
+
+@pytest.mark.parametrize("left", [5, 7, 10, 15, 100])
+@pytest.mark.parametrize("failing", ["", "second"])
+def test_findings_are_those_of_one_item_after_the_other(jobs, left, failing):
+    def compare(subject, item, work):
+        size = SIZES[subject.entry.name]
+        work.take(size)
+        work.count(size)  # with noise, which is refused to nobody
+        if subject.entry.name == failing:
+            raise ZeroDivisionError
+        return subject.entry.name
+
+    expected = found(compare, jobs, left)
+    with options.override("AOTC_JOBS", "2"), SideBySide(compare) as compared:
+        compared.start(jobs, Work(left, 100))
+        assert found(compared.findings, jobs, left) == expected
+
+
+@pytest.mark.parametrize("jobs_at_a_time", [1, 2])
+def test_two_items_are_compared_at_a_time_if_as_many_jobs_may_run(jobs, jobs_at_a_time):
+    both = threading.Barrier(2)
+
+    def compare(subject, item, work):
+        if jobs_at_a_time == 2 and subject.entry.name != "third":
+            both.wait(60)
+        return threading.current_thread() is threading.main_thread()
+
+    with (
+        options.override("AOTC_JOBS", str(jobs_at_a_time)),
+        SideBySide(compare) as compared,
+    ):
+        compared.start(jobs, Work(100, 100))
+        rows, _ = found(compared.findings, jobs, 100)
+    assert rows == [jobs_at_a_time == 1] * len(jobs)
+
+
+def test_what_nobody_waits_for_any_more_ends(jobs):
+    has_begun, has_ended = threading.Event(), threading.Event()
+
+    def compare(subject, item, work):
+        has_begun.set()
+        try:
+            while True:  # as evaluations with noise count themselves
+                work.count(0)
+        finally:
+            has_ended.set()
+
+    def interrupted():
+        with SideBySide(compare) as compared:
+            compared.start(jobs, Work(100, 100))
+            assert has_begun.wait(60)
+            raise KeyboardInterrupt
+
+    with options.override("AOTC_JOBS", "2"), pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert has_ended.wait(60)
+
+
+@pytest.mark.parametrize("terms", [1.0, 64.0])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+def test_errors_do_not_depend_on_how_an_array_lies_or_is_cut(dtype, terms):
+    x = np.random.default_rng(0).normal(size=(300, 333)).astype(dtype)
+    found = with_errors(x, np.random.default_rng(1), terms)
+    other = with_errors(np.asfortranarray(x), np.random.default_rng(1), terms)
+    np.testing.assert_array_equal(found, other)
+    if terms == 1.0:  # one number is drawn for each element, in their order
+        first = with_errors(x[:7], np.random.default_rng(1), terms)
+        np.testing.assert_array_equal(found[:7], first)
+    moved = np.abs(found.astype("f8") - x) / np.maximum(np.abs(x), np.finfo(dtype).tiny)
+    assert 0 < moved.max() < 200 * np.finfo(dtype).eps
