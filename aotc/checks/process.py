@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 from aotc.artifacts.backends import vulkan
@@ -50,11 +48,12 @@ class CompiledProcess:
         self._start()
 
     def _start(self) -> None:
-        with ExitStack() as stack:
-            child = Child("aotc.checks.serve", _python_for(self._target))
-            self._child = stack.enter_context(child)
+        self._child = Child("aotc.checks.serve", _python_for(self._target))
+        try:
             self._ask("load", self._code, self._seconds)
-            stack.pop_all()
+        except BaseException:
+            self.close()
+            raise
 
     def call(
         self,
@@ -109,12 +108,7 @@ class CompiledProcess:
     def __enter__(self) -> CompiledProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
 
 from aotc.core import options
@@ -158,10 +157,5 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -6,16 +6,14 @@ bundle takes time from another.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aotc.errors import AotcError
 from aotc.processes.asking import Child, NoAnswer
 from aotc.timing.messages import Budget, Loaded, Round, Subject
 
 
-class Server:
+class Server(Child):
     """A process that answers questions about a `Subject`, as a context manager.
 
     Args:
@@ -28,13 +26,15 @@ class Server:
     """
 
     def __init__(self, subject: Subject, question: Any, module: str) -> None:
+        super().__init__(module)
         self._subject = subject
-        with ExitStack() as stack:
-            self._child = stack.enter_context(Child(module))
+        try:
             self.loaded: Any = self.ask(question)
-            stack.pop_all()
+        except BaseException:
+            self.close()
+            raise
 
-    def ask(self, question: Any) -> Any:
+    def ask(self, question: Any, seconds: float | None = None) -> Any:
         """The answer to a question.
 
         Raises:
@@ -43,7 +43,7 @@ class Server:
         """
         bundle, what = self._subject.bundle, repr(self._subject.entry)
         try:
-            return self._child.ask(question)
+            return super().ask(question, seconds)
         except NoAnswer as end:
             if end.code is not None and end.code >= 0:  # no signal: a mistake of ours
                 said = f"the process that runs {what} {end.how}:\n{end.log}"
@@ -52,17 +52,6 @@ class Server:
         except AotcError as error:
             error.where = error.where or bundle
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._child.close()
 
 
 class Process(Server):
