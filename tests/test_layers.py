@@ -26,7 +26,9 @@ ALLOWED = {
     "runtime": EDGE,
     "training": EDGE | {"runtime"},
     "streaming": EDGE | {"runtime"},
-    "timing": EDGE | {"runtime", "worker"},
+    "worker": set(),
+    "processes": LEAVES | {"worker"},
+    "timing": EDGE | {"runtime", "processes"},
     "mlir": LEAVES,
     "dialects": MODEL,
     "programs": MODEL | {"kernels"},  # a program that is read has kernels to verify
@@ -49,15 +51,14 @@ ALLOWED = {
     # what brings models in
     "importers": TRACING
     | {"numpy", "nn", "random", "optim", "transforms", "control"}
-    | {"linalg", "special", "complexes", "fft", "debug"},
+    | {"linalg", "special", "complexes", "fft", "debug", "processes"},
     # what becomes of them
     "kernels": MODEL | {"worker"},
     "passes": PROGRAM | {"kernels"},
     "reference": MODEL | {"passes"},
-    "worker": set(),
-    "backend": PROGRAM | {"kernels", "passes", "worker"},
+    "backend": PROGRAM | {"kernels", "passes", "worker", "processes"},
     "checks": TRACING
-    | {"importers", "passes", "reference", "backend", "runtime", "worker"}
+    | {"importers", "passes", "reference", "backend", "runtime", "processes"}
     | {"packager", "kernels"},
     "quantization": TRACING
     | {"importers", "passes", "reference", "numpy", "nn", "kernels"},
@@ -72,13 +73,14 @@ ALLOWED = {
     "foreign": TRACING | {"importers", "hybrid_programs"},
     "hybrid_programs": TRACING
     | {"importers", "just_in_time", "packager", "pipeline", "passes"}
-    | {"runtime", "complexes"},
+    | {"runtime", "complexes", "processes"},
     "explain": TRACING | {"importers", "passes", "backend", "pipeline", "kernels"},
     "cli": EDGE
     | {"runtime", "training", "streaming", "timing", "pipeline", "explain"}
     | {"checks", "dialects", "evidence", "traffic", "quantization"},
     "evidence": TRACING
-    | {"importers", "pipeline", "runtime", "timing", "traffic", "just_in_time"},
+    | {"importers", "pipeline", "runtime", "timing", "traffic", "just_in_time"}
+    | {"processes"},
 }
 # These look a name up in the packages above when a model has got it wrong: what they
 # find goes into the message alone.

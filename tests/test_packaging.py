@@ -48,7 +48,7 @@ import aotc, aotc.artifacts, aotc.runtime, aotc.streaming, aotc.training
 import aotc.timing.dispatches, aotc.timing.serve
 seconds = time.perf_counter() - start
 layers = {"artifacts", "parallel", "runtime", "streaming", "training", "timing"}
-layers |= {"worker"}
+layers |= {"worker", "processes"}
 leaves = {"errors", "counting", "core", "machine"}
 others = {"torch_mlir", "mlir", "torch", "jax", "onnx", "click", "rich", "safetensors"}
 for name in sorted(sys.modules):

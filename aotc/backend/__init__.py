@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
@@ -41,6 +39,7 @@ from aotc.dialects.lowering.summation import BLOCK
 from aotc.errors import SetupError
 from aotc.machine.target import PEELING, Target
 from aotc.passes.base import PassRecord, Unit
+from aotc.processes.running import Running, run_python
 from aotc.programs.program import Program
 
 if TYPE_CHECKING:
@@ -75,20 +74,6 @@ SMALLER_STEPS = ("--iree-dispatch-creation-fuse-multi-use=false",)
 # What IREE says where loops take too many vectors at once: products of f64 matrices do
 # for AVX-512, and sums over two axes around one that stays, of symbolic sizes.
 _TOO_LARGE = "operations with large vector sizes", "exceeded stack allocation limit"
-
-
-class Running:
-    """The running compilers; once they are stopped, their output is ignored."""
-
-    def __init__(self) -> None:
-        self.processes: set[subprocess.Popen[str]] = set()
-        self.is_stopped = False
-
-    def stop(self) -> None:
-        """Kill all running compilers."""
-        self.is_stopped = True
-        for process in tuple(self.processes):
-            process.kill()
 
 
 @dataclass(frozen=True)
@@ -478,20 +463,8 @@ def _run_worker(
     """Run the compiler on the files in `folder`; return exit code and diagnostics."""
     with disk_errors(folder):
         (folder / "job.json").write_text(json.dumps(settings), encoding="utf-8")
-    with subprocess.Popen(
-        # -P: the user's folder may hold a signal.py
-        [sys.executable, "-P", "-m", "aotc.worker", str(folder), str(os.getpid())],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        # IREE dies of a folder for temporary files that is not there.
-        env={**_environment(), "TMPDIR": str(folder)},
-    ) as process:
-        running.processes.add(process)
-        try:
-            _, log = process.communicate()
-        finally:
-            running.processes.discard(process)
-    return process.returncode, log
+    # IREE dies of a folder for temporary files that is not there.
+    environment = {**_environment(), "TMPDIR": str(folder)}
+    worker = "-m", "aotc.worker", str(folder), str(os.getpid())
+    done = run_python(*worker, environment=environment, running=running)
+    return done.code, done.log

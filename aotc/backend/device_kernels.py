@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.core import options
@@ -34,15 +31,9 @@ from aotc.kernels.gpu.worker import read_result, write_job
 from aotc.kernels.lowered import Launch, kernels_of
 from aotc.machine.target import Target
 from aotc.mlir import Module
+from aotc.processes.running import Running, run_python
 
 _SUFFIXES = {"cuda": ".ptx", "rocm": ".hsaco"}
-
-
-class Running(Protocol):
-    """The processes at work, which end together."""
-
-    processes: set[subprocess.Popen[str]]
-    is_stopped: bool
 
 
 @dataclass(frozen=True)
@@ -300,31 +291,9 @@ def _why_died(source: KernelSource, target: Target, code: int, log: str) -> str:
     )
 
 
-@contextmanager
-def _noted(
-    process: subprocess.Popen[str], running: Running
-) -> Iterator[subprocess.Popen[str]]:
-    running.processes.add(process)
-    try:
-        yield process
-    finally:
-        running.processes.discard(process)
-
-
 def _run_worker(folder: Path, running: Running) -> tuple[int, str]:
     """Return the exit code and the diagnostics of a process that compiles kernels."""
-    module = "aotc.kernels.gpu.worker"
-    with (
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", module, str(folder), str(os.getpid())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env={**options.child_environment(), "TMPDIR": str(folder)},
-        ) as process,
-        _noted(process, running),
-    ):
-        _, log = process.communicate()
-    return process.returncode, log
+    environment = {**options.child_environment(), "TMPDIR": str(folder)}
+    worker = "-m", "aotc.kernels.gpu.worker", str(folder), str(os.getpid())
+    done = run_python(*worker, environment=environment, running=running)
+    return done.code, done.log

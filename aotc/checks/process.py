@@ -1,22 +1,11 @@
-"""Compiled entries in a process of their own, so that crashes do not spread.
-
-The two sides talk through pipes, one pickled request and one pickled answer at a time.
-Both are this package, so what they read is what they wrote.
-"""
+"""Compiled entries in a process of their own, so that crashes do not spread."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
-from tempfile import TemporaryFile
-from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 from aotc.artifacts.backends import vulkan
 from aotc.artifacts.manifest import Leaf
@@ -24,12 +13,10 @@ from aotc.backend import Compiled
 from aotc.checks.compiled import Arrays, Code, Export, Loadable
 from aotc.core import options
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.errors import CompileError, SetupError
-from aotc.errors.exit_status import exit_cause
-from aotc.errors.system import ended_for_memory, system_errors
+from aotc.errors import SetupError
 from aotc.machine import gpus, processor
 from aotc.machine.target import TARGETS
-from aotc.worker.messages import receive, send
+from aotc.processes.asking import Child, LateError, NoAnswer
 
 DIED = "compiled-code-died"
 
@@ -62,22 +49,12 @@ class CompiledProcess:
         self._start()
 
     def _start(self) -> None:
-        self._is_late = False
-        with ExitStack() as stack:
-            self._log = stack.enter_context(TemporaryFile())
-            self._process = subprocess.Popen(
-                # -P: the user's folder may hold a pickle.py
-                [_python_for(self._target), "-P", "-m", "aotc.checks.serve"]
-                + [str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                env=options.child_environment(),
-            )
-            stack.callback(self._end)
-            self._ask(self._code)
-            self._answer("load", self._seconds)
-            self._resources = stack.pop_all()
+        self._child = Child("aotc.checks.serve", _python_for(self._target))
+        try:
+            self._ask("load", self._code, self._seconds)
+        except BaseException:
+            self.close()
+            raise
 
     def call(
         self,
@@ -106,82 +83,33 @@ class CompiledProcess:
         """
         if entry in self._endless:
             raise DidNotEnd("an earlier call did not end")
-        if self._is_late:
+        if self._child.is_stopped:
             self.close()
             self._start()
         limits = [each for each in (seconds, self._seconds) if each is not None]
-        with system_errors():
-            self._ask((entry, list(arrays), dict(before or {}), list(after)))
-            outputs, states = self._answer(entry, min(limits, default=None))
+        question = entry, list(arrays), dict(before or {}), list(after)
+        outputs, states = self._ask(entry, question, min(limits, default=None))
         return outputs, states
 
-    def _ask(self, question: Any) -> None:
-        with suppress(BrokenPipeError):  # reading says why
-            send(_stream(self._process.stdin), question)
-
-    def _answer(self, what: str, seconds: float | None) -> Any:
-        timer = threading.Timer(seconds, self._stop) if seconds else None
-        if timer:
-            timer.start()
+    def _ask(self, what: str, question: Any, seconds: float | None) -> Any:
+        """The answer to a question about an entry, or the first one."""
         try:
-            kind, answer = receive(_stream(self._process.stdout))
-        except EOFError:
-            if self._is_late:
-                self._endless.add(what)
-                raise DidNotEnd(f"it did not end within {seconds} s") from None
-            raise self._exit_error(what) from None
-        finally:
-            if timer:
-                timer.cancel()
-        if kind == "error":
-            error, code, message, where, hint = answer
-            raise error(code, message, where=where, hint=hint)
-        return answer
-
-    def _stop(self) -> None:
-        self._is_late = True
-        self._process.kill()
-
-    def _exit_error(self, what: str) -> CompileError | SetupError:
-        code = self._process.wait()
-        if code == -signal.SIGKILL:
-            return ended_for_memory(
-                f"the process that runs the code for '{self._target}' in '{what}'"
-            )
-        cause = exit_cause(code)
-        said = f": {line}" if (line := self._last_line()) else ""
-        return CompileError(
-            "compiled-code-died",
-            f"the process that runs the code for '{self._target}' died of {cause} in "
-            f"'{what}'{said}",
-            hint="this is a wrong result of compilation, please report it",
-        )
-
-    def _last_line(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else ""
-
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):
-                _stream(stream).close()
+            return self._child.ask(question, seconds)
+        except LateError as error:
+            self._endless.add(what)
+            raise DidNotEnd(f"it {error.how}") from None
+        except NoAnswer as error:
+            code = f"the code for '{self._target}'"
+            raise error.error(code, f" in '{what}'") from None
 
     def close(self) -> None:
         """End the process."""
-        self._resources.close()
+        self._child.close()
 
     def __enter__(self) -> CompiledProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -222,11 +150,6 @@ def _run_by(target: str) -> str:
         if device is not None and vulkan.is_software(device):
             return "emulator"
     return "machine"
-
-
-def _stream(pipe: Any) -> BinaryIO:
-    stream: BinaryIO = pipe
-    return stream
 
 
 # ---- code that is in no bundle ------------------------------------------------------

@@ -6,14 +6,12 @@ is an `OutputsOf`.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
 from aotc.evidence.messages import Loaded, Order, Outputs, OutputsOf, Replayed
 from aotc.evidence.peers import PEERS
-from aotc.timing.serve import serve_parent
+from aotc.processes.answering import answer_parent
 
 # what makes the calls → the class that does, which takes an `Order`
 PLAYERS = {
@@ -54,10 +52,9 @@ def answer(player: Player, question: Any) -> Outputs | Replayed:
     return player.play()
 
 
-def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> None:
-    """Serve the process that the command line names."""
-    parent = int(arguments[0])
-    serve_parent(parent, load_player, lambda it: it.loaded, answer)
+def main() -> None:
+    """Make replays for the process that the command line names."""
+    answer_parent(load_player, lambda player: player.loaded, answer)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy as np
 from aotc.core import options
 from aotc.core.pytree import flatten
 from aotc.errors import InputError
+from aotc.just_in_time.code_cache import require_limits
 from aotc.just_in_time.compiling import compile_program, load_kept
 from aotc.just_in_time.evaluating import (
     Pending,
@@ -36,7 +37,7 @@ from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.just_in_time.states import SharedStates
 from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters, values_of
-from aotc.just_in_time.variants import Variant, Variants, require_limits
+from aotc.just_in_time.variants import Variant, Variants
 from aotc.machine.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
@@ -160,7 +161,6 @@ class JitFunction:
         self._has_states = bool(self._states.names)
         self._pending: list[Pending] = []
         self._counts: dict[CallSignature, CallCount] = {}
-        self._exact: set[Hashable] = set()
         self.notes: list[str] = []
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
@@ -296,15 +296,18 @@ class JitFunction:
 
     def _traced_for(self, call: CallSignature, values: _Values) -> Traced | KeptCode:
         """The function, traced for sizes that vary where that is possible."""
-        seen = self._variants.note_shapes(call)
-        sizes = self._symbolic_sizes(call, seen)
+        self._variants.note_shapes(call)
+        sizes = None
+        if self._dynamic != "never":
+            all_vary = self._dynamic == "always"
+            sizes = self._variants.symbolic_sizes(call, call.names, all_vary)
         if sizes is not None:
             try:
                 return self._traced(call, sizes, values)
             except InputError as error:
                 if self._dynamic == "always":
                     raise
-                self._exact.add(call.form)
+                self._variants.require_exact(call)
                 self.notes.append(f"code for each size of its own: {error}")
         return self._traced(call, call.shapes, values)
 
@@ -338,14 +341,6 @@ class JitFunction:
         if not captured.is_whole:
             texts.append("it captures more than is compared: give some as arguments")
         self.notes += [text for text in texts if text not in self.notes]
-
-    def _symbolic_sizes(self, call: CallSignature, seen: Sequence[Any]) -> Sizes | None:
-        if self._dynamic == "never" or call.form in self._exact:
-            return None
-        if self._dynamic == "always" and len(seen) == 1:
-            other = tuple(tuple(n + 1 for n in shape) for shape in seen[0])
-            seen = [*seen, other]
-        return symbolic_sizes(seen, call.names)
 
     # ---- in the background
 

@@ -12,26 +12,19 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
-import hashlib
 import sys
 import types
 from collections import namedtuple
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from aotc.core.contents import ContentDigest, UnknownValue, is_plain
 from aotc.tracing.captures import leading_attributes
 from aotc.tracing.source_locations import is_own
-
-_LARGEST = 16 << 20  # bytes of arrays
-_MOST = 10_000  # values that are looked at
-_PLAIN = (
-    type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes,
-    range, slice,
-)  # fmt: skip
 
 
 def _words(text: str) -> frozenset[str]:
@@ -64,6 +57,7 @@ _STORING = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME")
 _UNKNOWN_STEPS = (
     *_STORING, "STORE_ATTR", "DELETE_ATTR", "LOAD_BUILD_CLASS", "IMPORT_NAME",
 )  # fmt: skip
+_CONTAINERS = (list, tuple, dict, set, frozenset, functools.partial)
 # methods and statements that change a container
 _CHANGING = _words(
     "append extend insert pop remove clear update setdefault sort reverse add "
@@ -73,10 +67,6 @@ _CHANGING = _words(
 )
 _CHANGES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
 _KNOWN_DUNDERS = ("__name__", "__class__", "__call__", "__len__")
-
-
-class _UnknownError(Exception):
-    """A signal that a value cannot be compared with another process's."""
 
 
 def function_digest(*values: Any) -> str | None:
@@ -92,120 +82,71 @@ def function_digest(*values: Any) -> str | None:
     try:
         for value in values:
             found.value(value)
-    except (_UnknownError, RecursionError):
+    except (UnknownValue, RecursionError):
         return None
     if found.changes and found.reaches_mutable:
         return None
-    return found.digest.hexdigest()
+    return found.digest().hex()
 
 
 def _unknown() -> NoReturn:
-    raise _UnknownError
+    raise UnknownValue
 
 
-class _Walk:
+class _Walk(ContentDigest):
     """Looks at values in an order that is the same in each process."""
 
+    most = 10_000
+    largest = 16 << 20
+
     def __init__(self) -> None:
-        self.digest = hashlib.sha256(sys.version.encode())
+        super().__init__(sys.version.encode())
         self.changes = False  # some container, which may be outside
         self.reaches_mutable = False
-        self._numbers: dict[int, int] = {}  # by id, of what may contain itself
-        self._kept = list[Any]()  # so that no two of these have one id
-        self._count = 0
-        self._bytes = 0
-
-    def _note(self, *parts: object) -> None:
-        for part in parts:
-            data = repr(part).encode(errors="backslashreplace")
-            self.digest.update(len(data).to_bytes(8, "little") + data)
 
     # ---- values
 
-    def value(self, value: Any) -> None:
-        """Note a value and of all that it is made of."""
-        self._count += 1
-        if self._count > _MOST:
+    def container(self, value: Any) -> None:
+        if type(value) not in _CONTAINERS:
             _unknown()
-        kind = type(value)
-        if kind in _PLAIN:
-            self._note(kind.__name__, value)
-        elif kind is tuple:
-            self._sequence(value)
-        elif kind is frozenset:
-            self._set(value)
-        elif id(value) in self._numbers:
-            self._note("again", self._numbers[id(value)])
-        else:
-            self._numbers[id(value)] = len(self._numbers)
-            self._kept.append(value)
-            self._new_value(value)
+        self.reaches_mutable |= type(value) in (list, dict, set)
+        super().container(value)
 
-    def _new_value(self, value: Any) -> None:
+    def unordered(self, parts: Sequence[Any]) -> None:
+        if not all(map(is_plain, parts)):
+            _unknown()  # their order differs from process to process
+        super().unordered(parts)
+
+    def array(self, value: Any) -> None:
+        self.reaches_mutable |= isinstance(value, np.ndarray)
+        super().array(value)
+
+    def other(self, value: Any) -> None:
         reader = _READERS.get(type(value))
         if reader is not None:
             reader(self, value)
-        elif isinstance(value, np.dtype):
-            self._dtype(value)
-        elif isinstance(value, np.generic):
-            self._array(value)
         elif isinstance(value, type):
             self._class(value)
         else:
             self._object(value)
 
-    def _sequence(self, value: Any) -> None:
-        self.reaches_mutable |= isinstance(value, list)
-        self._note(type(value).__name__, len(value))
-        for each in value:
-            self.value(each)
-
-    def _set(self, value: Any) -> None:
-        self.reaches_mutable |= isinstance(value, set)
-        if not all(type(each) in _PLAIN for each in value):
-            _unknown()  # their order differs from process to process
-        self._note(type(value).__name__, sorted(map(repr, value)))
-
-    def _dict(self, value: Any) -> None:
-        self.reaches_mutable = True
-        self._items(value)
-
     def _items(self, value: Mapping[Any, Any]) -> None:
-        self._note("items", len(value))
+        self.note("items", len(value))
         for key, each in value.items():
             self.value(key)
             self.value(each)
 
-    def _array(self, value: Any) -> None:
-        self._bytes += value.nbytes
-        if self._bytes > _LARGEST:
-            _unknown()
-        self.reaches_mutable |= isinstance(value, np.ndarray)
-        self._note(type(value).__name__, value.shape)
-        self._dtype(value.dtype)
-        self.digest.update(value.tobytes())
-
-    def _dtype(self, value: Any) -> None:
-        if value.hasobject or value.fields or value.subdtype:
-            _unknown()
-        self._note("dtype", value.name, value.byteorder)
-
-    def _partial(self, value: Any) -> None:
-        self._note("partial")
-        for each in (value.func, value.args, value.keywords, vars(value)):
-            self.value(each)
-
     def _method(self, value: Any) -> None:
-        self._note("method")
+        self.note("method")
         self.value(value.__func__)
         self.value(value.__self__)
 
     def _wrapped(self, value: Any) -> None:
-        self._note(type(value).__name__)
+        self.note(type(value).__name__)
         self.value(value.__func__)
 
     def _property(self, value: Any) -> None:
-        self._note("property")
+        self.note("property")
         for each in (value.fget, value.fset, value.fdel):
             self.value(each)
 
@@ -219,7 +160,7 @@ class _Walk:
         name = value.__name__
         if vars(np).get(name) is not value:
             _unknown()
-        self._note("ufunc", name)
+        self.note("ufunc", name)
 
     def _library(self, module: str, value: Any) -> None:
         """Note a function or class of a pure module by its name; give up on impure
@@ -230,7 +171,7 @@ class _Walk:
             _unknown()
         if _IMPURE_PARTS & {*module.split(".")}:
             _unknown()
-        self._note("library", module, value.__qualname__)
+        self.note("library", module, value.__qualname__)
 
     # ---- functions
 
@@ -239,16 +180,16 @@ class _Walk:
         if is_own(home):
             _require_own(home.split("."), _OWN_PACKAGES)
             if _is_public(function):
-                self._note("own", function.__module__, function.__qualname__)
+                self.note("own", function.__module__, function.__qualname__)
                 return
-            self._note("own", home, function.__code__.co_qualname)
+            self.note("own", home, function.__code__.co_qualname)
         elif _is_pure(home):
             if not _is_pure(function.__module__) or not _is_at_home(function):
                 _unknown()  # it stands for one of the user's
             self._library(home, function)
             return
         else:
-            self._note("function")
+            self.note("function")
             self._code(function.__code__, function)
         self.value(function.__defaults__)
         self._items(function.__kwdefaults__ or {})
@@ -262,7 +203,7 @@ class _Walk:
 
     def _code(self, code: types.CodeType, function: types.FunctionType) -> None:
         """Note the code of a function, or of one that it makes."""
-        self._note(
+        self.note(
             Path(code.co_filename).name, code.co_firstlineno, code.co_linetable,
             code.co_qualname, code.co_code, code.co_exceptiontable, code.co_flags,
             code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
@@ -324,7 +265,7 @@ class _Walk:
             value = getattr(builtins, name)
         else:
             _unknown()
-        self._note(name)
+        self.note(name)
         while isinstance(value, types.ModuleType):
             if is_own(value.__name__):
                 self._own_module(value, attributes)
@@ -340,7 +281,7 @@ class _Walk:
         """Note a name of aotc's own, without importing it."""
         path = [*module.__name__.split("."), *attributes]
         _require_own(path)
-        self._note("own", path)
+        self.note("own", path)
         for name in attributes:
             value = vars(module).get(name)
             if not isinstance(value, types.ModuleType):
@@ -352,8 +293,8 @@ class _Walk:
         """Refuse values that somebody has put in the place of a name of aotc's."""
         if value is None:  # it is not imported yet
             return
-        if type(value) in _PLAIN:
-            self._note(value)
+        if is_plain(value):
+            self.note(value)
         elif not isinstance(value, types.FunctionType) or not _is_public(value):
             _unknown()
 
@@ -363,21 +304,21 @@ class _Walk:
         home = value.__module__
         if is_own(home):
             _require_own(home.split("."), _OWN_PACKAGES)
-            self._note("own", home, value.__qualname__)
+            self.note("own", home, value.__qualname__)
             return
         if _is_pure(home):
             self._library(home, value)
             return
         if type(value) is not type or not _is_python_class(value):
             _unknown()
-        self._note("class", value.__qualname__, len(value.__bases__))
+        self.note("class", value.__qualname__, len(value.__bases__))
         for base in value.__bases__:
             self.value(base)
         made = _generated(value)
         if "__new__" in vars(value) and "__new__" not in made:
             _unknown()  # its objects may be others' already
         for name, each in vars(value).items():
-            self._note(name)
+            self.note(name)
             if name == "__dataclass_fields__":
                 self._fields(each)
             elif name not in made and not isinstance(each, _OF_OBJECTS):
@@ -385,8 +326,8 @@ class _Walk:
 
     def _fields(self, fields: Mapping[str, Any]) -> None:
         for name, each in fields.items():
-            self._note(name, each.init, each.repr, each.hash, each.compare)
-            self._note(each.kw_only, each.type)
+            self.note(name, each.init, each.repr, each.hash, each.compare)
+            self.note(each.kw_only, each.type)
             self._items(each.metadata)
             for given in (each.default, each.default_factory):
                 self.value(None if given is MISSING else (given,))
@@ -395,7 +336,7 @@ class _Walk:
         kind = type(value)
         self.value(kind)
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
-            self._note(len(value))
+            self.note(len(value))
             for each in value:
                 self.value(each)
             return
@@ -408,7 +349,7 @@ class _Walk:
                     self._slot(name, slot, value)
 
     def _slot(self, name: str, slot: Any, owner: Any) -> None:
-        self._note(name)
+        self.note(name)
         try:
             inside = slot.__get__(owner)
         except AttributeError:
@@ -417,12 +358,7 @@ class _Walk:
 
 
 _READERS: dict[type, Any] = {
-    list: _Walk._sequence,
-    dict: _Walk._dict,
-    set: _Walk._set,
-    np.ndarray: _Walk._array,
     np.ufunc: _Walk._ufunc,
-    functools.partial: _Walk._partial,
     property: _Walk._property,
     staticmethod: _Walk._wrapped,
     classmethod: _Walk._wrapped,

@@ -1,20 +1,20 @@
-"""Compiled variants of a function, and limits on their number."""
+"""Compiled variants of a function, and the guards that keep calls from them."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.artifacts import trees
 from aotc.artifacts.guards import equality_guard, range_guard, size_guard
 from aotc.counting import counters
-from aotc.errors import InputError
+from aotc.just_in_time.code_cache import CodeCache
 from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.guards import Coverage
-from aotc.just_in_time.shapes import Shapes, Sizes, bound_sizes, fits
+from aotc.just_in_time.shapes import Sizes, bound_sizes, fits
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.runtime.model import Entry
@@ -24,43 +24,6 @@ _STORM_HINT = (
     "make what varies an array or a size that calls decide (dynamic='always'), not a "
     "value that code is made for; or raise max_compiles"
 )
-
-
-def require_limits(max_variants: int, max_compiles: int) -> tuple[int, int]:
-    """Check both limits, and return them.
-
-    Raises:
-        InputError: `bad-option`: one of them is less than 1.
-    """
-    if max_variants < 1 or max_compiles < 1:
-        raise InputError(
-            "bad-option",
-            "expected max_variants and max_compiles of 1 or more; got "
-            f"{max_variants} and {max_compiles}",
-        )
-    return max_variants, max_compiles
-
-
-def recompile_storm(
-    owner: str, most: int, guard: tuple[str, int], call: str, hint: str
-) -> InputError:
-    """The error of too many compilations.
-
-    Args:
-        owner: how messages call what was compiled.
-        most: how many there may be.
-        guard: what differed most often, and how often.
-        call: what the last call was like.
-        hint: what to do.
-    """
-    name, count = guard
-    return InputError(
-        "recompile-storm",
-        f"{owner}: expected at most {most} compilations; the guard that fails most "
-        f"often, {count} times, is {name}; the last call was of {call}",
-        hint=hint,
-        guard=name,
-    )
 
 
 @dataclass
@@ -145,41 +108,26 @@ def _size(size: int | Dim) -> int | str:
     return size if isinstance(size, int) else size.name
 
 
-@dataclass
-class Variants:
+class Variants(CodeCache[Variant, str]):
     """The variants of a function.
 
     Args:
         owner: how messages and counters call the function.
         target: that it is compiled for.
-        most: how many there may be; the one that was not called for longest goes.
-        most_compiles: how many may be compiled before it is an error.
+        limits: as `CodeCache` takes them.
     """
 
-    owner: str
-    target: str
-    most: int
-    most_compiles: int
-    items: list[Variant] = field(default_factory=list)
-    compiles: int = 0
-    cached: int = 0
-    evictions: int = 0
-    seen: dict[Hashable, list[Shapes]] = field(default_factory=dict)
-    failures: Counter[str] = field(default_factory=Counter)
-    coverage: Coverage = field(default_factory=Coverage)
+    def __init__(self, owner: str, target: str, *limits: int) -> None:
+        super().__init__(owner, *limits)
+        self._target = target
+        self.failures: Counter[str] = Counter()
+        self.coverage = Coverage()
 
     def find(
         self, call: CallSignature, values: Callable[[], Sequence[Any]]
     ) -> Variant | None:
         """The variant for a call; None if there is none, or none any more."""
-        latest = self.by_use[::-1]
-        fitting = (each for each in latest if each.specialization.takes(call, values))
-        return next(fitting, None)
-
-    @property
-    def by_use(self) -> list[Variant]:
-        """The variants, the one that was called last at the end."""
-        return sorted(self.items, key=lambda each: each.used)
+        return self.latest(lambda each: each.specialization.takes(call, values))
 
     def add(self, variant: Variant) -> list[Variant]:
         """Keep a variant; returns those that went for it."""
@@ -188,14 +136,11 @@ class Variants:
         counters.counter("compiles", labels).add()
         seconds = variant.made.seconds
         counters.histogram("compile_duration_seconds", labels).observe(seconds)
-        self.items = [*self.by_use, variant]
         self.compiles += not variant.made.is_cached
         self.cached += variant.made.is_cached
-        gone = self.items[: -self.most]
-        self.items = self.items[-self.most :]
+        gone = self.keep(variant)
         if gone:
             counters.counter("cache_evictions", {"cache": "jit"}).add(len(gone))
-        self.evictions += len(gone)
         for each in gone:
             self.coverage.note_calls(each.specialization.check, each.calls)
         return gone
@@ -222,15 +167,14 @@ class Variants:
         if self.compiles + self.cached:
             guard = self._difference(call)
             self.failures[guard] += 1
-            labels = {**entry_labels(self.owner, self.target), "guard": guard}
+            labels = {**entry_labels(self.owner, self._target), "guard": guard}
             counters.counter("guard_failures", labels).add()
-        if self.compiles + self.cached + pending < self.most_compiles:
-            return
-        self.failures = self.failures or Counter([self._difference(call)])
-        most_common, *_ = self.failures.most_common(1)
-        raise recompile_storm(
-            self.owner, self.most_compiles, most_common, str(call), _STORM_HINT
-        )
+
+        def most_common() -> tuple[str, int]:
+            self.failures = self.failures or Counter([self._difference(call)])
+            return self.failures.most_common(1)[0]
+
+        self.require_room(most_common, str(call), _STORM_HINT, pending)
 
     def _difference(self, call: CallSignature) -> str:
         """The name of the first guard that keeps a call from the code nearest to it."""
@@ -256,13 +200,6 @@ class Variants:
         checks = [each.check for each in fitting if each.check]
         guards = [guard for check in checks for guard in check.guards if guard.failures]
         return guards[0].name if guards else "a value"
-
-    def note_shapes(self, call: CallSignature) -> list[Shapes]:
-        """The shapes of all calls of this form that had no code, this one included."""
-        seen = self.seen.setdefault(call.form, [])
-        if call.shapes not in seen:
-            seen.append(call.shapes)
-        return seen
 
 
 def size_differences(sizes: Sizes, call: CallSignature) -> list[str]:

@@ -1,32 +1,24 @@
 """`python -m aotc.timing.serve PARENT`: the other side of `process`.
 
-The first message says what to load and call, every other one how often. The process
-ends when nobody asks any more.
+The first message says what to load and call, every other one how often.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import resource
-import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from aotc.artifacts.trust import Trust
 from aotc.counting.memory import memory
-from aotc.errors import AotcError, InputError
-from aotc.errors.system import system_errors
+from aotc.errors import InputError
+from aotc.processes.answering import answer_parent
 from aotc.runtime import Model, engine, load
 from aotc.runtime.small import is_small
 from aotc.timing.messages import Budget, Loaded, Round, Subject
-from aotc.worker.messages import receive, send
-from aotc.worker.parent import end_with
-
-T = TypeVar("T")
 
 
 class Caller:
@@ -151,63 +143,9 @@ def _input(subject: Subject, name: str) -> Any:
     )
 
 
-def serve(
-    requests: BinaryIO,
-    answers: BinaryIO,
-    load: Callable[[Any], T],
-    facts: Callable[[T], Any],
-    compute: Callable[[T, Any], Any],
-) -> None:
-    """Load the subject of the first question, and answer others until there are no
-    more.
-
-    Args:
-        requests: where questions come from.
-        answers: where answers go.
-        load: what answers, from the first question.
-        facts: the answer to that one.
-        compute: the answer to any other.
-    """
-    loaded = _answer(answers, lambda: load(receive(requests)), facts)
-    if loaded is None:
-        return
-    with suppress(EOFError):  # nobody asks any more
-        while True:
-            _answer(answers, lambda: compute(loaded, receive(requests)), lambda x: x)
-
-
-def _answer(
-    answers: BinaryIO, compute: Callable[[], T], facts: Callable[[T], Any]
-) -> T | None:
-    """Compute and send the facts, or the error; return the value, or None."""
-    try:
-        with system_errors():
-            found = compute()
-            send(answers, ("done", facts(found)))
-            return found
-    except AotcError as error:
-        said = (error.code, error.message, error.where, error.hint)
-        send(answers, ("error", (type(error), *said)))
-        return None
-
-
-def serve_parent(
-    parent: int,
-    load: Callable[[Any], T],
-    facts: Callable[[T], Any],
-    compute: Callable[[T, Any], Any],
-) -> None:
-    """Serve the process that started this one, and end with it; see `serve`."""
-    end_with(parent)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    serve(sys.stdin.buffer, answers, load, facts, compute)
-
-
-def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> None:
-    """Serve the process that the command line names."""
-    parent = int(arguments[0])
-    serve_parent(parent, Caller, lambda caller: caller.loaded, Caller.times)
+def main() -> None:
+    """Measure for the process that the command line names."""
+    answer_parent(Caller, lambda caller: caller.loaded, Caller.times)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aotc.tracing.contents import parts_of
+from aotc.core.contents import parts_of
 from aotc.tracing.source_locations import Place, is_own
 from aotc.tracing.user_modules import is_class_of_user, is_module_of_user, is_of_user
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.contents import TooLarge, content_key, is_plain, is_small_array, parts_of
 from aotc.tracing.captures import Capture
-from aotc.tracing.contents import TooLarge, content_key, is_plain, parts_of
 from aotc.tracing.source_locations import line_of
 
 _GONE = object()
@@ -183,7 +183,7 @@ def _unseen_part(value: Any) -> str:
 def _large_kind(value: Any) -> str:
     """Name a value that is too large to be compared; empty for others."""
     if issubclass(type(value), np.ndarray):
-        is_open = value.flags.writeable and content_key(value) == id(value)
+        is_open = value.flags.writeable and not is_small_array(value)
         return f"{value.dtype}{[*value.shape]}" if is_open else ""
     try:
         content_key(value)

@@ -226,9 +226,8 @@ def test_what_takes_too_long_for_the_reference_is_said(model, monkeypatch, capsy
 
 def test_code_that_dies_is_a_failure_of_the_build_not_its_end(model, monkeypatch):
     def die(self, *_, **__):
-        self._process.send_signal(11)
-        self._process.wait()
-        self._answer("predict", None)
+        self._child._process.send_signal(11)
+        self._ask("predict", (), None)
 
     monkeypatch.setattr(process.CompiledProcess, "call", die)
     error = refused_build(model)
@@ -256,15 +255,15 @@ def test_too_little_memory_for_a_call_is_said_and_blames_nobody(model, monkeypat
 
 
 def test_a_call_without_end_is_said_and_other_entries_are_compared(model, monkeypatch):
-    started = process.CompiledProcess._answer
+    ask = process.CompiledProcess._ask
 
-    def answer(self, what, seconds):
+    def ask_late(self, what, question, seconds):
         if what == "predict":  # it never gets an answer
-            self._process.send_signal(signal.SIGSTOP)
+            self._child._process.send_signal(signal.SIGSTOP)
             seconds = 0.001
-        return started(self, what, seconds)
+        return ask(self, what, question, seconds)
 
-    monkeypatch.setattr(process.CompiledProcess, "_answer", answer)
+    monkeypatch.setattr(process.CompiledProcess, "_ask", ask_late)
     predict, train_step = build(model).self_checks
     reasons = [why for _, why in predict.unchecked]
     assert "did not end within" in reasons[0]

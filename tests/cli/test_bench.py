@@ -15,6 +15,7 @@ import pytest
 from aotc.artifacts.manifest import Code, Manifest
 from aotc.cli.main import main
 from aotc.errors import CompileError, InputError, SetupError
+from aotc.processes import asking
 from aotc.timing import dispatches, inputs, process
 from aotc.timing.messages import Subject
 from aotc.timing.statistics import Comparison, Latency
@@ -289,12 +290,12 @@ def test_a_process_that_dies_is_told_with_its_signal(
     shelf: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died = ["-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"]
-    run = process.subprocess.Popen
+    run = asking.subprocess.Popen
 
     def start(command: list[str], **options: Any) -> Any:
         return run([command[0], *died], **options)
 
-    monkeypatch.setattr(process.subprocess, "Popen", start)
+    monkeypatch.setattr(asking.subprocess, "Popen", start)
     with pytest.raises(CompileError, match=r"runs 'add' died of SIGSEGV") as caught:
         process.Process(Subject("b", "add"))
     assert caught.value.code == "compiled-code-died"

@@ -9,15 +9,14 @@ import pytest
 
 from aotc import importers
 from aotc.backend import failures
-from aotc.checks import serve
 from aotc.cli import arrays, main
 from aotc.core import writing
 from aotc.errors import AotcError, CompileError, SetupError
 from aotc.errors import system as system_errors
 from aotc.machine.target import Target
+from aotc.processes import answering, messages
 from aotc.tracing.archives import load_arrays
 from aotc.training import inputs
-from aotc.worker import messages
 
 
 def failing(error):
@@ -210,7 +209,7 @@ def test_a_part_of_a_message_is_the_end():
 
 def test_too_little_memory_outside_of_a_call_is_answered():
     answers = io.BytesIO()
-    serve._answer(answers, failing(MemoryError()))
+    answering._answer(answers, failing(MemoryError()), lambda it: it)
     answers.seek(0)
     kind, (error, code, *_) = messages.receive(answers)
     assert (kind, error, code) == ("error", SetupError, "out-of-memory")

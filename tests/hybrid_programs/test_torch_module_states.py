@@ -188,3 +188,27 @@ def test_copies_compile_anew_and_pickles_are_refused():
     with pytest.raises(InputError, match="another process") as caught:
         pickle.dumps(hybrid)
     assert caught.value.code == "not-picklable"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_same"),
+    [
+        (1, 1.0, False),
+        (1, True, False),
+        (0.0, -0.0, False),
+        (float("nan"), float("nan"), True),
+        (numpy.float32(1), numpy.float64(1), False),
+        ("a" * 99, "".join(["a"] * 99), True),
+    ],
+)
+def test_types_and_signs_of_numbers_are_part_of_the_state(before, after, is_same):
+    from aotc.hybrid_programs.torch.states import StateSnapshot
+
+    module = nn.Linear(1, 1)
+    module.n, module.kept = before, [(before,)]
+    snapshot = StateSnapshot(module)
+    assert snapshot.difference() is None
+    module.n = after
+    assert snapshot.difference() == (None if is_same else "n")
+    module.n, module.kept[0] = before, (after,)
+    assert snapshot.difference() == "kept"  # another object

@@ -20,8 +20,8 @@ from aotc.hybrid_programs.graphs.piece_codes import (
     Values,
 )
 from aotc.hybrid_programs.graphs.pieces import Node, Piece, connect, split
+from aotc.just_in_time.code_cache import require_limits
 from aotc.just_in_time.shapes import Sizes
-from aotc.just_in_time.variants import require_limits
 
 # errors of a call, or of compiled code, that say nothing of what can be compiled
 _RAISED = ("shape-mismatch", "dtype-mismatch", "self-check")
@@ -57,7 +57,7 @@ class SplitGraph(ABC):
         outputs: those that it wants.
         stored: those that each piece has by itself, such as constants.
         tokens: those that only say what comes after what, and are not handed over.
-        limits: how many codes of each piece are kept and made; see `PieceCodes`.
+        limits: how many codes of each piece are kept and made; see `CodeCache`.
 
     Raises:
         InputError: `bad-graph`: a node reads what nothing gives; `bad-option`.
@@ -196,10 +196,10 @@ class SplitGraph(ABC):
         """Return the code for a kind of inputs, or the faults that prevent it."""
         with self._lock:
             codes = self._codes_of(piece)
-            found = codes.find(kind) or codes.faults(kind)
+            found = codes.find(kind) or codes.refusal(kind)
             if found is not None:
                 return found
-            codes.require_room(kind)
+            codes.require_room_for(kind)
             if piece.boundary is not None:
                 run = self.loaded(piece, given)
                 return codes.add(kind, PieceCode(run, kind.form, kind.shapes))
@@ -215,13 +215,13 @@ class SplitGraph(ABC):
     def _compiled(self, piece: Piece, kind: Kind, given: Values) -> PieceCode:
         """Compile code for a kind of inputs, and for others of its form if possible."""
         codes = self._codes_of(piece)
-        sizes = codes.symbolic_sizes(kind) if self.has_symbols else None
+        sizes = codes.sizes_for(kind) if self.has_symbols else None
         if sizes is not None:
             with suppress(InputError, CompileError):
                 return PieceCode(self.compiled(piece, given, sizes), kind.form, sizes)
         run = self.compiled(piece, given, kind.shapes)
         if sizes is not None:  # which can be compiled, but not for others like it
-            codes.require_exact(kind.form)
+            codes.require_exact(kind)
         return PieceCode(run, kind.form, kind.shapes)
 
     def _codes_of(self, piece: Piece) -> PieceCodes:

@@ -1,44 +1,42 @@
 """Digests of values, in this process and in a fresh one that imports a package.
 
-Run as a script by `fresh_values` below: it imports nothing of aotc itself, so that it
-can tell whether the package does.
+Run as a script by `fresh_values` below: it imports nothing of aotc's compiler itself,
+so that it can tell whether the package does.
 """
 
 from __future__ import annotations
 
-import collections
 import datetime
 import decimal
 import enum
 import fractions
-import functools
-import hashlib
 import importlib
 import json
+import os
 import pathlib
 import re
-import subprocess
 import sys
 import types
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+
+from aotc.core.contents import ContentDigest, parts_of
+from aotc.processes.running import run_python
 
 _WRITTEN = (
     int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype, range,
     slice, re.Pattern, pathlib.PurePath, datetime.date, datetime.time,
     datetime.timedelta, decimal.Decimal, fractions.Fraction, uuid.UUID,
 )  # fmt: skip
-_SEQUENCES = (list, tuple, collections.deque)
 _LONGEST = 600.0  # seconds of an import
 
 
 def digests(scope: Mapping[str, Any], names: Iterable[str]) -> dict[str, str | None]:
-    """A text for the value of each dotted name; None where it has none, or is missing.
+    """A digest of the value of each dotted name; None where it has none, or is missing.
 
     Args:
         scope: the names of a module, and what they stand for.
@@ -57,85 +55,89 @@ def _digest(scope: Mapping[str, Any], dotted: str, module: str) -> str | None:
         if not hasattr(value, name):
             return "missing"
         value = getattr(value, name)
-    text = _Text(module).of(value)
-    return None if text.startswith("?") else hashlib.sha256(text.encode()).hexdigest()
+    found = _ValueDigest(module)
+    found.value(value)
+    return None if id(value) in found.unknown else found.digest().hex()
 
 
-class _Text:
-    """Writes values as texts that are equal if the values are.
+class _ValueDigest(ContentDigest):
+    """A digest that differs if a module is another one.
 
-    What cannot be compared is written as `?`.
+    Objects that cannot be compared count as equal.
 
     Args:
         module: the name of the module whose classes are looked into.
     """
 
     def __init__(self, module: str) -> None:
+        super().__init__()
         self._module = module
-        self._seen: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that no identity is used twice
+        self.unknown: set[int] = set()  # identities of what cannot be compared
 
-    def of(self, value: Any) -> str:
+    def value(self, value: Any) -> None:
         if isinstance(value, enum.Enum):
-            return f"{type(value).__qualname__}.{value.name}"
-        if isinstance(value, _WRITTEN):
-            return f"{type(value).__name__} {value!r}"
-        if id(value) in self._seen:
-            return f"again {self._seen[id(value)]}"
-        self._seen[id(value)] = len(self._seen)
-        self._kept.append(value)
-        return self._of_object(value)
+            self.note(type(value).__qualname__, value.name)
+        elif isinstance(value, _WRITTEN):
+            self.note(type(value).__name__, value)
+        else:
+            super().value(value)
 
-    def _of_object(self, value: Any) -> str:
+    def other(self, value: Any) -> None:
         match value:
             case np.ndarray():
-                return self._of_array(value)
+                self._array(value)
             case Mapping():
-                pairs = (f"{self.of(k)}: {self.of(v)}" for k, v in value.items())
-                return f"{type(value).__name__} {{{', '.join(pairs)}}}"
-            case set() | frozenset():
-                return f"{type(value).__name__} {sorted(map(self.of, value))}"
+                self._named(type(value).__name__, dict(value))
             case types.FunctionType():
-                return self._of_function(value)
-            case functools.partial():
-                parts = [value.func, value.args, value.keywords]
-                return f"partial {[*map(self.of, parts)]}"
+                self._function(value)
             case np.random.Generator():
-                return f"Generator {self.of(value.bit_generator.state)}"
+                self._named("Generator", value.bit_generator.state)
             case np.random.RandomState():
-                return f"RandomState {self.of(value.get_state(legacy=False))}"
+                self._named("RandomState", value.get_state(legacy=False))
             case types.ModuleType():
-                return f"module {value.__name__}"
-        if isinstance(value, _SEQUENCES):
-            return f"{type(value).__name__} [{', '.join(map(self.of, value))}]"
-        return self._of_other(value)
+                self.note("module", value.__name__)
+            case type():
+                inner = vars(value) if value.__module__ == self._module else {}
+                self._named(f"class {value.__qualname__}", _own(inner))
+            case _:
+                self._object(value)
 
-    def _of_other(self, value: Any) -> str:
-        if isinstance(value, type):
-            inner = vars(value) if value.__module__ == self._module else {}
-            return f"class {value.__qualname__} {self.of(_own(inner))}"
-        if type(value).__module__ == self._module and hasattr(value, "__dict__"):
-            return f"{type(value).__qualname__} {self.of(_own(vars(value)))}"
-        if hasattr(value, "__array__"):
-            try:
-                return self._of_array(np.asarray(value))
-            except Exception:  # on a device, say
-                return "?"
-        return "?"
+    def _named(self, name: str, *parts: Any) -> None:
+        self.note(name)
+        for each in parts:
+            self.value(each)
 
-    def _of_function(self, value: types.FunctionType) -> str:
+    def _object(self, value: Any) -> None:
+        if parts_of(value) is not None:
+            self.container(value)
+        elif type(value).__module__ == self._module and hasattr(value, "__dict__"):
+            self._named(type(value).__qualname__, _own(vars(value)))
+        elif not self._is_array(value):
+            self.note("unknown")
+            self.unknown.add(id(value))
+
+    def _is_array(self, value: Any) -> bool:
+        """Take in an array of another library; return whether it is one."""
+        try:
+            found = np.asarray(value) if hasattr(value, "__array__") else None
+        except Exception:  # on a device, say
+            return False
+        if found is not None:
+            self._array(found)
+        return found is not None
+
+    def _array(self, value: np.ndarray[Any, Any]) -> None:
+        if value.dtype.hasobject:
+            self._named(f"array {value.shape}", value.tolist())
+        else:
+            self.array(value)
+
+    def _function(self, value: types.FunctionType) -> None:
         attributes = _own(vars(value))
         is_island = attributes.pop("aotc_is_island", False)  # packages do without
         inner = vars(value)["__wrapped__"] if is_island else value
         defaults = [getattr(inner, n, None) for n in ("__defaults__", "__kwdefaults__")]
-        parts = [*defaults, attributes]
-        return f"function {value.__qualname__} {[*map(self.of, parts)]}"
-
-    def _of_array(self, value: np.ndarray[Any, Any]) -> str:
-        if value.dtype.hasobject:
-            return f"array {value.shape} {self.of(value.tolist())}"
-        content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        return f"array {value.dtype} {value.shape} {content}"
+        self._named(f"function {value.__qualname__}", *defaults, attributes)
 
 
 def _own(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,27 +156,16 @@ def fresh_values(folder: Path, name: str, names: Iterable[str]) -> dict[str, Any
         `digests`, and in `compiler` what has been imported of aotc's compiler; or
         `error`, with `line` where the package raised it.
     """
-    from aotc.core.options import child_environment  # the process itself needs no aotc
-
-    with TemporaryDirectory() as work:
-        request, answer = Path(work, "request"), Path(work, "answer")
-        asked = {"path": [str(folder), *sys.path], "name": name, "names": [*names]}
-        request.write_text(json.dumps(asked), encoding="utf-8")
-        try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-B", __file__, str(request), str(answer)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                env=child_environment(),
-                timeout=_LONGEST,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {"error": f"the import took more than {_LONGEST:.0f} s"}
-        if answer.exists():
-            return dict(json.loads(answer.read_text(encoding="utf-8")))
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing"]
-        return {"error": f"the process ended with {done.returncode}: {lines[-1]}"}
+    asked = {"path": [str(folder), *sys.path], "name": name, "names": [*names]}
+    given = json.dumps(asked).encode()
+    try:
+        done = run_python("-B", __file__, given=given, seconds=_LONGEST)
+    except TimeoutError:
+        return {"error": f"the import took more than {_LONGEST:.0f} s"}
+    if done.output.endswith(b"\n"):
+        return dict(json.loads(done.output))
+    lines = done.log.strip().splitlines() or ["nothing"]
+    return {"error": f"the process ended with {done.code}: {lines[-1]}"}
 
 
 def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,11 +179,14 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"digests": found, "compiler": compiler[:1]}
 
 
-def _main(request: str, answer: str) -> None:
-    asked = json.loads(Path(request).read_text(encoding="utf-8"))
+def _main() -> None:
+    """Answer on standard output, where the package writes nothing."""
+    asked = json.load(sys.stdin)
     sys.argv = [""]
-    Path(answer).write_text(json.dumps(_answer(asked)), encoding="utf-8")
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        print(json.dumps(_answer(asked)), file=answers)
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    _main()

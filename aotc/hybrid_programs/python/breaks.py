@@ -12,13 +12,13 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from aotc.errors import InputError
-from aotc.tracing.array import Array
-from aotc.tracing.contents import (
+from aotc.core.contents import (
     TooLarge,
     content_key,
     is_plain,
 )
+from aotc.errors import InputError
+from aotc.tracing.array import Array
 from aotc.tracing.source_locations import user_line
 from aotc.tracing.tracing import current_trace
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.contents import TooLarge, content_key
 from aotc.core.pytree import Structure, flatten, flatten_in_order
 from aotc.errors import InputError
 from aotc.hybrid_programs.python.breaks import (
@@ -28,7 +29,6 @@ from aotc.hybrid_programs.python.names import reads, stores
 from aotc.just_in_time import JitFunction, jit
 from aotc.runtime import regions
 from aotc.tracing.array import Array
-from aotc.tracing.contents import TooLarge, content_key
 
 STATIC = "_aotc_static"  # the argument with all that is no array
 

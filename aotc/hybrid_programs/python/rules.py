@@ -15,6 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.contents import (
+    VIEWS,
+    is_plain,
+    parts_of,
+)
 from aotc.core.pytree import flatten_in_order
 from aotc.hybrid_programs.python.breaks import (
     Break,
@@ -25,11 +30,6 @@ from aotc.hybrid_programs.python.breaks import (
     is_own,
 )
 from aotc.tracing.array import Array
-from aotc.tracing.contents import (
-    VIEWS,
-    is_plain,
-    parts_of,
-)
 
 # of Python, which only compute, with values that regions may look into
 _COMPUTING = frozenset({

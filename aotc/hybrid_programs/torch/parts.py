@@ -6,7 +6,7 @@ import copy
 import inspect
 import threading
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,7 +19,6 @@ from aotc.hybrid_programs.torch.calls import signature_of
 from aotc.hybrid_programs.torch.exporting import ModuleTracer, TracedModule
 from aotc.hybrid_programs.torch.states import StateSnapshot, Unobserved
 from aotc.just_in_time.compiling import compile_program
-from aotc.just_in_time.shapes import Shapes, symbolic_sizes
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.variants import Variant, Variants
 from aotc.machine.target import Target
@@ -72,11 +71,9 @@ class Part(Unobserved):
         self._names = _positional_names(module.forward)
         self._trace = ModuleTracer(module, settings.owner, path, is_whole)
         limits = settings.max_variants, settings.max_compiles
-        self._variants = Variants(path, settings.target.id, *limits)
+        self._variants = Variants(path, settings.target.id, *limits, _ATTEMPTS)
         self._state: StateSnapshot | None = None  # that all code was made for
         self._change: str | None = None  # of it, since then
-        self._refused: dict[Hashable, set[Shapes]] = {}
-        self._exact: set[Hashable] = set()
         self._boundary: Boundary | None = None
         self._is_island = False
         self._lock = threading.RLock()
@@ -145,7 +142,7 @@ class Part(Unobserved):
         if self._has_changed():
             return None
         variant = self._variants.find(call, tuple)
-        if variant is not None or self._is_refused(call):
+        if variant is not None or self._variants.refusal(call) is not None:
             return variant
         with self._lock:
             variant = self._variants.find(call, tuple)  # of another thread
@@ -168,16 +165,12 @@ class Part(Unobserved):
     ) -> Variant:
         self._note_miss(call)
         state = self._state or StateSnapshot(self._module)
-        seen = self._variants.note_shapes(call)
-        try:
-            traced = self._traced_for(call, args, kwargs)
-            made = compile_program(
-                traced.program, self._settings.target, self._settings.threads
-            )
-        except AotcError:
-            seen.remove(call.shapes)
-            raise
+        traced = self._traced_for(call, args, kwargs)
+        made = compile_program(
+            traced.program, self._settings.target, self._settings.threads
+        )
         variant = Variant(traced, made)
+        self._variants.note_shapes(call)
         self._variants.add(variant)
         self._state = state
         return variant
@@ -196,10 +189,9 @@ class Part(Unobserved):
         self, call: CallSignature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> TracedModule:
         """The module, exported for sizes that vary where that is possible."""
-        seen = self._variants.note_shapes(call)
-        sizes = symbolic_sizes(seen, call.names)
+        sizes = self._variants.symbolic_sizes(call, call.names)
         with _EXPORTING:
-            if sizes and call.form not in self._exact and _are_traceable(sizes, call):
+            if sizes and _are_traceable(sizes, call):
                 try:
                     return self._trace(call, args, kwargs, sizes)
                 except InputError as error:
@@ -208,18 +200,11 @@ class Part(Unobserved):
                 note = None
             traced = self._trace(call, args, kwargs)
         if note is not None:
-            self._exact.add(call.form)
+            self._variants.require_exact(call)
             self.notes.append(note)
         return traced
 
     # ---- islands
-
-    def _is_refused(self, call: CallSignature) -> bool:
-        """Return whether calls like this one are known not to compile."""
-        shapes = self._refused.get(call.form, ())
-        if call.shapes in shapes or len(shapes) >= _ATTEMPTS:
-            return True
-        return sum(map(len, self._refused.values())) >= self._settings.max_compiles
 
     def _by_torch(
         self,
@@ -255,8 +240,8 @@ class Part(Unobserved):
             if not self._is_island and self._boundary is not None:
                 self._boundary.reason = reason  # not that of a call that has failed
             self._is_island = True
-            if call is not None and not self._is_refused(call):
-                self._refused.setdefault(call.form, set()).add(call.shapes)
+            if call is not None and self._variants.refusal(call) is None:
+                self._variants.refuse(call, reason)
 
 
 def _positional_names(forward: Any) -> tuple[str, ...]:

@@ -6,16 +6,16 @@ it was exported. Python may change all of them, in the module itself or from ano
 
 from __future__ import annotations
 
-import functools
 import operator
 import random
 import types
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
+
+from aotc.core.contents import ContentDigest, content_key, is_plain, parts_of
 
 
 class Unobserved:
@@ -27,10 +27,12 @@ _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})  # of parameters, b
 _MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"} | _DERIVED | {"forward"}
 _LAZY = torch.nn.parameter.UninitializedTensorMixin
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_WRITTEN = (
+    bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device,
+)  # fmt: skip
 _FIXED = (
-    bool, int, float, complex, str, bytes, type(None), type, torch.dtype, torch.device,
-    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, torch.nn.Module,
-    Unobserved,
+    *_WRITTEN, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
+    torch.nn.Module, Unobserved,
 )  # fmt: skip
 
 
@@ -95,9 +97,9 @@ class StateSnapshot:
         pairs = zip(self._tensors, self._versions, strict=True)
         return next((path for (path, x), then in pairs if _version(x) != then), None)
 
-    def _contents_now(self) -> list[Any]:
-        seen: set[int] = set()
-        return [_content(value, seen) for _, value in self._mutable]
+    def _contents_now(self) -> list[bytes]:
+        found = _StateDigest()
+        return [found.after(value) for _, value in self._mutable]
 
 
 def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -118,8 +120,8 @@ def _changed_key(table: dict[str, Any], before: dict[str, Any]) -> str | None:
         if key not in before or key not in table:
             return str(key)
         old, new = before[key], table[key]
-        is_number = type(old) is type(new) and isinstance(old, (int, float, str))
-        if new is not old and not (is_number and new == old):
+        is_equal = is_plain(old) and content_key(old) == content_key(new)
+        if new is not old and not is_equal:
             return str(key)
     return None
 
@@ -141,38 +143,38 @@ def _has_memory(tensor: Any) -> bool:
     return is_plain and tensor.layout is torch.strided
 
 
-def _content(value: Any, seen: set[int]) -> Any:
-    """Return a comparable snapshot of an object, with the objects that it refers to.
+class _StateDigest(ContentDigest):
+    """A digest of objects with all that they refer to, and of their identities."""
 
-    Args:
-        value: the object.
-        seen: the identities of those that something else has.
-    """
-    if isinstance(value, torch.Tensor):
-        return id(value), *_version(value)
-    if isinstance(value, _FIXED) and not isinstance(value, torch.nn.Module):
-        return type(value), value
-    if id(value) in seen:
-        return id(value)
-    seen.add(id(value))
-    return id(value), *(_content(part, seen) for part in _parts(value))
+    def after(self, value: Any) -> bytes:
+        """Take in a value; return the digest of all so far."""
+        self.value(value)
+        return self.digest()
+
+    def value(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self.note(id(value), *_version(value))
+        elif isinstance(value, _WRITTEN):
+            self.note(type(value), value)
+        else:
+            self.note(id(value))
+            if not isinstance(value, _FIXED) or isinstance(value, torch.nn.Module):
+                super().value(value)
+
+    def other(self, value: Any) -> None:
+        for part in parts_of(value) or _hidden_parts(value):
+            self.value(part)
+        for key, part in getattr(value, "__dict__", {}).items():
+            if key not in _DERIVED and key != "forward":
+                self.value(part)
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    """Yield the parts of an object, as far as they are accessible."""
-    for kinds, parts in _PARTS:
-        if isinstance(value, kinds):
-            yield from parts(value)
-            break
-    for key, part in getattr(value, "__dict__", {}).items():
-        if key not in _DERIVED and key != "forward":
-            yield part
+def _hidden_parts(value: Any) -> Iterable[Any]:
+    found = (parts(value) for kinds, parts in _PARTS if isinstance(value, kinds))
+    return next(found, ())
 
 
 _PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
-    ((list, tuple, deque), iter),
-    ((set, frozenset), functools.partial(sorted, key=repr)),
-    (dict, lambda value: (*value, *value.values())),
     (np.ndarray, lambda value: (value.tobytes(),)),
     (random.Random, lambda value: (repr(value.getstate()),)),
     (np.random.Generator, lambda value: (repr(value.bit_generator.state),)),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aotc.core import options
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
@@ -16,6 +14,7 @@ from aotc.importers.stablehlo.original import of_export
 from aotc.importers.stablehlo.reading import BYTECODE
 from aotc.importers.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
 from aotc.importers.stablehlo.values import Value, as_known
+from aotc.processes.running import run_python
 from aotc.tracing.entry import Spec
 
 _SHARDY = b"sdy"  # the name of a dialect
@@ -99,17 +98,10 @@ def _module_of(exported: Any, name: str, module_class: type[Module]) -> Module:
     except InputError as error:
         if error.code != "bad-file" or _SHARDY not in exported.mlir_module_serialized:
             raise
-        command = [sys.executable, "-P", "-m", __name__]
-        child = subprocess.run(
-            command,
-            input=exported.serialize(),
-            capture_output=True,
-            env=options.child_environment(),
-            check=False,
-        )
-        if child.returncode:
+        done = run_python("-m", __name__, given=exported.serialize())
+        if done.code:
             raise
-    return module_class(child.stdout.decode(), name)
+    return module_class(done.output.decode(), name)
 
 
 def _exported_specs(exported: Any, module: Module) -> list[Spec]:

@@ -7,17 +7,16 @@ file first: this module, run as a program.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from functools import cache
 from types import ModuleType
 from typing import Any
 
-from aotc.core import options
 from aotc.errors import InputError
 from aotc.errors.exit_status import exit_cause
 from aotc.errors.system import raise_system_error
 from aotc.mlir import in_generic_form, ir, provide_dialect, stablehlo
+from aotc.processes.running import run_python
 
 BYTECODE = b"ML\xefR"  # how MLIR bytecode begins
 _PORTABLE = re.compile(rb"ML\xefR.{1,9}?StableHLO_v(\d+\.\d+\.\d+)\0", re.DOTALL)
@@ -66,17 +65,9 @@ def parse(source: bytes | str, name: str) -> Any:
 
 def _require_survival(data: bytes) -> None:
     """Refuse a module that kills the process which reads it."""
-    command = [sys.executable, "-P", "-m", __name__]
-    child = subprocess.run(
-        command,
-        input=data,
-        stderr=subprocess.DEVNULL,
-        env=options.child_environment(),
-        check=False,
-        timeout=_SECONDS,
-    )
-    if child.returncode < 0:
-        cause = exit_cause(child.returncode)
+    done = run_python("-m", __name__, given=data, seconds=_SECONDS)
+    if done.code < 0:
+        cause = exit_cause(done.code)
         raise ValueError(f"it is damaged or too deep, its reader dies of {cause}")
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from aotc.backend import Running, device_kernels
+from aotc.backend import device_kernels
 from aotc.backend.device_kernels import DeviceKernels
 from aotc.core.installation import has_triton
 from aotc.errors import CompileError
@@ -15,6 +15,7 @@ from aotc.kernels.gpu.compiling import KernelSource, compile_kernel, resources_o
 from aotc.kernels.gpu.machines import MACHINES
 from aotc.kernels.lowered import Launch
 from aotc.machine.target import Target
+from aotc.processes.running import Running
 
 from .test_products import compiled_kernel
 

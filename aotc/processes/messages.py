@@ -1,7 +1,7 @@
-"""Messages between a process and one that works for it: pickled, after their length.
+"""Messages between a process and its child: pickled, after a mark and their length.
 
 Knowing the length, a reader without the memory for a message can skip it: the next one
-is where it is expected.
+is where it is expected. By the mark it knows what a library has printed in its place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ import pickle
 from typing import Any, BinaryIO
 
 _CHUNK = 1 << 20
+_MARK = b"\x93aotc"
 _LENGTH = 8  # bytes
+
+
+class NoMessageError(Exception):
+    """Other bytes are in the place of a message."""
 
 
 def send(stream: BinaryIO, message: Any) -> None:
@@ -21,7 +26,7 @@ def send(stream: BinaryIO, message: Any) -> None:
         BrokenPipeError: nobody reads.
     """
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.write(len(data).to_bytes(_LENGTH, "little"))
+    stream.write(_MARK + len(data).to_bytes(_LENGTH, "little"))
     stream.write(data)
     stream.flush()
 
@@ -32,7 +37,11 @@ def receive(stream: BinaryIO) -> Any:
     Raises:
         EOFError: there is none any more, or a part of one only.
         MemoryError: it has been skipped.
+        NoMessageError: the bytes are of something else.
     """
+    mark = stream.read(len(_MARK))
+    if not _MARK.startswith(mark):
+        raise NoMessageError(f"wrote {mark!r} in the place of an answer")
     length = int.from_bytes(_read_exactly(stream, _LENGTH), "little")
     try:
         data = _read_exactly(stream, length)

@@ -1,0 +1,246 @@
+"""Contents of Python values: the parts that they consist of, and digests of these.
+
+Two values are the same to code if their digests are. Of plain values, types and texts
+decide: 1, 1.0 and True differ, as 0.0 and -0.0 do, and NaN is NaN. Of containers and
+arrays, types, parts and their order do. What counts of other objects differs with the
+question, so each has a subclass of `ContentDigest`.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import functools
+import hashlib
+import types
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+#: types whose values never change, and of which equal texts mean equal values
+PLAIN = (
+    int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented),
+    range, slice,
+)  # fmt: skip
+#: what shows a dict as it is now
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_SETS = (set, frozenset)
+_SEQUENCES: tuple[Any, ...] = (
+    list, tuple, *_SETS, collections.deque, bytearray, array.array,
+)  # fmt: skip
+#: containers that have nothing but their parts
+CONTAINERS = frozenset(
+    (*_SEQUENCES, dict, types.MappingProxyType, *VIEWS, functools.partial)
+)
+
+
+class UnknownValue(Exception):
+    """A value has no digest."""
+
+
+class TooLarge(UnknownValue):
+    """A value has too many parts to be compared."""
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is immutable and determined by its text."""
+    return type(value) in PLAIN
+
+
+def parts_of(value: Any) -> list[Any] | None:
+    """Return the elements of a container; None for other values."""
+    kind = type(value)
+    if issubclass(kind, dict) or kind is types.MappingProxyType:
+        items = dict.items(value) if issubclass(kind, dict) else value.items()
+        return [each for row in [*items] for each in row]  # threads may add some
+    for each in _SEQUENCES:
+        if issubclass(kind, each):
+            return [*each.__iter__(value)]
+    if kind in VIEWS:
+        return [*value]
+    if kind is functools.partial:
+        return [value.func, value.args, value.keywords, vars(value)]
+    return None
+
+
+class ContentDigest:
+    """A SHA-256 over values, which are taken in one after the other.
+
+    What is met again, other than plain values and tuples, is noted as that: whether two
+    parts are one object counts, and a value may contain itself. A subclass has `other`.
+
+    Args:
+        start: bytes before those of values.
+    """
+
+    most = 1 << 62  # values that are looked at
+    largest = 1 << 62  # bytes of arrays
+
+    def __init__(self, start: bytes = b"") -> None:
+        self._hash = hashlib.sha256(start)
+        self._texts = list[str]()  # that are not in it yet
+        self._numbers: dict[int, int] = {}  # by identity, of what may contain itself
+        self._kept = list[Any]()  # so that no two of these have one identity
+        self._count = self._bytes = 0
+
+    def digest(self) -> bytes:
+        """The digest of all values so far."""
+        return self._taken().digest()
+
+    def note(self, *facts: object) -> None:
+        """Take in the texts of facts."""
+        self._texts.append(repr(facts))
+
+    def _taken(self) -> hashlib._Hash:
+        """The hash of all so far."""
+        data = "\0".join(self._texts).encode(errors="backslashreplace")
+        self._texts.clear()
+        self._hash.update(b"%d %b" % (len(data), data))
+        return self._hash
+
+    def value(self, value: Any) -> None:
+        """Take in a value with all of its parts.
+
+        Raises:
+            UnknownValue: something in it has no digest.
+            TooLarge: there is too much.
+        """
+        self._count += 1
+        if self._count > self.most:
+            raise TooLarge
+        kind = type(value)
+        if kind in PLAIN:
+            self._texts.append(f"{kind.__name__} {value!r}")
+        elif kind is tuple or kind is frozenset:
+            self.container(value)
+        elif issubclass(kind, np.generic):  # isinstance would ask the value
+            self.array(value)
+        elif issubclass(kind, np.dtype):
+            self.note("dtype", value)
+        elif id(value) in self._numbers:
+            self.note("again", self._numbers[id(value)])
+        else:
+            self._numbers[id(value)] = len(self._numbers)
+            self._kept.append(value)
+            if kind in CONTAINERS:
+                self.container(value)
+            elif kind is np.ndarray:
+                self.array(value)
+            else:
+                self.other(value)
+
+    def container(self, value: Any) -> None:
+        """Take in a container, one of `CONTAINERS` or of a subclass."""
+        parts = parts_of(value) or []
+        self.note(type(value).__name__, len(parts))
+        if issubclass(type(value), _SETS):
+            self.unordered(parts)
+        else:
+            for each in parts:
+                self.value(each)
+
+    def unordered(self, parts: Sequence[Any]) -> None:
+        """Take in the elements of a set, in whatever order."""
+        whole, numbers, found = self._taken(), self._numbers, list[bytes]()
+        for each in parts:
+            self._hash, self._numbers = hashlib.sha256(), {**numbers}
+            self.value(each)
+            found.append(self.digest())
+        self._hash, self._numbers = whole, numbers
+        self._hash.update(b"".join(sorted(found)))
+
+    def array(self, value: Any) -> None:
+        """Take in an array, or a number of NumPy."""
+        if value.dtype.hasobject:
+            self.other(value)
+            return
+        self._bytes += value.nbytes
+        if self._bytes > self.largest:
+            raise TooLarge
+        dtype = value.dtype
+        kind = dtype if dtype.kind == "V" else dtype.str  # which is quick, if it tells
+        self.note(type(value).__name__, kind, value.shape)
+        self._taken().update(value.tobytes())
+
+    def other(self, value: Any) -> None:
+        """Take in a value of any other type.
+
+        Raises:
+            UnknownValue: it has no digest.
+        """
+        raise UnknownValue
+
+
+# ---- keys within this process -------------------------------------------------------
+
+_LARGEST = 1024  # parts of containers, and elements of arrays, that are compared
+
+
+def content_key(value: Any) -> Hashable:
+    """A key that differs where code for one value may not be code for another.
+
+    Of plain values, containers, functions and small arrays it is what they are; other
+    objects are equal to themselves alone, whatever happens in them.
+
+    Raises:
+        TooLarge: there are more than 1024 parts.
+    """
+    if is_plain(value):
+        return type(value), repr(value)
+    found = _KeyDigest()
+    found.value(value)
+    return found.digest(), *found.alive
+
+
+def is_small_array(value: Any) -> bool:
+    """Return whether `content_key` compares a value as an array, by its elements."""
+    if not issubclass(type(value), (np.ndarray, np.generic)):
+        return False
+    return bool(value.size <= _LARGEST and not value.dtype.hasobject)
+
+
+class _KeyDigest(ContentDigest):
+    most = _LARGEST
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive = list[Any]()  # types and code, whose identities are in the digest
+
+    def _identity(self, value: Any) -> None:
+        self.alive.append(value)
+        self.note(id(value))
+
+    def array(self, value: Any) -> None:
+        if is_small_array(value):
+            super().array(value)
+        else:
+            self.note("object", id(value))
+
+    def other(self, value: Any) -> None:
+        kind = type(value)
+        if kind is types.FunctionType:
+            self._function(value)
+        elif issubclass(kind, np.ndarray):
+            self.array(value)
+        elif parts_of(value) is not None:
+            self._identity(kind)
+            self.container(value)
+        else:
+            self.note("object", id(value))
+
+    def _function(self, function: types.FunctionType) -> None:
+        """Take in a function by its contents, as each call of the one around makes it
+        anew.
+        """
+        self.note("function", id(function.__globals__))
+        self._identity(function.__code__)
+        for each in (function.__defaults__, function.__kwdefaults__, vars(function)):
+            self.value(each)
+        for cell in function.__closure__ or ():
+            try:
+                inside = cell.cell_contents
+            except ValueError:  # it has no value yet
+                self.note("no value")
+            else:
+                self.value(inside)

@@ -1,0 +1,58 @@
+"""The side of a child that answers the questions of `asking`.
+
+Questions come on standard input, answers go to standard output. What other code writes
+there goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, BinaryIO, TypeVar
+
+from aotc.errors import AotcError
+from aotc.errors.system import system_errors
+from aotc.processes.messages import receive, send
+from aotc.worker.parent import end_with
+
+T = TypeVar("T")
+
+
+def answer_parent(
+    load: Callable[[Any], T],
+    facts: Callable[[T], Any],
+    compute: Callable[[T, Any], Any],
+) -> None:
+    """Answer the process that the command line names, until it asks no more or ends.
+
+    Args:
+        load: makes what answers, from the first question.
+        facts: the answer to that one.
+        compute: the answer to any other.
+    """
+    end_with(int(sys.argv[1]))
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    loaded = _answer(answers, lambda: load(receive(requests)), facts)
+    if loaded is None:
+        return
+    with suppress(EOFError):  # nobody asks any more
+        while True:
+            _answer(answers, lambda: compute(loaded, receive(requests)), lambda x: x)
+
+
+def _answer(
+    answers: BinaryIO, compute: Callable[[], T], facts: Callable[[T], Any]
+) -> T | None:
+    """Compute and send the facts, or the error; return the value, or None."""
+    try:
+        with system_errors():  # also of receiving and sending
+            found = compute()
+            send(answers, ("done", facts(found)))
+            return found
+    except AotcError as error:
+        said = (error.code, error.message, error.where, error.hint)
+        send(answers, ("error", (type(error), *said)))
+        return None
