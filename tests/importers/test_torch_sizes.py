@@ -427,13 +427,15 @@ def test_calls_are_held_to_what_the_module_takes_for_granted(function, broken, m
 
 REFUSED = {
     "a result": (lambda x: x[x > 0], "which depends on values"),
-    "an op without a rule": (
-        lambda x: torch.tril(x[x[:, 0] > 0]).sum(),
+    "a branch": (
+        lambda x: torch.cond(
+            x.sum() > 0, lambda y: y.sum(), lambda y: -y.sum(), (x[x[:, 0] > 0],)
+        ),
         "no rule for their padding",
     ),
     "padding among elements": (
         lambda x: x[x[:, 0] > 0].T.reshape(-1).cumsum(0).sum(),
-        "join with those after them only",
+        r"'reshape' works along axes of f32.3, u0. whose sizes depend on values",
     ),
     "a size without a bound": (
         lambda x: x.repeat_interleave(x[:, 0].long(), 0).sum(),
@@ -441,7 +443,7 @@ REFUSED = {
     ),
     "mixing along padding": (
         lambda x: x[x[:, 0] > 0].T.flip(1).sum(1),
-        "works along an axis of f32.3, u0. whose size depends on values",
+        "'reverse' works along axes of f32.3, u0. whose sizes depend on values",
     ),
 }
 
