@@ -172,6 +172,7 @@ def _apply_padded(
             for value in as_tuple(OPS[name].build(*exact.arguments, **attributes))
         ]
     (op,) = exact.operations
+    assert isinstance(op, GraphOp)
     if isinstance(op.pad, Reason):
         _refuse_op(name, operands)
     meets = _meets_padding(op, padding)
@@ -246,6 +247,7 @@ def _repeat(
     """The values of a block for these arguments, whose ops are applied again."""
     known = dict(zip(block.arguments, arguments, strict=True))
     for op in block.operations:
+        assert isinstance(op, GraphOp)
         name, attributes = op._op_name, op.attributes_of(op)
         if name == "constant":
             found = [Array(data=attributes["value"])]

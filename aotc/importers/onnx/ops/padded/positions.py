@@ -9,7 +9,7 @@ from aotc.importers.onnx.calling import Imports
 
 def nonzero(x: Value) -> Value:
     """The positions of the elements that are not 0: a row for each axis."""
-    return axes.stack(sources.true_positions(x), 0)
+    return axes.stack(sources.true_positions(x), 0)  # type: ignore[no-any-return]
 
 
 def compress(x: Value, condition: Value, *, axis: int | None = None) -> Value:

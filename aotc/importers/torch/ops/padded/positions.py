@@ -43,7 +43,7 @@ def masked_select(x: Value, mask: Value) -> Value:
 
 def nonzero(x: Value) -> Value:
     """The positions of the elements that are not 0, as rows."""
-    return axes.stack(sources.true_positions(x), 1)
+    return axes.stack(sources.true_positions(x), 1)  # type: ignore[no-any-return]
 
 
 def positions(x: Value) -> list[Value]:
