@@ -8,4 +8,3 @@ from aotc.importers.common.padded.op_rules import by_op_rules
 expand = by_op_rules(np.broadcast_to)
 reshape = by_op_rules(np.reshape)
 stack = by_op_rules(np.stack)
-unsqueeze = by_op_rules(np.expand_dims)

@@ -76,15 +76,6 @@ def refuse(what: str, help: str) -> NoReturn:
     fail("data-dependent-shape", what, help)
 
 
-def require_whole(x: Value, axes: Sequence[int]) -> None:
-    """Refuse a value that is padded along one of these axes."""
-    if isinstance(x, Padded) and {axis % x.ndim for axis in axes} & set(x.axes):
-        refuse(
-            f"the op works along an axis of {x} whose size depends on values",
-            "compute it on the whole axis, with a mask",
-        )
-
-
 def is_involved(value: Any) -> bool:
     """Return whether a value, or a part of it, has sizes that depend on values."""
     if isinstance(value, (Padded, Equality)):

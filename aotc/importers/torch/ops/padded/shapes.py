@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc import numpy as np
-from aotc.importers.common.padded import axes, cutting
+from aotc.importers.common.padded import cutting
 from aotc.importers.common.padded.op_rules import by_op_rules
 from aotc.importers.common.padded.sizes import bound_of, count_of, has_data_dependent
 from aotc.importers.common.padded.values import (
     Value,
     from_first,
-    in_dtype,
     refuse,
-    require_whole,
 )
 from aotc.importers.torch.ops import shapes
 
@@ -30,18 +28,6 @@ def _slice_axis(
 
 def _narrow(x: Value, dim: int, start: Any, length: Any) -> Value:
     return cutting.slice_axis(x, dim, start, start + length)
-
-
-def _select_scatter(x: Value, src: Value, dim: int, index: int) -> Value:
-    """`x` with one position of an axis replaced, whose size no value decides."""
-    axis = dim % len(x.shape)
-    require_whole(x, (axis,))
-    size = x.shape[axis]
-    place = index if index >= 0 else size + index
-    ones = (1,) * (len(x.shape) - axis - 1)
-    chosen = np.reshape(np.equal(np.arange(size), place), (size, *ones))
-    new = axes.unsqueeze(in_dtype(src, x.dtype), axis)
-    return by_op_rules(np.where)(chosen, new, x)  # type: ignore[no-any-return]
 
 
 def _repeat(x: Value, repeats: Sequence[Any]) -> Value:
@@ -65,8 +51,6 @@ RULES: dict[str, Rule] = {
     "aten.narrow": _narrow,
     "aten.repeat": _repeat,
     "aten.select.int": cutting.select,
-    "aten.select_scatter": _select_scatter,
     "aten.slice.Tensor": _slice_axis,
     "aten.split_with_sizes": shapes.splitting(_narrow),
-    "aten.unbind.int": cutting.unstack,
 }
