@@ -22,7 +22,7 @@ from aotc import numpy as anp
 from aotc.importers.common.declared import require_declared
 from aotc.importers.common.padded import Padded
 from aotc.importers.common.padded.values import refuse
-from aotc.importers.onnx.calling import Imports, call
+from aotc.importers.onnx.calling import Imports, call, signature
 from aotc.importers.onnx.elements import element, value_table
 from aotc.importers.onnx.file_errors import attribute_to_file
 from aotc.importers.onnx.functions import body_of
@@ -250,14 +250,22 @@ def _compute(
         return call(function, node, values, attributes, facts)
     if rule is None:
         sizes = [value for value in values if isinstance(value, Padded)]
-        if sizes:
+        if sizes or _takes_sizes(function, values):
+            shown = " and ".join(map(str, sizes)) or "sizes"
             refuse(
-                f"{node.key} of {' and '.join(map(str, sizes))}: values decide sizes "
-                "of it, and aotc has no rule for its padding",
+                f"{node.key} of {shown}: values decide sizes of it, and aotc has no "
+                "rule for its padding",
                 "bring it to a known size before, as ReduceSum and ScatterND do",
             )
         return call(function, node, values, attributes, facts)
     return call(rule, node, values, attributes, facts, padded=True)
+
+
+def _takes_sizes(function: Imports, values: Sequence[Value | None]) -> bool:
+    """Return whether inputs that must be known hold sizes that values decide."""
+    inputs = signature(function).inputs
+    pairs = zip(inputs, values, strict=False)
+    return any(known and is_padded(value) for (_, known), value in pairs)
 
 
 # ---- what is known while tracing ----------------------------------------------------
