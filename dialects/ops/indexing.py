@@ -39,7 +39,7 @@ from aotc.dialects.patterns.values import repeated_scalar
 from aotc.dialects.rules.batching import add_leading_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.rules.counters import counter_of
-from aotc.dialects.rules.padding import along_axes, harmless_but_along
+from aotc.dialects.rules.padding import Padding
 from aotc.dialects.rules.samples import Sample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count, format_shape
 from aotc.errors import InputError
@@ -179,6 +179,42 @@ def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
     return np.reshape(array, shape)
 
 
+# ---- in padded tensors --------------------------------------------------------------
+
+
+def within_call(
+    p: Padding, exact: Tensor, indices: Sequence[Value], at: IndexMap
+) -> list[Value]:
+    """Return indices that mean for a padded tensor what they mean for the call's.
+
+    Args:
+        p: the padding.
+        exact: the type of what is indexed in the call.
+        indices: for each axis that is indexed.
+        at: how, and what becomes of those out of bounds.
+    """
+    b, (kind, wide) = p.b, wide_indices(p.b, indices)
+    found = []
+    for number, axis in zip(wide, at.axes, strict=True):
+        size = exact.shape[axis]
+        if p.is_padded(size):
+            end = b.number(kind, size)
+            beyond = b.compare(number, end, direction="ge")
+            last = b.subtract(end, b.full(kind, 1))
+            outside = b.number(kind, p.shape((size,))[0])
+            number = b.select(beyond, last if at.mode == "clip" else outside, number)
+        found.append(number)
+    return found
+
+
+def wide_indices(b: Builder, indices: Sequence[Value]) -> tuple[Tensor, list[Value]]:
+    """Return indices in a dtype that holds sizes, and their type."""
+    kind = Tensor.of(indices[0])
+    if dt.bits(kind.dtype) >= 32:
+        return kind, list(indices)
+    return kind.with_dtype("i32"), [b.cast(each, dtype="i32") for each in indices]
+
+
 # ---- in linalg ----------------------------------------------------------------------
 
 
@@ -296,7 +332,21 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         maps = IndexMap.of(op).batch_attributes(x=in_x, indices=any(in_indices))
         return b.gather(x, *indices, **maps)
 
-    pad = harmless_but_along(along_axes)
+    @staticmethod
+    def pad(p: Padding, op: "Gather", operands: Sequence[Value]) -> Any:
+        """Read the call's elements alone; of none of them zeros."""
+        (x, *indices), exact, b = operands, Tensor.of(op.x), p.b
+        indexed = p.axes(exact, op.axes)
+        if not indexed:
+            return p.build(op, operands)
+        y = p.build(op, [x, *within_call(p, exact, indices, IndexMap.of(op))])
+        empty = [n for n in indexed if bounds(exact.shape[n])[0] < 1]
+        for axis in empty if op.mode == "clip" else ():
+            count = b.number(Tensor((), "i64"), exact.shape[axis])
+            some = b.compare(count, b.full_like(count, 0), direction="gt")
+            some = b.broadcast(some, shape=Tensor.of(y).shape, axes=())
+            y = b.select(some, y, b.full_like(y, 0))
+        return y
 
     @staticmethod
     def lower(low: Lowering, op: "Gather", x: Value, *indices: Value) -> Value:

@@ -1,5 +1,6 @@
 """The order of elements along an axis."""
 
+from collections.abc import Sequence
 from typing import Any, Self, TypeGuard
 
 import numpy as np
@@ -8,7 +9,7 @@ from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Int, Sizes
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.lowering.conversion import accumulator, integer_bounds
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.dialects.lowering.sorting import (
     first_words,
@@ -21,7 +22,7 @@ from aotc.dialects.movement.nests import ARGSORT, ARGSORT_DESCENDING, Nest
 from aotc.dialects.movement.views import View
 from aotc.dialects.rules.batching import leading, shift_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype
-from aotc.dialects.rules.padding import along_axis, harmless_but_along
+from aotc.dialects.rules.padding import Padding
 from aotc.dialects.rules.reordering import in_any_order, rename_axes
 from aotc.dialects.rules.samples import Sample, f32
 from aotc.dialects.types import Dim, Shape, Size, Tensor
@@ -96,7 +97,12 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     batch = leading(axis=shift_axes)
     reorder = in_any_order(axis=rename_axes)
 
-    pad = harmless_but_along(along_axis)
+    @staticmethod
+    def pad(p: Padding, op: "Argsort", operands: Sequence[Value]) -> Any:
+        """Sort padding to the end: it stays behind elements that it is equal to."""
+        (x,), exact = operands, Tensor.of(op.x)
+        last = _last(exact.dtype, op.descending)
+        return p.build(op, [p.hide(x, exact, (op.axis,), last)])
 
     @staticmethod
     def lower(low: Lowering, op: "Argsort", x: Value) -> Value:
@@ -157,6 +163,13 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
         ),
         Sample((f32(2, 0),), {"axis": 1, "descending": True, "count": (0,)}),
     ]
+
+
+def _last(dtype: str, descending: bool) -> float:
+    """Return a value that no element of a dtype comes after in order."""
+    if dt.is_float(dtype):
+        return -np.inf if descending else np.nan
+    return integer_bounds(dtype)[0 if descending else 1]
 
 
 def is_few(count: Size, size: Size) -> TypeGuard[int]:

@@ -15,7 +15,13 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.ops.indexing import IndexMap, numpy_index, read_type
+from aotc.dialects.ops.indexing import (
+    IndexMap,
+    numpy_index,
+    read_type,
+    wide_indices,
+    within_call,
+)
 from aotc.dialects.ops.one_hot import sum_of_own_updates
 from aotc.dialects.ops.reduction import (
     ReduceMax,
@@ -44,6 +50,16 @@ def _sample(
 ) -> Sample:
     maps = {"axes": axes, "along": along, "kept": kept, "mode": mode}
     return Sample(operands, maps)
+
+
+def _nearest(p: Padding, number: Value, size: Size) -> Value:
+    """Return indices within a padded axis that has `size` elements in the call."""
+    b, kind = p.b, Tensor.of(number)
+    last = b.number(kind, p.shape((size,))[0] - 1)
+    found = b.minimum(number, last)
+    if kind.dtype in dt.SIGNED:
+        found = b.maximum(found, b.full(kind, 0))
+    return found
 
 
 class Scatter(GraphOp, traits=[Pure]):
@@ -94,11 +110,23 @@ class Scatter(GraphOp, traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "Scatter", operands: Sequence[Value]) -> Any:
-        """Build the op, if only axes are padded along which no update moves."""
-        x, _, indices, *_ = map(Tensor.of, op.operands)
-        if p.axes(x, op.axes) or p.axes(indices):
-            return None
-        return p.build(op, operands)
+        """Write at the call's elements alone: updates that are padding go nowhere."""
+        x, updates, *indices = operands
+        exact, _, places, *_ = map(Tensor.of, op.operands)
+        if p.axes(exact, op.axes):
+            indices = within_call(p, exact, indices, IndexMap.of(op))
+        inside = p.inside(places, range(places.rank))
+        if inside is None:
+            return p.build(op, [x, updates, *indices])
+        b, (kind, numbers) = p.b, wide_indices(p.b, indices)
+        if op.mode == "clip":
+            numbers = [
+                _nearest(p, each, exact.shape[axis])
+                for each, axis in zip(numbers, op.axes, strict=True)
+            ]
+        outside = b.number(kind, p.shape((exact.shape[op.axes[0]],))[0])
+        numbers[0] = b.select(inside, numbers[0], outside)
+        return p.build(op, [x, updates, *numbers], mode="drop")
 
     samples = [
         _sample(

@@ -549,10 +549,15 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def pad(p: Padding, op: "Concatenate", operands: Sequence[Value]) -> Any:
-        """Concatenate, unless something comes after padding."""
-        if p.axes(Tensor.of(op.lhs), (op.axis,)):
-            return None
-        return p.build(op, operands)
+        """Concatenate; what comes after padding is written over it."""
+        (lhs, rhs), exact, b = operands, Tensor.of(op.lhs), p.b
+        if not p.axes(exact, (op.axis,)):
+            return p.build(op, operands)
+        room = b.concatenate(lhs, b.full_like(rhs, 0), axis=op.axis)
+        end = b.number(Tensor((1,), "i64"), exact.shape[op.axis])
+        around = {"low": (op.axis,), "high": (exact.rank - op.axis - 1,)}
+        starts = b.pad(end, **around, interior=(0,), value=0.0)
+        return b.dynamic_update_slice(room, rhs, starts)
 
     simplify = (
         Row(

@@ -26,6 +26,8 @@ AXES = {
     "lhs_contract": (2,),
     "rhs_contract": (1,),
 }
+ROWS = {"axes": (0,), "along": (0,), "kept": (1,)}
+INDICES = np.array([0, 2, -1, 9, 1], "i4")
 ATTENTION = {"scale": 0.5, "causal": False, "safe": False}
 
 # ops along padded axes of each kind, which their own samples do not have
@@ -105,6 +107,31 @@ MORE = [
             {"axes": (0,), "along": (0,), "kept": (1,), "mode": "drop"},
         ),
     ),
+    ("concatenate", Sample((f32(2, "n", "m"), f32(2, "k", "m")), {"axis": 1})),
+    *[
+        ("argsort", Sample((of(3, "n"),), {"axis": 1, "descending": back, "count": n}))
+        for of in (f32, i32)
+        for back, n in ((False, ("n",)), (True, (1,)))
+    ],
+    *[
+        ("gather", Sample((f32("n", "m"), *at), {**maps, "mode": mode}))
+        for mode in ("clip", "drop")
+        for at, maps in (
+            ((INDICES,), {"axes": (0,), "along": (0,), "kept": (1,)}),
+            ((INDICES.astype("u1"),), {"axes": (1,), "along": (1,), "kept": (0,)}),
+            ((i32("k", "m"),), {"axes": (0,), "along": (0, 1), "kept": (1,)}),
+            ((i32("k"), i32("k")), {"axes": (0, 1), "along": (0,), "kept": ()}),
+        )
+    ],
+    *[
+        (op, Sample((f32(x, 3), f32(many, 3), at), {**ROWS, "mode": mode}))
+        for op, mode in (("scatter", "drop"), ("scatter_add", "clip"))
+        for x, many, at in (
+            ("n", 5, INDICES),
+            (4, "m", i32("m")),
+            ("n", "m", i32("m")),
+        )
+    ],
 ]
 CASES = [
     Case(op, f"padded{number}", sample) for number, (op, sample) in enumerate(MORE)

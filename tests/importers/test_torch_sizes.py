@@ -197,6 +197,23 @@ def sampled(x):
     return y.sum((2, 3)), least, torch.sym_max(least, 2)
 
 
+def others(x):
+    """Functions that have no rule but those of their ops."""
+    y = x[x[:, 0] > 0]
+    line, places = torch.cat([y, x[:1]]).T[None], (y[:, 0] * 2).long().clamp(0, 2)
+    return (
+        F.conv1d(line, torch.ones(2, 3, 3), padding=1).sum(2),
+        F.avg_pool1d(line, 3, 1, 1).sum(2),
+        F.one_hot(places, 3).sum(0),
+        F.embedding(places, x[:1].T @ x[:1]).sum(0),
+        F.pad(y, (1, 1)).tril().sum(0),
+        y.logcumsumexp(0).sum(0),
+        y.quantile(0.5, dim=1).sum(),
+        torch.zeros(3, 3).index_reduce(0, places, y, "amax"),
+        torch.cat([y, x]).gather(0, torch.zeros(1, 3, dtype=torch.long)),
+    )
+
+
 def of_at_most_four(x):
     (idx,) = torch.where(x[:, 0] > 0)
     torch._check(idx.shape[0] <= 4)
@@ -217,6 +234,7 @@ CASES = {
     "ordered": (ordered, (*ANY, ODD)),
     "numbers": (numbers, SOME),  # of none torch gives weights as integers
     "sampled": (sampled, ANY),
+    "others": (others, SOME),
 }
 
 
@@ -351,7 +369,24 @@ def normalized(x, w):
     return sum((part * w[0]).sum() for part in parts)
 
 
+def windowed(x, w):
+    y = x[x[:, 0] > 0]
+    line = torch.cat([y.log(), x[:1]])[:, :1].T[None]
+    parts = (
+        F.conv1d(line, w[:, None], w[0], padding=1).square(),
+        F.conv1d(y.log()[:, None], w[:, None], w[0], padding=1).square(),
+        F.avg_pool1d(line, 3, 1, 1) * w[0, 0],
+        (y * w[0]).logcumsumexp(0).tanh(),
+        y.cumprod(0) * w[1],
+        torch.tril(y[:, :1].log() * w[2]),
+        torch.cat([y, x])[y.shape[0] :] @ w,
+        y.sort(0)[0].cumsum(0) * w[2],
+    )
+    return sum(part.sum() for part in parts)
+
+
 LEARNED = {
+    "windowed": windowed,
     "routed": routed,
     "routed logarithm": routed_logarithm,
     "sorted and scaled": sorted_and_scaled,
@@ -427,13 +462,15 @@ def test_calls_are_held_to_what_the_module_takes_for_granted(function, broken, m
 
 REFUSED = {
     "a result": (lambda x: x[x > 0], "which depends on values"),
-    "an op without a rule": (
-        lambda x: torch.tril(x[x[:, 0] > 0]).sum(),
+    "a branch": (
+        lambda x: torch.cond(
+            x.sum() > 0, lambda y: y.sum(), lambda y: -y.sum(), (x[x[:, 0] > 0],)
+        ),
         "no rule for their padding",
     ),
     "padding among elements": (
         lambda x: x[x[:, 0] > 0].T.reshape(-1).cumsum(0).sum(),
-        "join with those after them only",
+        r"'reshape' works along axes of f32.3, u0. whose sizes depend on values",
     ),
     "a size without a bound": (
         lambda x: x.repeat_interleave(x[:, 0].long(), 0).sum(),
@@ -441,7 +478,7 @@ REFUSED = {
     ),
     "mixing along padding": (
         lambda x: x[x[:, 0] > 0].T.flip(1).sum(1),
-        "works along an axis of f32.3, u0. whose size depends on values",
+        "'reverse' works along axes of f32.3, u0. whose sizes depend on values",
     ),
 }
 

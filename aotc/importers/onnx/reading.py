@@ -1,4 +1,14 @@
-"""An .onnx file → `Model`: read, and refused where it is none."""
+"""An .onnx file → `Model`: read, and refused where it is none.
+
+Note [onnx-ir]: the package `onnx-ir` (measured: 1.1.0) reads such files too, and does
+not take the place of this module and those that it imports. It parses the message as a
+whole, so that a file of 200 MiB with its data inside takes 400 MiB, of which nothing is
+kept here; maps a file of external data once for each tensor; unpacks integers of four
+bits into bytes; leaves sparse initialisers out without a word; refuses data in files
+that have several hard links, as caches do; and does not compare the length of external
+data with the shape. Its graphs would be read into those of `graph.py` all the same, as
+nodes here know their places, and it requires `onnx`, `ml_dtypes` and `sympy`.
+"""
 
 from __future__ import annotations
 

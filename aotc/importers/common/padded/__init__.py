@@ -8,9 +8,12 @@ size, a `Padded`, whose first elements along the axis are the value's own and wh
 others mean nothing. How many there are is a symbol of `sizes.py`: a `Dim` like those of
 the contracts, with what it is when the model runs and the most that it can be.
 
-What an op makes of such values is decided by a rule, a function of this package; the
-table of an importer says which rule an op of its source has. An op without one is
-refused, so that padding is never taken for elements.
+What a function makes of such values, its ops do, each by the `pad` rule by which
+entries are padded to buckets too (`op_rules.py`). A rule of its own, here or in the
+package of an importer, has what these do not say: what makes such sizes (`sources.py`),
+masks and known positions (`indexing.py`), parts that sizes end (`cutting.py`), and that
+a call has elements to choose from (`reductions.py`). What has neither is refused, so
+that padding is never taken for elements.
 
 What padding holds has no derivative, and no derivative of anything else depends on it:
 
@@ -18,10 +21,8 @@ What padding holds has no derivative, and no derivative of anything else depends
   what is computed of it is as finite as the value itself;
 - the derivative of a result with respect to its padding is taken to be zero, not
   multiplied by it, wherever it could reach something that is not padded
-  (`mask_padding_gradient`);
-- an operand without a padded axis of the result is broadcast along it first, so that
-  the sum that is its derivative takes elements only; where a function itself sums, or
-  its derivative does, padding is first made what is harmless there (`fill_padding`).
+  (`mask_padding_gradient`): where an operand lacks a padded axis of the result, and
+  where elements meet along one.
 """
 
 from __future__ import annotations

@@ -19,12 +19,10 @@ from aotc.importers.common.padded.sizes import (
     smaller,
 )
 from aotc.importers.common.padded.values import (
-    Padded,
     Value,
     as_padded,
     data_of,
     from_first,
-    padded_axes,
     refuse,
 )
 from aotc.tracing.array import Array
@@ -124,16 +122,3 @@ def _whole(index: Size) -> Size:
 
 def _index_text(index: Any) -> str:
     return "an index" if isinstance(index, Array) else shown_size(index)
-
-
-def unstack(x: Padded, axis: int = 0) -> list[Value]:
-    """Return each position of an axis whose size is known."""
-    axis %= x.ndim
-    size = x.shape[axis]
-    if axis in padded_axes(x.shape) or not isinstance(size, int):
-        refuse(
-            f"one value for each position of an axis of {x} whose size depends on "
-            "values",
-            "compute with the whole axis at once",
-        )
-    return [select(x, axis, number) for number in range(size)]

@@ -16,6 +16,8 @@ from typing import Any, NoReturn, TypeVar
 from aotc import debug
 from aotc import numpy as np
 from aotc.dialects.sizes import affine
+from aotc.dialects.sizes.contracts import Contract
+from aotc.dialects.sizes.symbols import current_contracts, known_contracts
 from aotc.dialects.types import (
     Dim,
     Shape,
@@ -24,6 +26,7 @@ from aotc.dialects.types import (
     maximum,
     minimum,
     size_of,
+    symbols_of,
 )
 from aotc.mlir import ir
 from aotc.tracing.array import Array
@@ -210,7 +213,11 @@ def _symbol_of(number: int) -> _Symbol:
 
 def shown_size(size: Size) -> str:
     """Return a size for messages, with u0, u1, … for sizes that values decide."""
-    text = str(size)
+    return shown_text(str(size))
+
+
+def shown_text(text: str) -> str:
+    """Return a message with u0, u1, … for the symbols of sizes that values decide."""
     for number in range(len(_symbols().known)):
         text = text.replace(f"s{_FIRST + number}", f"u{number}")
     return text
@@ -253,6 +260,27 @@ def _substitute(expr: Any, names: dict[int, int]) -> Any:
 def is_equal(a: Size, b: Size) -> bool:
     """Return whether two sizes are known to be equal."""
     return canonical(a) == canonical(b)
+
+
+@contextmanager
+def with_elements(sizes: Sequence[Size], least: int = 1) -> Iterator[None]:
+    """Hold each call to axes of these sizes having elements, known within this block.
+
+    As no term of a size is negative, one of them is taken to be as much alone.
+    """
+    some = set()
+    for size in filter(is_data_dependent, sizes):
+        enough = np.greater_equal(count_of(size, "i32"), least)
+        noun = "one element" if least == 1 else f"{least} elements"
+        debug.check(enough, f"at least {noun}, of which the extreme is taken")
+        some.add(min(n for n in symbols_of(canonical(size)) if n >= _FIRST))
+    known = current_contracts()
+    if some:
+        known += (Contract("", 0),) * (_FIRST - len(known))
+        numbers = range(_FIRST, max(some) + 1)
+        known += tuple(Contract(f"u{n - _FIRST}", least * (n in some)) for n in numbers)
+    with known_contracts(known):
+        yield
 
 
 def equate(a: Size, b: Size) -> None:

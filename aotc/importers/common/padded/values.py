@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
+
+import numpy
 
 from aotc import nn
 from aotc import numpy as np
@@ -74,15 +76,6 @@ def refuse(what: str, help: str) -> NoReturn:
     fail("data-dependent-shape", what, help)
 
 
-def require_whole(x: Value, axes: Sequence[int]) -> None:
-    """Refuse a value that is padded along one of these axes."""
-    if isinstance(x, Padded) and {axis % x.ndim for axis in axes} & set(x.axes):
-        refuse(
-            f"the op works along an axis of {x} whose size depends on values",
-            "compute it on the whole axis, with a mask",
-        )
-
-
 def is_involved(value: Any) -> bool:
     """Return whether a value, or a part of it, has sizes that depend on values."""
     if isinstance(value, (Padded, Equality)):
@@ -93,6 +86,8 @@ def is_involved(value: Any) -> bool:
         return any(map(is_involved, value.values()))
     if isinstance(value, slice):
         return any(map(is_involved, (value.start, value.stop, value.step)))
+    if isinstance(value, numpy.ndarray) and value.dtype == object:
+        return has_data_dependent(value.reshape(-1).tolist())
     return is_data_dependent(value)
 
 
@@ -124,15 +119,6 @@ def data_of(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [data_of(each) for each in value]
     return count_of(value) if is_data_dependent(value) else value
-
-
-def leaves_of(value: Any) -> Iterator[Value]:
-    """The arrays in an argument."""
-    if isinstance(value, (Array, Padded)):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from leaves_of(each)
 
 
 def padded_axes(shape: Sequence[Size]) -> tuple[int, ...]:
@@ -223,10 +209,3 @@ def common_sizes(shapes: Sequence[Shape]) -> list[Size | None]:
                     "idx, = torch.where(mask) and then x[idx], y[idx]",
                 )
     return found
-
-
-def is_trained(x: Any) -> bool:
-    """Return whether a derivative may be taken by an operand."""
-    if not isinstance(x, (Array, Padded)) or not dtypes.is_float(x.dtype):
-        return False
-    return isinstance(x, Padded) or x._data is None

@@ -7,6 +7,7 @@ body of others, are expanded into it.
 
 from __future__ import annotations
 
+from aotc.importers.common.padded.op_rules import by_op_rules
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops import (
     activations,
@@ -63,7 +64,11 @@ TABLE: dict[str, Imports] = {
     key: function for family in FAMILIES for key, function in family.TABLE.items()
 }
 
-PADDED = padded.PADDED
+# of values whose sizes depend on values: each by rules of its own, or op by op
+PADDED: dict[str, Imports] = {
+    **{n: by_op_rules(f) for n, f in TABLE.items() if n not in control.TABLE},
+    **padded.PADDED,
+}
 
 # operators of which values decide how many results they have
 SOURCES = frozenset({"Compress", "NonZero", "Unique"})

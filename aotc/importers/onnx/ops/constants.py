@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy
 
 from aotc import numpy as np
-from aotc.dialects.types import Shape, element_count
-from aotc.importers.common.padded.axes import create_padded
+from aotc.dialects.types import element_count
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, Value, integers, size_tensor
 from aotc.tracing.array import Array
@@ -51,15 +50,11 @@ def size(x: Array) -> Value:
     return size_tensor(element_count(x.shape))
 
 
-def constant_of_shape(shape: Known, *, value: Array | None = None) -> Value:
+def constant_of_shape(shape: Known, *, value: Array | None = None) -> Array:
     """Fill an array with one number."""
-
-    def fill(sizes: Shape) -> Array:
-        if value is None:
-            return np.zeros(sizes, "f32")
-        return np.broadcast_to(np.reshape(value, ()), sizes)
-
-    return create_padded(fill, integers(shape))
+    if value is None:
+        return np.zeros(integers(shape), "f32")
+    return np.broadcast_to(np.reshape(value, ()), integers(shape))
 
 
 TABLE: dict[str, Imports] = {

@@ -8,6 +8,7 @@ from typing import Any
 from aotc import numpy as np
 from aotc import special
 from aotc.core import dtypes
+from aotc.dialects.types import bounds
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, number, numbers
 from aotc.numpy.elementwise import root_of_squares
@@ -52,7 +53,7 @@ def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction
     def extreme(x: Array, axes: Any, *, keepdims: bool) -> Array:
         if x.dtype == "bool":
             return as_bool(x, axes, keepdims=keepdims)
-        if x.size == 0:
+        if bounds(x.size)[0] == 0:  # or a call may have none
             initial = (
                 empty if dtypes.is_float(x.dtype) else _dtype_limit(x.dtype, empty)
             )

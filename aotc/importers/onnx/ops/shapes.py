@@ -8,7 +8,6 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.dialects.types import Size, bounds, element_count, minimum
-from aotc.importers.common.padded import axes as axes_of
 from aotc.importers.common.padded import cutting
 from aotc.importers.common.padded.values import Value, by_padding
 from aotc.importers.onnx.calling import Imports
@@ -18,22 +17,14 @@ from aotc.tracing.source_locations import fail
 
 # ---- reshaping ----------------------------------------------------------------------
 
-# What is written with these is also the rule for sizes that depend on values.
-_reshape = by_padding(np.reshape, axes_of.reshape)
-_squeeze = by_padding(np.squeeze, axes_of.squeeze)
-_unsqueeze = by_padding(np.expand_dims, axes_of.unsqueeze)
-_transpose = by_padding(np.transpose, axes_of.transpose)
-_concatenate = by_padding(np.concatenate, axes_of.concatenate)
-_cut_out = by_padding(np.getitem, cutting.slice_axes)
-
 
 def reshape(
-    x: Value,
+    x: Array,
     sizes: Known | None = None,
     *,
     shape: tuple[int, ...] | None = None,
     allowzero: int = 0,
-) -> Value:
+) -> Array:
     """Reshape `x`: a size of -1 is computed from the others, 0 is that of x."""
     wanted = tuple(shape or ()) if sizes is None else integers(sizes)
     if not allowzero:
@@ -41,34 +32,34 @@ def reshape(
             x.shape[i] if isinstance(n, int) and n == 0 else n
             for i, n in enumerate(wanted)
         )
-    return _reshape(x, wanted)
+    return np.reshape(x, wanted)
 
 
-def flatten(x: Value, *, axis: int = 1) -> Value:
+def flatten(x: Array, *, axis: int = 1) -> Array:
     """`x` as a matrix, whose rows are the axes before `axis`."""
     cut = axis + len(x.shape) if axis < 0 else axis
     rows, columns = element_count(x.shape[:cut]), element_count(x.shape[cut:])
-    return _reshape(x, (rows, columns))
+    return np.reshape(x, (rows, columns))
 
 
 def squeeze(
-    x: Value, listed: Known | None = None, *, axes: tuple[int, ...] | None = None
-) -> Value:
+    x: Array, listed: Known | None = None, *, axes: tuple[int, ...] | None = None
+) -> Array:
     """`x` without axes of size 1."""
     given = axes if listed is None else numbers(listed)
-    return _squeeze(x, None if given is None else tuple(given))
+    return np.squeeze(x, None if given is None else tuple(given))
 
 
 def unsqueeze(
-    x: Value, listed: Known | None = None, *, axes: tuple[int, ...] = ()
-) -> Value:
+    x: Array, listed: Known | None = None, *, axes: tuple[int, ...] = ()
+) -> Array:
     """`x` with new axes of size 1, at their places in the result."""
-    return _unsqueeze(x, tuple(axes if listed is None else numbers(listed)))
+    return np.expand_dims(x, tuple(axes if listed is None else numbers(listed)))
 
 
-def transpose(x: Value, *, perm: tuple[int, ...] | None = None) -> Value:
+def transpose(x: Array, *, perm: tuple[int, ...] | None = None) -> Array:
     """The axes in another order."""
-    return _transpose(x, perm)
+    return np.transpose(x, perm)
 
 
 # ---- repeating ----------------------------------------------------------------------
@@ -123,10 +114,12 @@ def trilu(x: Array, k: Known | None = None, *, upper: int = 1) -> Array:
 
 # ---- cutting and joining ------------------------------------------------------------
 
+_cut_out = by_padding(np.getitem, cutting.slice_axes)
 
-def concat(*xs: Value, axis: int = 1) -> Value:
+
+def concat(*xs: Array, axis: int = 1) -> Array:
     """The inputs one after the other."""
-    return _concatenate(xs, axis)
+    return np.concatenate(xs, axis)
 
 
 def split(

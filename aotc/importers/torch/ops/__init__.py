@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aotc.importers.common.padded.op_rules import by_op_rules
 from aotc.importers.torch.ops import (
     activations,
     attention,
@@ -102,12 +103,18 @@ def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | 
 
 
 def padded_function_for(target: Any) -> Callable[..., Any] | None:
-    """The rule of a node's target for sizes that depend on values, if it has one."""
+    """The function of a node's target for sizes that depend on values, if it has one.
+
+    Where no rule of its own is listed, it is that for arrays, op by op.
+    """
     name = name_of(target)
     found: Callable[..., Any] | None = _entry(padded.PADDED, name)
     if found is None and (pure := _without_writing(name)):
         found = _entry(padded.PADDED, pure)
-        return found and padded.written_into_first(found)
+        found = found and padded.written_into_first(found)
+    if found is None and _entry(control.OPS, name) is None:
+        function = function_for(target)
+        found = function and by_op_rules(function)
     return found
 
 

@@ -1,9 +1,9 @@
-"""Operators on shapes, of which some sizes depend on values; most are as for others."""
+"""Operators that cut or count, of which some sizes depend on values."""
 
 from __future__ import annotations
 
 from aotc import numpy as np
-from aotc.importers.common.padded import axes, cutting
+from aotc.importers.common.padded import cutting
 from aotc.importers.common.padded.sizes import bound_of, count_of
 from aotc.importers.common.padded.values import (
     Value,
@@ -11,21 +11,8 @@ from aotc.importers.common.padded.values import (
     refuse,
 )
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.ops import (
-    constants,
-    shapes,
-)
-from aotc.importers.onnx.values import Known, integers
-
-
-def expand(x: Value, shape: Known) -> Value:
-    """`x` broadcast with a shape, in both directions."""
-    wanted = integers(shape)
-    rank = max(len(x.shape), len(wanted))
-    own = (*[1] * (rank - len(x.shape)), *x.shape)
-    other = (*[1] * (rank - len(wanted)), *wanted)
-    pairs = zip(own, other, strict=True)
-    return axes.expand(x, [a if b == 1 else b for a, b in pairs])
+from aotc.importers.onnx.ops import shapes
+from aotc.importers.onnx.values import Known
 
 
 def range_(start: Known, limit: Known, delta: Known) -> Value:
@@ -39,16 +26,6 @@ def range_(start: Known, limit: Known, delta: Known) -> Value:
 
 
 TABLE: dict[str, Imports] = {
-    "Shape": constants.shape,
-    "Size": constants.size,
-    "Reshape": shapes.reshape,
-    "Flatten": shapes.flatten,
-    "Squeeze": shapes.squeeze,
-    "Unsqueeze": shapes.unsqueeze,
-    "Transpose": shapes.transpose,
-    "Expand": expand,
-    "Concat": shapes.concat,
-    "Slice": shapes.slice_,
-    "ConstantOfShape": constants.constant_of_shape,
     "Range": range_,
+    "Slice": shapes.slice_,
 }

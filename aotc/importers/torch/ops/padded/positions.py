@@ -7,19 +7,15 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.importers.common.padded import axes, indexing, sources
-from aotc.importers.common.padded.elementwise import elementwise
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
-    as_padded,
     data_of,
     in_dtype,
     refuse,
 )
 from aotc.importers.torch.ops import indexing as plain
 from aotc.importers.torch.ops import shapes
-from aotc.importers.torch.promotion import as_dtype
-from aotc.tracing.array import Array
 
 Rule = Callable[..., Any]
 
@@ -30,46 +26,6 @@ def _index_put(
     new = in_dtype(values, x.dtype)
     write = "add" if accumulate else "set"
     return indexing.write_at(x, indices, new, write, counts_alike=True)
-
-
-def _row(x: Value, dim: int, indices: Value) -> list[Any]:
-    flat = axes.reshape(indices, (1,)) if not indices.shape else indices
-    return [*[None] * (dim % len(x.shape)), flat]
-
-
-def _index_add(x: Value, dim: int, indices: Value, src: Value, alpha: Any = 1) -> Value:
-    new = src if alpha == 1 else elementwise(np.multiply)(src, alpha)
-    return indexing.write_at(x, _row(x, dim, indices), new, "add")
-
-
-def _index_copy(x: Value, dim: int, indices: Value, src: Value) -> Value:
-    return indexing.write_at(x, _row(x, dim, indices), src, "set")
-
-
-def _index_fill(x: Value, dim: int, indices: Value, value: Any) -> Value:
-    new = as_dtype(value, x.dtype)
-    return indexing.write_at(x, _row(x, dim, indices), new, "set")
-
-
-def _gather(x: Value, dim: int, indices: Value, sparse_grad: bool = False) -> Value:
-    return indexing.gather(lambda a, i: plain.gather(a, dim, i), x, dim, indices)
-
-
-def _scatter(*options: Any) -> Rule:
-    """Return a rule to write with one index per element; `options` combine values."""
-
-    def rule(
-        x: Value, dim: int, indices: Value, src: Any, *rest: Any, **named: Any
-    ) -> Value:
-        def function(data: Array, places: Array, values: Any) -> Array:
-            given = (*options, *rest)
-            if given or named:
-                return plain.scatter_reduce(data, dim, places, values, *given, **named)
-            return plain.scatter(data, dim, places, values)
-
-        return indexing.scatter(function, x, dim, indices, src)
-
-    return rule
 
 
 def _masked_scatter(x: Value, mask: Value, source: Value) -> Value:
@@ -87,7 +43,7 @@ def masked_select(x: Value, mask: Value) -> Value:
 
 def nonzero(x: Value) -> Value:
     """The positions of the elements that are not 0, as rows."""
-    return axes.stack(sources.true_positions(x), 1)
+    return axes.stack(sources.true_positions(x), 1)  # type: ignore[no-any-return]
 
 
 def positions(x: Value) -> list[Value]:
@@ -144,18 +100,6 @@ def bincount(x: Value, weights: Value | None = None, minlength: int = 0) -> Valu
     return in_dtype(found, "f32" if weights.dtype == "f32" else "f64")
 
 
-def _search(function: Rule, number: int) -> Rule:
-    """A search for values, argument `number`, in a table that is not padded."""
-
-    def rule(*args: Any, **named: Any) -> Any:
-        if any(isinstance(x, Padded) for n, x in enumerate(args) if n != number):
-            refuse("a table whose size depends on values is searched", "sort a mask")
-        found = function(*map(data_of, args), **named)
-        return as_padded(found, args[number].shape)
-
-    return rule
-
-
 RULES: dict[str, Rule] = {
     "aten.index.Tensor": indexing.getitem,
     "aten._unsafe_index.Tensor": indexing.getitem,
@@ -163,17 +107,8 @@ RULES: dict[str, Rule] = {
     "aten._unsafe_index_put": _index_put,
     "aten.embedding": lambda table, indices, *_: indexing.take(table, 0, indices),
     "aten.index_select": indexing.take,
-    "aten.gather": _gather,
-    "aten.scatter": _scatter(),
-    "aten.scatter_add": _scatter("sum"),
-    "aten.scatter_reduce.two": _scatter(),
-    "aten.index_add": _index_add,
-    "aten.index_copy": _index_copy,
-    "aten.index_fill": _index_fill,
     "aten.masked_scatter": _masked_scatter,
     "aten.take": lambda x, i: indexing.take(axes.reshape(x, (-1,)), 0, i),
-    "aten.searchsorted": _search(plain.search_sorted, 1),
-    "aten.bucketize": _search(plain.bucketize, 0),
 }
 
 # what makes sizes that depend on values, also of arguments that have none

@@ -9,7 +9,6 @@ from typing import Any
 from aotc import debug
 from aotc import numpy as np
 from aotc.dialects.types import Size, element_count
-from aotc.importers.common.padded.elementwise import elementwise
 from aotc.importers.common.padded.sizes import (
     bound_of,
     count_of,
@@ -120,7 +119,7 @@ RULES: dict[str, Rule] = {
     "_operator.mul": operator.mul,
     "_operator.floordiv": operator.floordiv,
     "_operator.mod": operator.mod,
-    "_operator.truediv": elementwise(size_ops.quotient),
+    "_operator.truediv": lambda *xs: size_ops.quotient(*data_of(xs)),
     "_operator.getitem": operator.getitem,
     "_operator.eq": _equality,
     "_operator.ne": _comparison(lambda a, b: False, np.not_equal),

@@ -1,0 +1,273 @@
+"""Functions of arrays on padded values: each op that they apply is padded by its rule.
+
+    total = by_op_rules(np.sum)(x, 0)     # x: f32[u0, 3], at most f32[9, 3]
+
+The function computes with arrays of the sizes that the values have, u0 among them, as
+it would with those of a contract. Each op that it applies is written twice, in
+functions that are thrown away: in these sizes, which infers the types of its results,
+and by its `pad` rule (`aotc.dialects.rules.padding`) in the largest sizes, as for calls
+that are padded to a bucket. What the rule has written is what the model computes.
+
+Derivatives are taken afterwards, of the ops in the largest sizes. An op whose elements
+do not meet along padded axes takes from padding, and gives to it, only what is padding
+as well. Any other reads zeros for it, and has no derivative by that of its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, NoReturn
+
+import numpy
+
+from aotc.core import dtypes
+from aotc.dialects import OPS, context
+from aotc.dialects.graph import GraphOp, Reason, as_tuple
+from aotc.dialects.rules.padding import Padding
+from aotc.dialects.types import Dim, Shape, Size, Tensor
+from aotc.errors import InputError
+from aotc.importers.common.padded.sizes import (
+    bounds_of,
+    canonical,
+    count_of,
+    has_data_dependent,
+    is_data_dependent,
+    shown_text,
+)
+from aotc.importers.common.padded.values import (
+    Padded,
+    as_padded,
+    fill_padding,
+    is_involved,
+    mask_padding_gradient,
+    refuse,
+)
+from aotc.mlir import Block, Value, func, ir
+from aotc.tracing.array import Array
+from aotc.tracing.scopes import Interceptor, current_interceptor, intercepted_by
+from aotc.tracing.source_locations import location
+from aotc.tracing.tracing import emit_all
+
+
+def by_op_rules(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, of arrays and sizes, for values that may be padded."""
+
+    @wraps(function)
+    def rule(*args: Any, **named: Any) -> Any:
+        if not is_involved([args, named]):
+            return function(*args, **named)
+        try:
+            with intercepted_by(_ByOpRules(current_interceptor())):
+                return _as_values(function(*_exact(args), **_exact(named)))
+        except InputError as error:
+            raise _in_names_of_sizes(error) from None
+
+    return rule
+
+
+class _Exact(Array):
+    """A padded value as an array of its own sizes."""
+
+    __slots__ = ("padded",)
+
+    def __init__(self, padded: Padded) -> None:
+        # it is in no trace: whoever reads it there refuses it
+        self._value = self._trace = self._data = self._known = None
+        self._is_weak = False
+        self._type = Tensor(tuple(map(canonical, padded.shape)), padded.dtype)
+        self.padded = padded
+
+
+def _exact(part: Any) -> Any:
+    """An argument with arrays of their own sizes in the place of padded values."""
+    if isinstance(part, Padded):
+        return _Exact(part)
+    if isinstance(part, (list, tuple)):
+        return (list if isinstance(part, list) else tuple)(map(_exact, part))
+    if isinstance(part, dict):
+        return {name: _exact(value) for name, value in part.items()}
+    if isinstance(part, numpy.ndarray) and part.dtype == object:
+        sizes = [_exact(size) for size in part.reshape(-1)]
+        return numpy.array(sizes, object).reshape(part.shape)
+    return canonical(part) if isinstance(part, Dim) else part
+
+
+def _as_values(part: Any) -> Any:
+    """A result with padded values in the place of arrays of their own sizes."""
+    if isinstance(part, _Exact):
+        return part.padded
+    if isinstance(part, (list, tuple)):
+        return (list if isinstance(part, list) else tuple)(map(_as_values, part))
+    return part
+
+
+def _in_names_of_sizes(error: InputError) -> InputError:
+    """The error of a function that sizes which values decide are not enough for."""
+    message = shown_text(error.message)
+    if error.code == "leaked-array":
+        message = "a loop, a branch or a function with a rule of its own reads it"
+    elif message == error.message:
+        return error
+    return InputError(
+        "data-dependent-shape",
+        f"{message}; values decide sizes of an operand (u0, u1, …), and aotc has no "
+        "rule for their padding there",
+        where=error.where,
+        hint="bring it to a known size before, as a sum does, or use masks",
+    )
+
+
+# ---- one op -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _ByOpRules:
+    """Applies the ops of a function, those on padded values by their `pad` rules.
+
+    Args:
+        around: what is given the ops that are applied then.
+    """
+
+    around: Interceptor | None
+
+    def apply(
+        self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
+    ) -> list[Array]:
+        """The results of an op."""
+        with intercepted_by(self.around):
+            if any(isinstance(x, _Exact) for x in operands) or is_involved(attributes):
+                with context(), location():
+                    return _apply_padded(name, operands, attributes)
+            return emit_all(name, *operands, **attributes)
+
+
+class _Largest(Padding):
+    """The padding of sizes that values decide to the most that they can be."""
+
+    def __init__(self) -> None:
+        super().__init__((), {})
+
+    def is_padded(self, size: Size) -> bool:
+        """Return whether values decide a size."""
+        return is_data_dependent(size)
+
+    def shape(self, exact: Sequence[Size]) -> Shape:
+        """The most that sizes can be."""
+        return bounds_of(tuple(exact))
+
+
+def _apply_padded(
+    name: str, operands: Sequence[Array], attributes: dict[str, Any]
+) -> list[Array]:
+    """The results of an op in the largest sizes, as arrays of their own sizes."""
+    if name == "dimension":
+        return [count_of(attributes["size"][0], attributes["dtype"])]
+    sketch, padding = ir.Module.create(), _Largest()
+    exact = _block(sketch, [x.type for x in operands])
+    with ir.InsertionPoint(exact):
+        types = [
+            Tensor.of(value)
+            for value in as_tuple(OPS[name].build(*exact.arguments, **attributes))
+        ]
+    (op,) = exact.operations
+    assert isinstance(op, GraphOp)
+    if isinstance(op.pad, Reason):
+        _refuse_op(name, operands)
+    meets = _meets_padding(op, padding)
+    hides = meets and not op.rearranges
+    given = [_largest(x, hides) for x in operands]
+    largest = _block(sketch, [x.type for x in given])
+    with ir.InsertionPoint(largest):
+        found = op.pad(padding, op, list(largest.arguments))
+    if found is None:
+        _refuse_op(name, operands)
+    results = _repeat(largest, given, as_tuple(found))
+    shield = mask_padding_gradient if meets else as_padded
+    return [
+        _Exact(_padded(shield(data, kind.shape)))
+        if has_data_dependent(kind.shape)
+        else data
+        for data, kind in zip(results, types, strict=True)
+    ]
+
+
+def _padded(value: Any) -> Padded:
+    assert isinstance(value, Padded), "it has sizes that values decide"
+    return value
+
+
+def _block(module: Any, types: Sequence[Tensor]) -> Block:
+    """The block of a new function with arguments of these types."""
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp("sketch", ([kind.to_mlir() for kind in types], []))
+    return function.add_entry_block()
+
+
+def _meets_padding(op: GraphOp, padding: Padding) -> bool:
+    """Return whether a derivative of an op could take padding for elements.
+
+    That is so where an operand lacks a padded axis of the result, as its derivative is
+    a sum along it, and where elements meet along a padded axis that the result has.
+    """
+    kept = padding.axes(Tensor.of(op.results[0]))
+    kinds = [Tensor.of(x) for x in op.operands]
+    if not kept or not kinds:
+        return False
+    if any(len(padding.axes(kind)) < len(kept) for kind in kinds):
+        return True
+    shape = Tensor.of(op.results[0]).shape
+    is_elementwise = op.on_scalars and all(kind.shape == shape for kind in kinds)
+    if is_elementwise or op.rearranges:
+        return False
+    axes = _axes_of(op)
+    return axes is None or bool(padding.axes(kinds[0], axes))
+
+
+def _axes_of(op: Any) -> Sequence[int] | None:
+    """The axes of the first operand that an op works along, if it names them."""
+    if "axes" in op.codecs:
+        found: Sequence[int] = op.axes
+        return found
+    return (op.axis,) if "axis" in op.codecs else None
+
+
+def _largest(x: Array, hides: bool) -> Array:
+    """An operand in the largest sizes, with zeros for padding if asked."""
+    if not isinstance(x, _Exact):
+        return x
+    is_hidden = hides and dtypes.is_float(x.dtype)
+    return fill_padding(x.padded, 0) if is_hidden else x.padded.data
+
+
+def _repeat(
+    block: Block, arguments: Sequence[Array], wanted: Sequence[Value]
+) -> list[Array]:
+    """The values of a block for these arguments, whose ops are applied again."""
+    known = dict(zip(block.arguments, arguments, strict=True))
+    for op in block.operations:
+        assert isinstance(op, GraphOp)
+        name, attributes = op._op_name, op.attributes_of(op)
+        if name == "constant":
+            found = [Array(data=attributes["value"])]
+        elif name == "dimension" and is_involved(attributes):
+            found = [count_of(attributes["size"][0], attributes["dtype"])]
+        else:
+            found = emit_all(name, *(known[x] for x in op.operands), **attributes)
+        known.update(zip(op.results, found, strict=True))
+    return [known[value] for value in wanted]
+
+
+_HINTS = {"reshape": "move the axis to the front: it joins with those after it only"}
+
+
+def _refuse_op(name: str, operands: Sequence[Array]) -> NoReturn:
+    shown = " and ".join(str(x.padded) for x in operands if isinstance(x, _Exact))
+    refuse(
+        f"'{name}' works along axes of {shown or 'a shape'} whose sizes depend on "
+        "values, and aotc has no rule for their padding there",
+        _HINTS.get(
+            name, "bring it to a known size before, as a sum does, or use masks"
+        ),
+    )
