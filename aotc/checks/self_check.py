@@ -9,7 +9,7 @@ that are further apart than their dtype allows must be explained by rounding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial, reduce
 from itertools import count, groupby
@@ -49,7 +49,7 @@ from aotc.checks.work import (
     Work,
 )
 from aotc.dialects import context
-from aotc.dialects.functions.entries import entries_of
+from aotc.dialects.functions.entries import Entry, entries_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.machine.target import Target
 from aotc.mlir import ir
@@ -102,53 +102,69 @@ def check_entries(
             `not-loadable`: a target runs here, and its code cannot be loaded.
     """
     with context(), ir.Location.unknown(), ExitStack() as stack:
-        running, found = _start(stack, packed.bundle, variants, full)
-        points = [
+        running, refused = _start(stack, packed.bundle, variants, full)
+        asked = [
             entry
             for entry in program.entry_points
             if entries is None or entry.name in entries
         ]
-        rows = [
-            SelfCheck(entry.name, str(target)).skip(
-                {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
-            )
-            for target, code in found.items()
-            for entry in points
-        ]
+        rows = _refused_rows(asked, refused)
         several = entries_over_devices(program)
-        together = [entry for entry in points if entry.name in several]
-        points = [entry for entry in points if entry.name not in several]
+        single = [entry for entry in asked if entry.name not in several]
+        together = [entry for entry in asked if entry.name in several]
         known = {each.name for each in entries_of(graph)}
+        subjects = [Subject(program, graph, x) for x in single if x.name in known]
         if regions is not None:
-            here = {str(target) for target in found}
-            given = [each for each in variants if str(each.target) in here]
-            subjects = {
-                entry.name: Subject(program, graph, entry)
-                for entry in points
-                if entry.name in known
-            }
-            rows = evaluate_kernels(rows, subjects, given, regions, begin, full=full)
+            given = [each for each in variants if each.target in refused]
+            by_name = {each.entry.name: each for each in subjects}
+            rows = evaluate_kernels(rows, by_name, given, regions, begin, full=full)
         if not running:
             return rows
-        rows += [
-            SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
-            for variant, _ in running
-            for entry in (*points, *together)
-            if entry.name not in known
-        ]
+        rows += _unknown_rows((*single, *together), known, running)
         work = Work(inf, inf) if full else Work.usual()
-        for kind, entries_of_kind in ((Subject, points), (DevicesSubject, together)):
-            jobs = [
-                (kind(program, graph, entry), item)
-                for entry in entries_of_kind
-                if entry.name in known
-                for item in items_of(program, graph, entry)
-            ]
-            if jobs and kind is DevicesSubject:
-                alone = [variant for variant, _ in running]
-                running, _ = _start(stack, packed.bundle, alone, full, DevicesBundle)
+        rows += _check(_jobs(subjects), running, packed, work, begin)
+        jobs = _jobs(
+            [DevicesSubject(program, graph, x) for x in together if x.name in known]
+        )
+        if jobs:  # of entries over devices, which other processes compute
+            here = [variant for variant, _ in running]
+            running, _ = _start(stack, packed.bundle, here, full, DevicesBundle)
             rows += _check(jobs, running, packed, work, begin)
         return rows
+
+
+def _refused_rows(
+    points: Sequence[Entry], refused: Mapping[Target, str]
+) -> list[SelfCheck]:
+    """Report entries as skipped on targets whose code cannot be loaded here."""
+    return [
+        SelfCheck(entry.name, str(target)).skip(
+            {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
+        )
+        for target, code in refused.items()
+        for entry in points
+    ]
+
+
+def _unknown_rows(
+    points: Sequence[Entry], known: Container[str], running: _Running
+) -> list[SelfCheck]:
+    """Report entries as skipped that the graph has no code of."""
+    return [
+        SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
+        for variant, _ in running
+        for entry in points
+        if entry.name not in known
+    ]
+
+
+def _jobs(subjects: Sequence[Subject]) -> list[tuple[Subject, Item]]:
+    """Return the items of each entry, in turn."""
+    return [
+        (subject, item)
+        for subject in subjects
+        for item in items_of(subject.program, subject.graph, subject.entry)
+    ]
 
 
 def skipped_checks(

@@ -95,17 +95,7 @@ def jit(
         InputError: `bad-option`; when it is called, `recompile-storm`, or as a build
             raises it.
     """
-    asked = {
-        "branches": (branches, BRANCHES),
-        "dynamic": (dynamic, DYNAMIC),
-        "warmup": (warmup, WARM_UPS),
-    }
-    for name, (value, known) in asked.items():
-        if value not in known:
-            raise InputError(
-                "bad-option",
-                f"expected one of {', '.join(known)} as {name}; got {value!r}",
-            )
+    _require_known(branches, dynamic, warmup)
     limits = require_limits(max_variants, max_compiles)
 
     def declare(function: Callable[..., Any]) -> JitFunction:
@@ -125,6 +115,21 @@ def jit(
         )
 
     return declare if function is None else declare(function)
+
+
+def _require_known(branches: str, dynamic: str, warmup: str) -> None:
+    """Refuse options of `jit` that are none of their choices."""
+    asked = {
+        "branches": (branches, BRANCHES),
+        "dynamic": (dynamic, DYNAMIC),
+        "warmup": (warmup, WARM_UPS),
+    }
+    for name, (value, known) in asked.items():
+        if value not in known:
+            raise InputError(
+                "bad-option",
+                f"expected one of {', '.join(known)} as {name}; got {value!r}",
+            )
 
 
 class JitFunction:

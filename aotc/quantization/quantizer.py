@@ -95,14 +95,8 @@ def quantize(
     calls = {} if looked_at is None else calls_of(program, looked_at)
     if data is not None and ladder(choice.recipe)[0].inputs == "static":
         _require_calls_of_layers(program, layers, calls, data)
-    if trained is not None:
-        calibration = trained.calibration(program, layers, choice.recipe)
-    else:
-        calibration = calibrate(program, layers, choice, calls, tell)
-    yardstick = None
-    if (measured_on := held_out or data) is not None:
-        tell("measures the program as it is")
-        yardstick = Yardstick.of(program, measured_on, choice.metric)
+    calibration = _calibration(program, layers, choice, calls, trained, tell)
+    yardstick = _yardstick(program, choice, held_out or data, tell)
 
     def made_of(plans: Sequence[LayerPlan]) -> Program:
         return _quantized(program, plans, calibration)
@@ -112,14 +106,9 @@ def quantize(
         rungs = _kept_wide(layers, rungs, yardstick.entries)
     chosen = _chosen(layers, rungs, made_of, choice, yardstick, tell)
     _require_finite(chosen.lost)
-    recipe = Recipe(
-        choice.recipe,
-        chosen.plans,
-        _calibration_facts(program, choice, data) if trained is None else trained.facts,
-        {}
-        if yardstick is None
-        else _quality_facts(program, choice, yardstick, chosen, weights),
-    )
+    facts = _calibration_facts(program, choice, data, trained)
+    quality = _quality_facts(program, choice, yardstick, chosen, weights)
+    recipe = Recipe(choice.recipe, chosen.plans, facts, quality)
     made = made_of(recipe.layers)
     made.quantization = recipe.facts(weights)
     tell("measures each layer")
@@ -129,6 +118,30 @@ def quantize(
     report = Report.of(program, made, recipe, layers, errors, refusals, chosen, target)
     unread = _unread(program, choice, data, held_out)
     return Quantized(made, recipe, replace(report, unread=unread))
+
+
+def _calibration(
+    program: Program,
+    layers: Sequence[Layer],
+    choice: Choice,
+    calls: Calls,
+    trained: Trained | None,
+    tell: Tell,
+) -> Calibration:
+    """Return the trained ranges of layers, or measure them in calls."""
+    if trained is not None:
+        return trained.calibration(program, layers, choice.recipe)
+    return calibrate(program, layers, choice, calls, tell)
+
+
+def _yardstick(
+    program: Program, choice: Choice, data: Data | None, tell: Tell
+) -> Yardstick | None:
+    """Measure the program before it is quantised; None without data."""
+    if data is None:
+        return None
+    tell("measures the program as it is")
+    return Yardstick.of(program, data, choice.metric)
 
 
 def _require_finite(lost: float) -> None:
@@ -351,8 +364,10 @@ def _mismatch(why: str, where: str) -> InputError:
 
 
 def _calibration_facts(
-    program: Program, choice: Choice, data: Data | None
+    program: Program, choice: Choice, data: Data | None, trained: Trained | None
 ) -> dict[str, object]:
+    if trained is not None:
+        return trained.facts
     if data is None:
         return {}
     facts = {"method": choice.calibration, **data.facts(program.entries)}
@@ -364,10 +379,12 @@ def _calibration_facts(
 def _quality_facts(
     program: Program,
     choice: Choice,
-    yardstick: Yardstick,
+    yardstick: Yardstick | None,
     chosen: Chosen,
     weights: str,
 ) -> dict[str, object]:
+    if yardstick is None:
+        return {}
     asked = {} if choice.quality is None else {"asked": choice.quality}
     facts = yardstick.data.facts(program.entries)
     found = {

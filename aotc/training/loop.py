@@ -123,9 +123,7 @@ def fit(
     start = _start(point, batches, before, resumed, kept=kept_in is not None)
     every = checkpoint_every or batches.per_epoch
     checkpoints = _make_checkpoints(model, kept_in, resumed, every, allow_nan)
-    if validation is not None and not replicas.writes:
-        validation = replace(validation, best=None)
-    validator = _validator(model, validation, batches, resumed, allow_nan)
+    validator = _validator(replicas, validation, batches, resumed, allow_nan)
     if resumed:
         replicas.load_state(checkpoint_file(resumed))
     file = metrics if replicas.writes else None
@@ -148,21 +146,8 @@ def fit(
             checkpoints, validator, log, replicas, metrics is not None
         )
         loop = _Loop(runner, batches, total, writer, validator, log, signals)
-        end = loop.run(start)
-        history = History(
-            entry=point.name,
-            steps=end.step,
-            began_at=start.step,
-            steps_per_epoch=batches.per_epoch,
-            batch_size=batches.size or None,
-            seed=end.seed,
-            seconds=runner.seconds,
-            metrics=runner.metrics(),
-            checkpoint=checkpoints.path if checkpoints else None,
-            validations=tuple(validator.done) if validator else (),
-            best=validator.best if validator else None,
-            ended_early=validator.is_over if validator else False,
-        )
+        loop.run(start)
+        history = loop.history(start, checkpoints)
     if signals.ending:
         raise Interrupted(signals.ending, history)
     return history
@@ -190,10 +175,8 @@ class _Loop:
         self._signals = signals
         self._at: Position
 
-    def run(self, start: Position) -> Position:
-        """Run all steps from `start` on, or those until a signal; return the
-        position.
-        """
+    def run(self, start: Position) -> None:
+        """Run all steps from `start` on, or those until a signal."""
         self._at = start
         try:
             self._run(start)
@@ -201,7 +184,24 @@ class _Loop:
             if error.code == "rank-lost" and self._at.step > start.step:
                 self._writer.save_after_loss(self._at, error)
             raise
-        return self._at
+
+    def history(self, start: Position, checkpoints: Checkpoints | None) -> History:
+        """Return how far the run is that began at `start`, and what it measured."""
+        end, validator = self._at, self._validator
+        return History(
+            entry=end.entry,
+            steps=end.step,
+            began_at=start.step,
+            steps_per_epoch=self._batches.per_epoch,
+            batch_size=self._batches.size or None,
+            seed=end.seed,
+            seconds=self._steps.seconds,
+            metrics=self._steps.metrics(),
+            checkpoint=checkpoints.path if checkpoints else None,
+            validations=tuple(validator.done) if validator else (),
+            best=validator.best if validator else None,
+            ended_early=validator.is_over if validator else False,
+        )
 
     def _run(self, start: Position) -> None:
         at = start
@@ -290,7 +290,7 @@ def _batches(
 
 
 def _validator(
-    model: Model,
+    replicas: Replicas,
     asked: Validation | None,
     batches: Batches,
     resumed: Path | None,
@@ -299,12 +299,14 @@ def _validator(
     """Make the validator, from the state that a checkpoint has."""
     if asked is None:
         return None
+    if not replicas.writes:  # the first rank keeps the best states
+        asked = replace(asked, best=None)
     shown = read_validation(resumed) if resumed else None
     try:
         before = None if shown is None else Progress.from_json(shown)
     except (TypeError, ValueError, KeyError):
         raise bad_validation(resumed or Path()) from None
-    return Validator(model, asked, batches, before, allow_nan=allow_nan)
+    return Validator(replicas.model, asked, batches, before, allow_nan=allow_nan)
 
 
 def _last_step(batches: Batches, epochs: int | None, steps: int | None) -> int | None:
