@@ -52,13 +52,15 @@ VECTOR_SUMS = "--iree-llvmcpu-reassociate-fp-reductions=true"
 # For every target. Of what IREE does at higher levels than O0, sums are vectorised. The
 # rest of O2 is wrong where an op reads a sum by rows and by columns (see
 # `tests/dialects/test_double_reads.py`), and aggressive fusion fails where reductions
-# share an operand. The defaults change f64 to f32 in public signatures; source paths
-# would make builds differ.
+# share an operand. Constants are not evaluated while it compiles: code with kernels of
+# ours cannot be loaded there. The defaults change f64 to f32 in public signatures;
+# source paths would make builds differ.
 COMMON_FLAGS = (
     "--iree-opt-level=O0",
     VECTOR_SUMS,
     "--iree-dispatch-creation-enable-aggressive-fusion=false",
     "--iree-opt-strip-assertions=false",
+    "--iree-opt-const-eval=false",
     "--iree-input-demote-f64-to-f32=false",
     "--iree-vm-bytecode-module-strip-source-map",
     "--iree-vm-bytecode-module-strip-debug-ops",

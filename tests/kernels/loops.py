@@ -149,6 +149,13 @@ def equation_gradients(xs, hidden, out):
     return aotc.value_and_grad(loss, (0, 1))(hidden, out)
 
 
+@aotc.entry(x=aotc.Spec((24,)))
+def constants(x):
+    """A loop of constants alone."""
+    steps = np.linspace(0.0, 1.0, 24 * 9, dtype="f32").reshape(9, 24)
+    return control.scan(lambda y, t: (0.9 * y + t, y), np.zeros(24), steps)[1] @ x
+
+
 @aotc.entry(matrices=aotc.Spec((5, 4, 4)), x=aotc.Spec((4,)))
 def iterated(matrices, x):
     """Elementwise ops, a product of their results, and a reshape with more of them."""
