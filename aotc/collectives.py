@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.core import dtypes
-from aotc.core.pytree import flatten
+from aotc.core.pytree import PyTree, flatten
 from aotc.numpy import concatenate, reshape
 from aotc.numpy.axes import one_axis
 from aotc.tracing.array import Array
@@ -43,7 +43,7 @@ __all__ = [
     "send",
 ]
 
-Tree = Any
+Tree = PyTree
 
 _BUCKET_BYTES = 4 << 20  # of arrays that one exchange reduces together
 

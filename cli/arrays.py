@@ -23,7 +23,7 @@ from aotc.errors import InputError
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import Leaf
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aotc.artifacts.rollout.policy import Policy, Require
     from aotc.artifacts.rollout.profiles import Assumptions
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,20})?)(%?)")
 _ASSUMPTIONS = ("assume_runtime", "assume_cuda", "assume_vulkan", "assume_memory")

@@ -11,7 +11,7 @@ import click
 
 from aotc.cli.verb import FilePath, NumberRange, OutputFile, combine_options
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 _REQUESTS = 200
 

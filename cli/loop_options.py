@@ -11,7 +11,7 @@ import click
 
 from aotc.cli.verb import FilePath, combine_options
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)

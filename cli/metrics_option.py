@@ -22,7 +22,7 @@ from aotc.cli.verb import OutputFile, combine_options
 from aotc.core.writing import write_text
 from aotc.errors import SetupError
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 _COUNTERS = {".prom", ".json"}  # endings of files of counters
 
 

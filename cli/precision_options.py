@@ -12,7 +12,7 @@ from aotc.cli.verb import combine_options
 if TYPE_CHECKING:
     from aotc.artifacts.precision import Demand
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 _OPTIONS = (
     click.option(
         "--require-quality",

@@ -26,7 +26,7 @@ COMPLETION_VARIABLE = "_AOTC_COMPLETE"
 # where the context keeps the arguments of a verb as they were given
 ARGUMENTS = "aotc.arguments"
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 class Verb(click.Command):

@@ -190,7 +190,7 @@ class Draw:
 
 # ---- masks of the positions (columns) that each query (row) sees --------------------
 
-_Pattern = Callable[[np.random.Generator, Any, Any], Any]
+_Pattern = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
 
 
 def _random(rng: np.random.Generator, places: Any, rows: Any) -> Any:

@@ -34,7 +34,7 @@ from aotc.checks.differences import Distance, compare, distance
 from aotc.checks.rounding import Noise, is_float, noises, spreads
 from aotc.core import dtypes
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 
 _NOISE_FACTOR = 16.0
 UNITS = 32.0  # in the last place

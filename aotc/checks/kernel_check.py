@@ -34,7 +34,7 @@ from aotc.kernels.terms import Term
 from aotc.mlir import Function
 from aotc.programs.program import Program
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 STEPS = 50_000  # of the evaluator, for all entries of a target
 _SHARE = 8  # launches that share what is left
 

@@ -28,7 +28,7 @@ from aotc.passes.mix_precision import MixPrecision
 from aotc.programs.files import holds_program, read_program
 from aotc.programs.program import source_of
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 
 
 @dataclass(frozen=True)

@@ -247,7 +247,7 @@ class _Comparison:
 
     def compiled_outputs(self, process: CompiledProcess, sample: Sample) -> list[Any]:
         """The outputs of the compiled entry, in its first state."""
-        first = {
+        first: dict[str, list[Any]] = {
             state.name: [self.program.parameters[leaf] for leaf in state.leaves]
             for state in self.program.states  # another entry may have changed them
         }

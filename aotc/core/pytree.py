@@ -11,9 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from aotc.errors import InputError
+
+# A tree of any of these kinds around leaves of any type, or a leaf alone: `flatten`
+# finds out which. Functions that give back the kind of tree that they take say so with
+# a type variable.
+PyTree: TypeAlias = object
 
 
 class OrderedTree(dict[str, Any]):

@@ -93,7 +93,7 @@ def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
     return x if same else emit("reshape", x, shape=tuple(sizes))
 
 
-def elements_at(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
+def elements_at(x: Array, key: Key, mode: str, fill: ArrayLike | None = None) -> Array:
     """Take the elements at a key; `mode` is for positions out of bounds."""
     part = cut_out(x, key.fixed)
     if not key.axes:

@@ -47,7 +47,9 @@ class Place:
     array: Array
     key: Any
 
-    def get(self, *, mode: str | None = None, fill_value: Any = None) -> Array:
+    def get(
+        self, *, mode: str | None = None, fill_value: ArrayLike | None = None
+    ) -> Array:
         """The elements; mode "fill" gives `fill_value` out of bounds."""
         modes = {None: "raise", "clip": "clip", "fill": "fill", "wrap": "wrap"}
         if mode not in modes:

@@ -39,7 +39,7 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
     def init(params: Tree) -> Tree:
         return MaskedState(inner.init(Mask(mask, params).select(params)))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(updates: Tree, state: MaskedState, params: Tree) -> tuple[Tree, Tree]:
         chosen = Mask(mask, updates)
         kept = None if params is None else chosen.select(params)
         found, new = inner.update(chosen.select(updates), state.inner_state, kept)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotc.core.dtypes import DTypeLike
 from aotc.optim.adaptive import (
     scale_by_adadelta,
     scale_by_adam,
@@ -38,7 +39,7 @@ def sgd(
     learning_rate: Rate,
     momentum: float | None = None,
     nesterov: bool = False,
-    accumulator_dtype: Any = None,
+    accumulator_dtype: DTypeLike | None = None,
 ) -> GradientTransformation:
     """Return stochastic gradient descent; see `trace` for momentum."""
     return chain(
@@ -83,7 +84,7 @@ def adam(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
@@ -100,7 +101,7 @@ def nadam(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
@@ -114,7 +115,7 @@ def adamw(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-4,
     mask: Any = None,
     *,
@@ -134,7 +135,7 @@ def nadamw(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-4,
     mask: Any = None,
     *,
@@ -178,7 +179,7 @@ def adamaxw(
 
 
 def adadelta(
-    learning_rate: Rate = None,
+    learning_rate: Rate | None = None,
     rho: float = 0.9,
     eps: float = 1e-6,
     weight_decay: Rate = 0.0,
@@ -196,7 +197,7 @@ def lion(
     learning_rate: Rate,
     b1: float = 0.9,
     b2: float = 0.99,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-3,
     mask: Any = None,
 ) -> GradientTransformation:
@@ -231,15 +232,15 @@ def lamb(
 
 
 def adafactor(
-    learning_rate: Rate = None,
+    learning_rate: Rate | None = None,
     min_dim_size_to_factor: int = 128,
     decay_rate: float = 0.8,
     decay_offset: int = 0,
     multiply_by_parameter_scale: bool = True,
     clipping_threshold: float | None = 1.0,
     momentum: float | None = None,
-    dtype_momentum: Any = "f32",
-    weight_decay_rate: Rate = None,
+    dtype_momentum: DTypeLike = "f32",
+    weight_decay_rate: Rate | None = None,
     eps: float = 1e-30,
     factored: bool = True,
     weight_decay_mask: Any = None,
@@ -280,6 +281,6 @@ def adafactor(
 
 
 def _momentum(
-    decay: float | None, nesterov: bool, dtype: Any = None
+    decay: float | None, nesterov: bool, dtype: DTypeLike | None = None
 ) -> GradientTransformation:
     return identity() if decay is None else trace(decay, nesterov, dtype)

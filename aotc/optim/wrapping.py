@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy
 
 from aotc import numpy as np
+from aotc.core.dtypes import DTypeLike
 from aotc.core.pytree import tree_map
 from aotc.optim.numbers import in_each_dtype, increment, natural, zero_count
 from aotc.optim.transformation import GradientTransformation, require_state, stateful
@@ -67,7 +68,7 @@ class MultiSteps:
         every_k_schedule: int | Callable[[Any], Any],
         use_grad_mean: bool = True,
         *,
-        accumulator_dtype: Any = "f32",
+        accumulator_dtype: DTypeLike = "f32",
     ) -> None:
         if not isinstance(opt, GradientTransformation):
             fail(
@@ -193,7 +194,9 @@ def apply_if_finite(
             zero_count(), np.asarray(True), zero_count(), inner.init(params)
         )
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: ApplyIfFiniteState, params: Tree
+    ) -> tuple[Tree, Tree]:
         finite = all_finite(updates)
         in_a_row = np.where(finite, 0, increment(state.notfinite_count))
         total = state.total_notfinite

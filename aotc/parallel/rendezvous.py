@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from aotc.errors import InputError
 
 Found = TypeVar("Found")
-Compute = Callable[[Sequence[Any]], Sequence[Any]]
+Compute = Callable[[Sequence[Any]], Sequence[object]]
 
 
 class Diverged(InputError):

@@ -17,7 +17,7 @@ from aotc.core import dtypes
 from aotc.mlir import bytecode, ir
 from aotc.programs.computed_arrays import ComputedArray, StoredArray
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 Row = Sequence[Any]
 
 

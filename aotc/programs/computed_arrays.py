@@ -35,7 +35,7 @@ from aotc.programs.parameter_archive import (
     have_same_bytes,
 )
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 class ComputedArray(UnevaluatedArray):

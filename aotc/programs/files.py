@@ -211,7 +211,7 @@ def write_parameters(parameters: Mapping[str, Any], path: Path) -> None:
         file.write(parts.head)
 
 
-def _parameters(module: Any, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+def _parameters(module: Any, path: Path) -> dict[str, np.ndarray]:
     """The arrays of the parameters that a module declares."""
     declared = parameters_of(module)
     if not declared:
@@ -233,7 +233,7 @@ def _parameters(module: Any, path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 def _array(
     stored: Mapping[str, ArchiveEntry], parameter: Parameter, archive: Path
-) -> np.ndarray[Any, Any]:
+) -> np.ndarray:
     kind = parameter.type
     dtype = dtypes.to_numpy(kind.dtype)
     size = math.prod(kind.shape) * dtype.itemsize

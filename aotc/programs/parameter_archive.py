@@ -41,7 +41,7 @@ _ENTRY_ALIGNMENT = 16
 _ALIGNMENT = 64  # of data
 _FILE_ALIGNMENT = 4096
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 class UnevaluatedArray(ABC):
@@ -52,7 +52,7 @@ class UnevaluatedArray(ABC):
         dtype: of the array.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape, self.dtype = shape, dtype
 
     @property
@@ -291,7 +291,7 @@ class ArchiveEntry:
     data: Array
     is_splat: bool
 
-    def array(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    def array(self, dtype: np.dtype, shape: tuple[int, ...]) -> Array:
         """Return the elements, read-only, without a copy.
 
         Raises:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from aotc.core.pytree import Node
+from aotc.core.pytree import Node, PyTree
 from aotc.errors import InputError
 
-Flatten = Callable[[Any, list[Any], str], None]
+Flatten = Callable[[PyTree, list[object], str], None]
 
 
 def flattener(owner: str, tree: Any) -> Flatten:

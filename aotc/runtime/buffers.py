@@ -33,8 +33,8 @@ ELEMENTS = {
 DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
 USAGE = int(iree.BufferUsage.DEFAULT)
 
-ToDevice = Callable[[Array], Any]
-ToHost = Callable[[Any], Array]
+ToDevice = Callable[[Array], iree.HalBufferView]
+ToHost = Callable[[iree.HalBufferView], Array]
 
 
 def sender(device: Any, leaf: Leaf) -> ToDevice:
@@ -89,7 +89,7 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
     return _shape_checked(view, leaf)
 
 
-def view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
+def view_as(array: Array, leaf: Leaf, dtype: np.dtype) -> Array:
     """View an array of IREE, with integers of no sign and booleans of bytes."""
     kinds = array.dtype.kind + dtype.kind
     if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
@@ -133,7 +133,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
     return read_and_check
 
 
-def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
+def _bits_viewer(dtype: np.dtype, leaf: Leaf) -> ToHost:
     """Return a viewer for dtypes unknown to NumPy, such as bfloat16."""
     element = int(ELEMENTS[leaf.dtype])
 
@@ -157,12 +157,12 @@ class _Mapped:
 
     __slots__ = ("__array_interface__", "_memory")
 
-    def __init__(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, memory: Any, shape: Sequence[int], dtype: np.dtype) -> None:
         self._memory = memory
         self.__array_interface__ = memory.asarray(shape, dtype).__array_interface__
 
 
-def mapped_array(buffer: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+def mapped_array(buffer: Any, shape: Sequence[int], dtype: np.dtype) -> Array:
     """An array of the memory of a buffer, or of a buffer view, which it keeps alive."""
     array = np.asarray(_Mapped(buffer.map(), shape, dtype))
     return array.view(dtype)  # dtypes that NumPy itself does not know arrive as bytes

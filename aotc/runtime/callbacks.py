@@ -13,7 +13,7 @@ from aotc.runtime.contract import Input
 from aotc.runtime.host_arrays import Array
 
 _PREFIX = "callback:"
-Callbacks = Mapping[str, Callable[..., Any]]  # by the names in policies
+Callbacks = Mapping[str, Callable[..., object]]  # by the names in policies
 
 
 def require_callbacks(callbacks: Callbacks, symbols: Iterable[Symbol]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from aotc.artifacts.guards import device_guard, kind_guard
 from aotc.errors import InputError
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 # Types of devices of DLPack (dlpack.h, DLDeviceType).
 _IN_HOST_MEMORY = frozenset({1, 3, 11})  # of the CPU, or pinned for CUDA or ROCm

@@ -103,7 +103,7 @@ class Entry:
         Raises:
             InputError: `missing-input`, `unknown-input` or `input-structure`.
         """
-        leaves = [None] * self._count
+        leaves: list[Any] = [None] * self._count
         self._flatten(inputs, leaves, "")
         return leaves
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.json_values import JsonObject
 from aotc.core.pytree import flatten_in_order
 from aotc.errors import InputError
 from aotc.runtime.loader import load
 from aotc.runtime.model import Model
 
 # region → its entries, and what each was compiled for
-Codes = dict[str, list[tuple[str, Mapping[str, Any]]]]
+Codes = dict[str, list[tuple[str, JsonObject]]]
 
 
 def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
@@ -34,7 +35,7 @@ def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
     return {"tree": structure.to_json(), "leaves": tokens}, arrays
 
 
-def array_token(dtype: np.dtype[Any], rank: int) -> str:
+def array_token(dtype: np.dtype, rank: int) -> str:
     """A text that arrays share whose sizes alone differ."""
     return f"{dtype} array of rank {rank}"
 

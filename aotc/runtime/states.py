@@ -35,7 +35,7 @@ class _Access:
 
     def flat(self, tree: Any) -> list[Any]:
         """The leaves of a pytree that has the form of the state."""
-        leaves = [None] * len(self.state.leaves)
+        leaves: list[Any] = [None] * len(self.state.leaves)
         self._flatten(tree, leaves, "")
         return leaves
 

@@ -269,7 +269,7 @@ class DeviceArray:
     ) -> None:
         self._gpu, self._fetcher, self._buffer = gpu, fetcher, buffer
         self.shape = shape
-        self.dtype: np.dtype[Any] = fetcher.dtype
+        self.dtype: np.dtype = fetcher.dtype
 
     @property
     def ndim(self) -> int:

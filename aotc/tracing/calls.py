@@ -3,8 +3,8 @@
 `guard` stands around the functions that models call. The annotations of a function
 are what it takes: static arguments (integers, numbers, texts, lists of them, …) are
 held to them before it runs, and it gets them as Python's own. Everything that is an
-array is annotated as `ArrayLike`, and judged by who uses it. An error that is met on
-the way tells the call: `in sum(a=f32[2, 3], axis=5)`.
+array is annotated as `ArrayLike`, which is `Any` at run time, and judged by who uses
+it. An error that is met on the way tells the call: `in sum(a=f32[2, 3], axis=5)`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from aotc.tracing.call_sizes import CallSize, SizeCondition
 from aotc.tracing.source_locations import fail, is_own, user_line
 from aotc.tracing.spellings import keyword_advice
 
-Named = list[tuple[str, Any]]
+Named = list[tuple[str, object]]
+_ANYTHING = frozenset([Any, object])  # annotations that nothing is held to
 
 
 def publish(namespace: dict[str, Any]) -> None:
@@ -179,7 +180,7 @@ def _static_parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _is_static(hint: Any) -> bool:
     known = isinstance(hint, type) or typing.get_origin(hint) in _ORIGINS
-    return known and Any not in _alternatives(hint)
+    return known and _ANYTHING.isdisjoint(_alternatives(hint))
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
@@ -232,7 +233,7 @@ def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
 def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
     value = _concrete(value)
     if isinstance(value, (Array, np.ndarray)) and value.ndim:
-        if hints[0] is Any:
+        if hints[0] in _ANYTHING:
             return value  # whoever asks for several arrays knows if one will do
         value = value.tolist() if isinstance(value, np.ndarray) else value
     _require(isinstance(value, (list, tuple, range)), value)
@@ -297,7 +298,7 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
     int: _integer,
     float: _number,
     bool: _truth,
-    Any: lambda value: value,
+    **dict.fromkeys(_ANYTHING, lambda value: value),
 }
 _ORIGINS: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
     UnionType: _as_one_of,
@@ -310,7 +311,7 @@ _MEANINGS: dict[Any, tuple[str, str]] = {
     int: ("an integer", "integers"),
     float: ("a number", "numbers"),
     bool: ("True or False", "truth values"),
-    Any: ("a value", "values"),
+    **dict.fromkeys(_ANYTHING, ("a value", "values")),
     str: ("a string", "strings"),
     NoneType: ("None", "Nones"),
     Dim: ("a size", "sizes"),

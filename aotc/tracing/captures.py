@@ -28,7 +28,7 @@ _LOADS_OF_CELLS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 _NOTHING = object()
 #: what has names and their values
-Variables = dict[str, Any] | types.MappingProxyType[str, Any]
+Variables = dict[str, object] | types.MappingProxyType[str, object]
 # functions that read attributes by names that they are given …
 _BY_NAME = {"getattr", "hasattr", "attrgetter"}
 # … and all that there are

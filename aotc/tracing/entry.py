@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.core.pytree import flatten, leaf_names, nodes_in
+from aotc.core.pytree import PyTree, flatten, leaf_names, nodes_in
 from aotc.errors import InputError
 from aotc.programs.parameter_archive import UnevaluatedArray
 from aotc.tracing.archives import load_arrays
@@ -212,7 +212,7 @@ _entry: ContextVar[EntryFunction | None] = ContextVar("aotc_entry", default=None
 
 
 # Of an entry, arguments by position and by name; what it returns for arrays.
-Execute = Callable[["EntryFunction", Sequence[Any], Mapping[str, Any]], Any]
+Execute = Callable[["EntryFunction", Sequence[object], Mapping[str, object]], PyTree]
 _execute: Execute | None = None
 
 

@@ -19,7 +19,7 @@ from aotc.tracing.findings import Finding, require_none
 from aotc.tracing.source_locations import user_line
 
 _T = TypeVar("_T")
-Watch = Callable[[Hashable, str, str, Any], None]
+Watch = Callable[[Hashable, str, str, object], None]
 
 
 @dataclass

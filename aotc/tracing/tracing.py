@@ -220,7 +220,7 @@ def _are_numbers(operands: Sequence[Array]) -> bool:
 
 def evaluate(
     name: str, operands: Sequence[Array], attributes: dict[str, Any]
-) -> list[np.ndarray[Any, Any]]:
+) -> list[np.ndarray]:
     """The results that the op `name` computes from arrays whose values are known."""
     op = OPS[name]
     for array in operands:

@@ -24,7 +24,7 @@ from aotc.tracing.tracing import emit_all
 
 _REMEMBERED = 4096  # kinds of uses
 
-Key = tuple[tuple[str, Any], ...]
+Key = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)

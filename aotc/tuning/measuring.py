@@ -61,7 +61,7 @@ def _prepared(function: Function, leaves: Sequence[Leaf]) -> Callable[[], Any]:
     return lambda: function.invoke(arguments)
 
 
-def _random(rng: np.random.Generator, leaf: Leaf) -> np.ndarray[Any, Any]:
+def _random(rng: np.random.Generator, leaf: Leaf) -> np.ndarray:
     shape = tuple(int(size) for size in leaf.shape)
     return rng.standard_normal(shape, "float32").astype(to_numpy(leaf.dtype))
 

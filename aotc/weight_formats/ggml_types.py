@@ -82,7 +82,7 @@ class BlockType:
     name: str
     block: int
     bits: int
-    layout: numpy.dtype[Any]
+    layout: numpy.dtype
     integers: Part
     scale: Part | Scaled
     minimum: Part | Scaled | None = None

@@ -13,7 +13,7 @@ _CHUNK = 1 << 20
 _LENGTH = 8  # bytes
 
 
-def send(stream: BinaryIO, message: Any) -> None:
+def send(stream: BinaryIO, message: object) -> None:
     """Write a message.
 
     Raises:

@@ -8,9 +8,10 @@ from typing import Any
 from aotc.artifacts.checked import NOT_CHECKED
 from aotc.artifacts.precision import NOT_PRECISE
 from aotc.cli import output
+from aotc.core.json_values import JsonObject
 
-Document = Mapping[str, Any]
-Cell = Mapping[str, Any]
+Document = JsonObject
+Cell = JsonObject
 
 _LISTED = 20  # names of devices
 

@@ -28,7 +28,7 @@ STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # the best counts: kinks and digits diff
 ROUNDING = 1e-6  # a slope this much smaller than the values is none
 TINY = 1e-300
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 Run = Callable[[Arrays], Arrays]
 
 

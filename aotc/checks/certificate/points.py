@@ -21,7 +21,7 @@ from aotc.mlir import source_of
 from aotc.programs.program import Program
 from aotc.reference import bind_symbols
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 Derivative = Vjp | Jvp
 
 

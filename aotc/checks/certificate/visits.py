@@ -24,7 +24,7 @@ from aotc.dialects.functions.transform import Batch, Derived, derived_of
 from aotc.passes import run_passes
 from aotc.reference import Evaluation
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 
 
 def visit(

@@ -27,8 +27,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
-Float = type[numpy.floating[Any]]
-Numbers = numpy.ndarray[Any, Any]
+Float = type[numpy.floating]
+Numbers = numpy.ndarray
 
 _COMPARED = 1 << 20  # larger sizes are refused
 _LARGEST = 1 << 40  # a number that such sizes are multiplied by in 64 bits
@@ -229,7 +229,7 @@ _ARRAYS: dict[str, Callable[[Any, Any], Array]] = {
 }
 
 
-def _simplest_fraction(factor: numpy.floating[Any]) -> Fraction:
+def _simplest_fraction(factor: numpy.floating) -> Fraction:
     """A fraction of small numbers that rounds to the factor, such as 7/10 for 0.7."""
     exact = Fraction(float(factor))
     for bits in range(64):

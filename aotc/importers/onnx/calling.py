@@ -16,15 +16,26 @@ import typing
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from aotc.importers.common.padded import Padded
-from aotc.importers.onnx.graph import Node
+from aotc.importers.onnx.graph import Graph, Node
 from aotc.importers.onnx.values import Known, Value, as_array, known_of
 from aotc.tracing.source_locations import fail
 
 Imports = Callable[..., Any]
 FACTS = ("opset", "wanted", "number")
+
+
+class Body(Protocol):
+    """A graph of a node such as `Loop`, as a function of its arguments."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+
+    def __call__(self, *arguments: Value) -> list[Value]:
+        """Return the results of the graph, which sees the values around it."""
 
 
 @dataclass(frozen=True)

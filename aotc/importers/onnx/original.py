@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aotc.core.pytree import OrderedTree
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
@@ -19,7 +21,7 @@ from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Model
 from aotc.tracing.source_locations import Place
 
-Feeds = Mapping[str, Any]
+Feeds = Mapping[str, np.ndarray]
 
 
 def of_file(
@@ -37,7 +39,7 @@ def of_file(
     codes = [graph.types[name].tensor_type.elem_type for name in graph.inputs]
     own = dict(zip(inputs, zip(graph.inputs, codes, strict=True), strict=True))
 
-    def feeds(given: Inputs) -> Feeds:
+    def feeds(given: Mapping[str, Any]) -> Feeds:
         return {
             own[name][0]: value.astype(element(own[name][1]).numpy)
             for name, value in given.items()

@@ -26,7 +26,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 
 # elements that are known when the model is built: numbers, or sizes as objects
-Known = np.ndarray[Any, Any]
+Known = np.ndarray
 
 
 class Operand(Array):

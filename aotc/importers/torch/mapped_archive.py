@@ -49,7 +49,7 @@ class _Mapped:
     offset: int
 
 
-def load(path: Path) -> Any:
+def load(path: Path) -> torch.export.ExportedProgram:
     """Return the exported program in a .pt2 file; its large tensors are mapped.
 
     Raises:
@@ -76,7 +76,9 @@ def load(path: Path) -> Any:
     return program
 
 
-def _filled(placeholder: Any, data: Any, mapped: _Mapped) -> Any:
+def _filled(
+    placeholder: torch.Tensor, data: torch.Tensor, mapped: _Mapped
+) -> torch.Tensor:
     """Return the tensor of a placeholder, given the bytes of its elements."""
     found = data.view(placeholder.dtype).as_strided(
         placeholder.shape, mapped.strides, mapped.offset

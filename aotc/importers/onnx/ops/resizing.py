@@ -33,7 +33,7 @@ from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
 # what a size is multiplied by; an array where a call decides it
-Factor = numpy.floating[Any] | Array
+Factor = numpy.floating | Array
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _ratio(new: Size, old: Size) -> Factor:
     return ratio
 
 
-def _known_ratio(ratio: Factor) -> numpy.floating[Any]:
+def _known_ratio(ratio: Factor) -> numpy.floating:
     if isinstance(ratio, Array):
         fail(
             "symbolic-size",
@@ -161,12 +161,12 @@ def _known_ratio(ratio: Factor) -> numpy.floating[Any]:
     return ratio
 
 
-def _scaled_size(size: Size, factor: numpy.floating[Any]) -> Size:
+def _scaled_size(size: Size, factor: numpy.floating) -> Size:
     """The size times the factor in f32, as ONNX Runtime and shape inference have it."""
     return scaled_size(size, float(factor), numpy.float32)
 
 
-def _rounded_size(size: Size, factor: numpy.floating[Any]) -> Size:
+def _rounded_size(size: Size, factor: numpy.floating) -> Size:
     known = static_size(size, "image, to keep its aspect ratio,")
     return int(numpy.floor(numpy.float32(known) * factor + numpy.float32(0.5)))
 

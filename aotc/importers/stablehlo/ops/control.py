@@ -131,19 +131,21 @@ def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:
     return maximum(ceil_divide(limit - first, step), 0)
 
 
-def _maker(value: Any) -> Any | None:
+def _maker(value: ir.Value) -> ir.Operation | None:
     """The op that makes a value; None of an argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def _argument(value: Any, block: Any) -> int | None:
+def _argument(value: ir.Value, block: ir.Block) -> int | None:
     """The number of the block's argument that a value is."""
     found = [n for n, argument in enumerate(block.arguments) if argument == value]
     return found[0] if found else None
 
 
-def _constant(value: Any, block: Any, op: Op, initial: Sequence[Value]) -> Any | None:
+def _constant(
+    value: ir.Value, block: ir.Block, op: Op, initial: Sequence[Value]
+) -> Any | None:
     """Return the number that a value is at every step: a literal, or never changed."""
     position = _argument(value, block)
     if position is not None:

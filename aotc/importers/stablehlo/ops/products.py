@@ -97,10 +97,9 @@ def dynamic_conv(op: Op, lhs: Value, rhs: Value, padding: Value) -> Value:
 
 
 def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[Any, ...]) -> Value:
-    if 0 in op.kind.shape:  # a kernel may be larger than the image
-        return bilinear(
-            lambda x, y: np.zeros(op.kind.shape, x.dtype), lhs, rhs, op.kind.dtype
-        )
+    shape: tuple[Any, ...] = op.kind.shape
+    if 0 in shape:  # a kernel may be larger than the image
+        return bilinear(lambda x, y: np.zeros(shape, x.dtype), lhs, rhs, op.kind.dtype)
     ones = (1,) * (len(op.kind.shape) - 2)
     window = _Window(
         strides=op.ints("window_strides", ones),

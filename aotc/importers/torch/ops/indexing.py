@@ -60,7 +60,7 @@ def _masked_put(
     return np.where(mask, np.add(x, new) if accumulate else new, x)
 
 
-def take_rows(table: Array, indices: Array, *_: Any, **__: Any) -> Array:
+def take_rows(table: Array, indices: Array, *_: object, **__: object) -> Array:
     """Take rows of a table, as an embedding has them."""
     return np.take(table, indices, 0)
 

@@ -41,7 +41,7 @@ def quantize(
     low: int,
     high: int,
     dtype: str,
-    *_: Any,
+    *_: object,
     axis: int | None = None,
 ) -> Array:
     """The level nearest to each element."""

@@ -118,12 +118,12 @@ def square_root(x: Any) -> Any:
     return np.sqrt(x if isinstance(x, Array) else as_array(number(x)))
 
 
-def nothing(*_: Any, **__: Any) -> None:
+def nothing(*_: object, **__: object) -> None:
     """Ignore an assertion of dtypes and layouts, which are fixed by tracing."""
 
 
 def assert_condition(
-    condition: Any, message: str = "an assertion of the model", *_: Any
+    condition: Any, message: str = "an assertion of the model", *_: object
 ) -> None:
     """Refuse a call unless a condition holds.
 
