@@ -114,7 +114,7 @@ def _codes_run(
 
 
 def require_checked(
-    manifest: Mapping[str, Any], targets: Collection[str], hint: str
+    manifest: Mapping[str, object], targets: Collection[str], hint: str
 ) -> list[Check]:
     """Refuse a manifest, as JSON, by which code for some targets was not run.
 

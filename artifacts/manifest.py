@@ -449,7 +449,7 @@ def _variant(variant: Mapping[str, Any]) -> Variant:
     )
 
 
-def _check_version(data: Any) -> None:
+def _check_version(data: object) -> None:
     schema_id = data.get("schema") if isinstance(data, Mapping) else None
     schema_id = schema_id if isinstance(schema_id, str) else repr(schema_id)
     name, _, major = schema_id.partition("/")
@@ -466,7 +466,7 @@ def _check_version(data: Any) -> None:
         )
 
 
-def _check_features(data: Mapping[str, Any]) -> None:
+def _check_features(data: Mapping[str, object]) -> None:
     features = data.get("requires_features")
     if not isinstance(features, list):
         raise _manifest_error("$.requires_features: expected a list")

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.errors import Finding, InputError
 
 NOT_PRECISE = "not-precise"
@@ -84,7 +85,7 @@ class Demand:
             parts.append(f"layers of {', '.join(self.precisions)}")
         return " and ".join(parts)
 
-    def violations(self, manifest: Mapping[str, Any]) -> list[str]:
+    def violations(self, manifest: JsonObject) -> list[str]:
         """Return the violations of the demand by a manifest, as JSON."""
         facts = manifest.get("quantization")
         if facts is None:
@@ -133,7 +134,7 @@ def lost_share(text: str) -> float:
     return lost / (100 if found[2] else 1)
 
 
-def require_precise(manifest: Mapping[str, Any], demand: Demand) -> None:
+def require_precise(manifest: Mapping[str, object], demand: Demand) -> None:
     """Refuse a manifest, as JSON, whose precision violates the demand.
 
     Raises:

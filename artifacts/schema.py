@@ -60,7 +60,7 @@ _digest = text("[0-9a-f]{64}", "a SHA-256 in hexadecimal")
 _identifier = text("[A-Za-z_][A-Za-z0-9_]*", "an identifier")
 
 
-def _dim(value: Any) -> None:
+def _dim(value: object) -> None:
     if isinstance(value, str):
         try:
             Dim.parse(value)

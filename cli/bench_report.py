@@ -329,7 +329,7 @@ def _title(each: Measurement) -> str:
     )
 
 
-def _machine(machine: Mapping[str, Any]) -> str:
+def _machine(machine: Mapping[str, object]) -> str:
     return (
         f"{machine['model'] or 'an unknown processor'}, {machine['cores_logical']} "
         f"processors, load average {machine['load_average']}"

@@ -75,7 +75,7 @@ def inspect(
 
 def _show_kernels(
     manifest: Manifest,
-    verdict: dict[str, Any],
+    verdict: dict[str, object],
     target: str | None,
     entry: str | None,
     form: str,
@@ -129,7 +129,7 @@ def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:
     return manifest, verdict
 
 
-def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
+def _render(manifest: Manifest, verdict: dict[str, object]) -> str:
     maker = manifest.data["toolchain"].get("aotc", "unknown")
     lines = [
         f"{manifest.name} {manifest.version} ({manifest.channel})",

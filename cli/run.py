@@ -233,7 +233,7 @@ def _prepare(
     return require_finite_calls(model, find_nan) if find_nan else model
 
 
-def _require_plain(*asked: Any) -> None:
+def _require_plain(*asked: object) -> None:
     """Refuse options that mean something for bundles alone."""
     if any(asked):
         raise click.UsageError(

@@ -38,7 +38,7 @@ def sarif(found: Explanation) -> dict[str, Any]:
     return log(results)
 
 
-def log(results: list[dict[str, Any]]) -> dict[str, Any]:
+def log(results: list[dict[str, object]]) -> dict[str, Any]:
     """The log of one run of aotc with these results."""
     codes = dict.fromkeys(result["ruleId"] for result in results)
     driver = {

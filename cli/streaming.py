@@ -133,6 +133,6 @@ class _Items:
         return self._build([given[leaf.name] for leaf in self._point.inputs])
 
 
-def _by_name(point: EntryPoint, result: Any) -> dict[str, Array]:
+def _by_name(point: EntryPoint, result: object) -> dict[str, Array]:
     leaves = trees.flatten(point.result, result)
     return {leaf.name: leaves[number] for number, leaf in enumerate(point.outputs)}

@@ -17,7 +17,7 @@ from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.mlir import func, ir
+from aotc.mlir import Operation, func, ir
 
 _LONG = 0.3  # of the ops: what is read further on, as masks are, does not count
 _MOST = 256  # blocks of an entry
@@ -69,7 +69,7 @@ def blocks_of(module: Any, entry: Entry, symbols: Sequence[int]) -> list[Block]:
     return [_block(own, span, last, stored, counts) for span in spans if span]
 
 
-def _stored(ops: Iterable[Any], weights: Iterable[Any]) -> dict[Any, None]:
+def _stored(ops: Iterable[Operation], weights: Iterable[object]) -> dict[Any, None]:
     """Return the ops that compute of weights and constants alone."""
     known, found = set(weights), dict[Any, None]()
     for op in ops:
@@ -79,7 +79,7 @@ def _stored(ops: Iterable[Any], weights: Iterable[Any]) -> dict[Any, None]:
     return found
 
 
-def _cuts(ops: Sequence[Any]) -> list[int]:
+def _cuts(ops: Sequence[Operation]) -> list[int]:
     """Return the numbers of the ops that begin a block, but for the first."""
     made = {value: at for at, op in enumerate(ops) for value in op.results}
     readers: dict[Any, list[int]] = {value: [] for value in made}

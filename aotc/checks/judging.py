@@ -33,6 +33,7 @@ import numpy as np
 from aotc.checks.differences import Distance, compare, distance
 from aotc.checks.rounding import Noise, is_float, noises, spreads
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 
 Arrays = list[np.ndarray]
 
@@ -95,7 +96,9 @@ def error_ratios(
         return _without_jumps(error / allowed, error, spread, unseen)
 
 
-def _without_jumps(ratios: Any, errors: Any, spread: Any, unseen: Unseen) -> Any:
+def _without_jumps(
+    ratios: np.ndarray, errors: np.ndarray, spread: np.ndarray, unseen: Unseen
+) -> Any:
     """Set ratios to 1 at elements that may have jumped by a rounding step.
 
     Args:
@@ -109,7 +112,7 @@ def _without_jumps(ratios: Any, errors: Any, spread: Any, unseen: Unseen) -> Any
     return np.where(moved & (moved.sum() <= unseen.jumps), 1.0, ratios)
 
 
-def tolerances(expected: Any, spread: Any) -> Any:
+def tolerances(expected: np.ndarray, spread: np.ndarray) -> Any:
     """Return how far each element may be off, infinite where rounding decides.
 
     Of a few elements that are finite in one array only, `error_ratios` knows more.
@@ -137,7 +140,7 @@ def _tolerance(y: Any, dtype: Any, spread: Any) -> Any:
     return _NOISE_FACTOR * spread + UNITS * units_of(y, dtype) + flushed
 
 
-def units_of(y: Any, dtype: Any) -> Any:
+def units_of(y: np.ndarray, dtype: DTypeLike) -> Any:
     """Return the unit in which the error of each element is told.
 
     It is the last place of the element, or of a twentieth of the largest one.
@@ -213,7 +216,7 @@ def _plain_tolerance(expected: Any) -> Any:
     return _tolerance(expected.astype(np.float64), expected.dtype, 0.0)
 
 
-def unseen_elements(shown: Any, runs: int) -> float:
+def unseen_elements(shown: np.ndarray, runs: int) -> float:
     """Estimate how many undecided elements no noisy run has shown.
 
     See Note [elements that no run showed].
@@ -233,8 +236,8 @@ class Rule(Protocol):
 
     def errors(
         self,
-        found: Sequence[Any],
-        expected: Sequence[Any],
+        found: Sequence[np.ndarray],
+        expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
         """Return each array's error relative to its largest element; None if it is
@@ -259,8 +262,8 @@ class ToleranceRule:
 
     def errors(
         self,
-        found: Sequence[Any],
-        expected: Sequence[Any],
+        found: Sequence[np.ndarray],
+        expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
         """Compare within a tolerance; see `Rule`."""
@@ -276,8 +279,8 @@ class RoundingRule:
 
     def errors(
         self,
-        found: Sequence[Any],
-        expected: Sequence[Any],
+        found: Sequence[np.ndarray],
+        expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
         """Compare within the effect of rounding; see `Rule`."""
@@ -381,7 +384,13 @@ def judge(
     ]
 
 
-def _verdict(name: str, found: Any, expected: Any, ratios: Any, spread: Any) -> Verdict:
+def _verdict(
+    name: str,
+    found: np.ndarray,
+    expected: np.ndarray,
+    ratios: np.ndarray,
+    spread: np.ndarray,
+) -> Verdict:
     kinds = [f"{dtypes.canonical(x.dtype)}{list(x.shape)}" for x in (found, expected)]
     if kinds[0] != kinds[1]:
         far = distance(name, found, expected)
@@ -396,7 +405,9 @@ def _verdict(name: str, found: Any, expected: Any, ratios: Any, spread: Any) -> 
     )
 
 
-def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
+def _in_units(
+    found: np.ndarray, expected: np.ndarray, spread: np.ndarray
+) -> tuple[float, float]:
     """Return the largest error, and the greatest effect of rounding, in units."""
     if not is_float(expected) or not expected.size:
         return float(np.any(found != expected)), 0.0
@@ -409,7 +420,7 @@ def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
     return float(errors.max()), float(moved.max())
 
 
-def _wrong_elements(found: Any, expected: Any, ratios: Any) -> str:
+def _wrong_elements(found: np.ndarray, expected: np.ndarray, ratios: np.ndarray) -> str:
     """Describe the number of wrong elements and the worst one."""
     place = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))
     at = f" at {list(place)}" if place else ""

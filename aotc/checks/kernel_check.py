@@ -105,7 +105,10 @@ class EvaluatedKernels:
         return outputs, [(stored | changed)[x] for name in after for x in states[name]]
 
     def _region(
-        self, function: Function, arguments: Sequence[Any], symbols: Sequence[int]
+        self,
+        function: Function,
+        arguments: Sequence[np.ndarray],
+        symbols: Sequence[int],
     ) -> Arrays:
         """Return the results of a region."""
         name, module = name_of(function), self.program.module

@@ -21,7 +21,7 @@ from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import func, ir
+from aotc.mlir import Module, Operation, func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.mix_precision import MixPrecision
@@ -80,7 +80,7 @@ _HINTS = {
 }
 
 
-def require_source(path: Path, source: Mapping[str, Any]) -> None:
+def require_source(path: Path, source: Mapping[str, object]) -> None:
     """Refuse another model than a bundle's: it would have other ops and lines.
 
     Args:
@@ -154,7 +154,7 @@ def find(
     return Makers(tuple(watch.first.values()))
 
 
-def _ops_of_model(module: Any) -> set[tuple[str, str]]:
+def _ops_of_model(module: Module) -> set[tuple[str, str]]:
     """The ops that the model itself asks for, with their lines."""
     return {
         (op.operation.name, str(op.location))
@@ -171,7 +171,7 @@ class _Watch:
         self.first: dict[str, Maker] = {}
         self._ops_of_model = ops_of_model
 
-    def __call__(self, op: Any, operands: Arrays, results: Arrays) -> None:
+    def __call__(self, op: Operation, operands: Arrays, results: Arrays) -> None:
         """Note an op that is the first to make a NaN or an infinity."""
         if isinstance(op, func.CallOp):  # what it runs was here before
             return
@@ -211,5 +211,5 @@ def _example(name: str, operands: Arrays, result: Any, index: Any) -> str:
     return f"{name}({given}) = {made}"
 
 
-def _is_float(array: Any) -> bool:
+def _is_float(array: np.ndarray) -> bool:
     return dtypes.is_float(dtypes.canonical(array.dtype))

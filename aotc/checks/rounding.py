@@ -31,7 +31,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.reduction import ReduceSum
-from aotc.mlir import ir
+from aotc.mlir import Operation, Value, ir
 from aotc.programs.program import numerics_of
 
 _ULPS = 4.0  # at most, of each operand and result
@@ -90,7 +90,7 @@ class Noise:
             return [self._meeting(operands, results[0])]
         return results
 
-    def _flushed(self, op: Any, number: int, array: Any) -> Any:
+    def _flushed(self, op: Operation, number: int, array: np.ndarray) -> Any:
         """An operand with zeros for numbers below the normal ones.
 
         The arguments of an entry are the same in each evaluation: looked at once.
@@ -115,7 +115,11 @@ class Noise:
         return np.where(is_open, chosen, found)
 
     def _overflowed(
-        self, op: Any, operands: Sequence[Any], symbols: Sequence[int], found: Any
+        self,
+        op: Any,
+        operands: Sequence[np.ndarray],
+        symbols: Sequence[int],
+        found: np.ndarray,
     ) -> Any:
         """A result with other numbers where its absolute terms overflow together.
 
@@ -178,7 +182,7 @@ class Noise:
             for x, is_large in zip(operands, is_spared, strict=True)
         ]
 
-    def _convolve(self, op: ConvGeneral, x: Any, kernel: Any) -> Any:
+    def _convolve(self, op: ConvGeneral, x: np.ndarray, kernel: np.ndarray) -> Any:
         """A convolution by the algorithm that `--numerics` allows for it.
 
         Errors go into the operands of each of its steps, which cancel in other places
@@ -190,7 +194,7 @@ class Noise:
         tiles = Transforms.of(max(OUTPUTS))
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
-    def _with_rounded_rows(self, op: DotGeneral, x: Any) -> Any:
+    def _with_rounded_rows(self, op: DotGeneral, x: np.ndarray) -> Any:
         """Return rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
         from aotc.kernels.planning.dequantized import ROUNDED
         from aotc.passes.round_rows import MOST
@@ -204,11 +208,11 @@ class Noise:
         found = (parts + errors * steps).reshape(moved.shape).astype(x.dtype)
         return np.moveaxis(found, -1, op.lhs_contract[0])
 
-    def _disturb_beside(self, terms: Any, y: Any) -> Any:
+    def _disturb_beside(self, terms: np.ndarray, y: np.ndarray) -> Any:
         """Add rounding errors of `terms`, which cancel in `y`, to `y`."""
         return (y + (self._disturb(terms) - terms)).astype(y.dtype)
 
-    def _answer(self, op: Any, operands: Sequence[Any], found: Any) -> Any:
+    def _answer(self, op: GraphOp, operands: Sequence[object], found: object) -> Any:
         """Return the answer of a comparison, which rounding may flip."""
         turn = self._turns[op]
         self._turns[op] += 1
@@ -274,7 +278,7 @@ class Noise:
         return (walk * scale).astype(np.float32)
 
 
-def _is_argument(value: Any) -> bool:
+def _is_argument(value: Value) -> bool:
     """Return whether a value is an argument of an entry, perhaps with its elements
     moved.
     """
@@ -292,7 +296,9 @@ def noises() -> Iterator[Noise]:
     return (Noise(seed, seen) for seed in count())
 
 
-def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
+def _terms(
+    op: Any, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]
+) -> float:
     """Estimate the number of terms in each element of the results."""
     sizes = [float(x.size) for x in operands if is_float(x)]
     made = float(max((x.size for x in results), default=1) or 1)
@@ -301,7 +307,7 @@ def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
     return max(sizes, default=1.0) / made
 
 
-def _may_overflow(operands: Sequence[Any]) -> bool:
+def _may_overflow(operands: Sequence[np.ndarray]) -> bool:
     """Return whether sums of products of all elements of some floats might overflow."""
     if not all(map(is_float, operands)):
         return False
@@ -312,7 +318,7 @@ def _may_overflow(operands: Sequence[Any]) -> bool:
     return not bound < float(np.finfo(dtype).max)
 
 
-def _largest_finite(x: Any) -> float:
+def _largest_finite(x: np.ndarray) -> float:
     """The largest absolute value of finite elements."""
     if not x.size:
         return 0.0
@@ -342,7 +348,7 @@ def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
     )
 
 
-def _may_be_winograd(op: Any) -> bool:
+def _may_be_winograd(op: Operation) -> bool:
     """Return whether a kernel on some target may round as Winograd's algorithm does."""
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
@@ -351,7 +357,7 @@ def _may_be_winograd(op: Any) -> bool:
     return winograd.is_window_of_three(op) and not winograd.is_exact(op)
 
 
-def _may_round_rows(op: Any) -> bool:
+def _may_round_rows(op: Operation) -> bool:
     """Return whether an op on some target may round rows that it multiplies."""
     if not isinstance(op, DotGeneral) or numerics_of(op) != RELAXED:
         return False
@@ -360,7 +366,7 @@ def _may_round_rows(op: Any) -> bool:
     return len(op.lhs_contract) == 1 and is_dequantized(op.rhs)
 
 
-def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
+def _is_repetitive(x: np.ndarray, axes: Sequence[int] | None = None) -> bool:
     """Return whether most elements equal their predecessor, so that sums round one way.
 
     Zeros, as a mask leaves them, do not count: adding them rounds nothing.
@@ -375,7 +381,7 @@ def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
     return bool(2 * np.count_nonzero(flat[1:] == flat[:-1]) > flat.size)
 
 
-def _flush(array: Any) -> Any:
+def _flush(array: np.ndarray) -> Any:
     """Replace subnormal numbers by zeros; half floats have none.
 
     They are computed in f32, in which all of them are normal.
@@ -429,7 +435,7 @@ def _is_whole(array: Any) -> bool:
     return all(bool((x == np.rint(x.astype(float))).all()) for x in (some, array))
 
 
-def _are_among(x: Any, given: Sequence[Any]) -> bool:
+def _are_among(x: np.ndarray, given: Sequence[object]) -> bool:
     """Return whether each of a few numbers is, up to sign, among given ones."""
     return all(
         any(((y == number) | (y == -number)).any() for y in given) for number in x

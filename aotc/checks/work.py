@@ -11,6 +11,7 @@ import numpy as np
 
 from aotc.dialects.graph import LOW, Evaluator, GraphOp
 from aotc.dialects.types import Tensor, evaluate_size
+from aotc.mlir import Value
 
 _USUAL = 2e10  # elements: some 20 s
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
@@ -137,7 +138,7 @@ class Work:
             raise OverBudget(TOO_LONG)
 
 
-def _shape_of(value: Any, symbols: Sequence[int]) -> tuple[int, ...]:
+def _shape_of(value: Value, symbols: Sequence[int]) -> tuple[int, ...]:
     return tuple(evaluate_size(n, symbols) for n in Tensor.of(value).shape)
 
 

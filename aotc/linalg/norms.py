@@ -185,7 +185,7 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     return np.where(np.logical_and(is_singular, is_known), np.inf, found)
 
 
-def matrix_rank(A: ArrayLike, tol: Any = None) -> Array:  # noqa: N803 - NumPy's name
+def matrix_rank(A: ArrayLike, tol: ArrayLike | None = None) -> Array:  # noqa: N803 - NumPy's name
     """Count the singular values above `tol`, as i32.
 
     By default `tol` is the largest value times the larger size times the rounding of

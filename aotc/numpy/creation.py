@@ -139,7 +139,7 @@ def arange(
     return scaled if start == 0 else add(scaled, start)
 
 
-def _float_bounds(*parts: Any) -> list[float]:
+def _float_bounds(*parts: object) -> list[float]:
     return [part for part in parts if isinstance(part, float)]
 
 
@@ -153,7 +153,7 @@ def _float_range(start: float, stop: float, step: float) -> Any:
     return np.arange(start, stop, step)
 
 
-def _as_int(part: Any) -> Any:
+def _as_int(part: object) -> Any:
     return int(part) if isinstance(part, float) else part
 
 
@@ -290,11 +290,11 @@ def indices(dimensions: Any, dtype: DTypeLike = "i32", sparse: bool = False) -> 
 
 
 def fromfunction(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     shape: ShapeLike,
     *,
     dtype: DTypeLike = "f32",
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Any:
     """`function` of the position along each axis."""
     sizes = as_shape(shape)

@@ -197,7 +197,7 @@ def extract(
     return _elements_where(x, mask, _required_size(size), fill_value)
 
 
-def _true_places(mask: Array, count: Size, fill: Any) -> Array:
+def _true_places(mask: Array, count: Size, fill: ArrayLike) -> Array:
     """Return the first `count` places where a vector is true, then `fill`."""
     number = subtract(cumsum(mask, 0, "i32"), 1)
     found = At(full((count,), fill, "i32"))

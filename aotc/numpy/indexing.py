@@ -56,7 +56,7 @@ class Key:
     place: int
 
 
-def read_key(x: Array, key: Any) -> Key:
+def read_key(x: Array, key: object) -> Key:
     """Parse an index `key` of `x`."""
     keys = _expand_ellipsis(
         x, _without_masks(x, key if isinstance(key, tuple) else (key,))
@@ -104,7 +104,7 @@ def elements_at(x: Array, key: Key, mode: str, fill: ArrayLike | None = None) ->
 # ---- the parts of a key -------------------------------------------------------------
 
 
-def _is_number(part: Any) -> bool:
+def _is_number(part: object) -> bool:
     return isinstance(part, (int, np.integer, Dim)) and not isinstance(part, bool)
 
 
@@ -129,14 +129,14 @@ def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
     return found
 
 
-def _axis_count(part: Any) -> int:
+def _axis_count(part: object) -> int:
     """Return the number of axes of x that a part of the key consumes."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if isinstance(part, Array) and part.dtype == "bool" else 1
 
 
-def _expand_ellipsis(x: Array, keys: list[Any]) -> list[Any]:
+def _expand_ellipsis(x: Array, keys: list[object]) -> list[Any]:
     """Return one key per axis and new axis, with `...` filled in."""
     dots = [number for number, part in enumerate(keys) if part is Ellipsis]
     used = len([part for part in keys if part is not None and part is not Ellipsis])

@@ -65,7 +65,7 @@ def _widths(x: Array, pad_width: Any) -> list[Pair]:
     return [(low, high) for low, high in pairs]
 
 
-def _is_size(n: Any) -> bool:
+def _is_size(n: object) -> bool:
     return isinstance(n, (int, np.integer, Dim)) and not isinstance(n, bool)
 
 

@@ -57,7 +57,7 @@ def ediff1d(
     return concatenate([part for part in (ends[0], x, ends[1]) if part is not None])
 
 
-def gradient(f: ArrayLike, *varargs: Any, axis: Axes = None) -> Any:
+def gradient(f: ArrayLike, *varargs: object, axis: Axes = None) -> Any:
     """Return central differences along each axis, one-sided at the ends.
 
     Args:

@@ -95,7 +95,7 @@ class Place:
         return _put_back(x, key.fixed, function(part, broadcast_to(new, part.shape)))
 
 
-def _fail_mode(mode: Any, known: dict[str | None, str]) -> None:
+def _fail_mode(mode: object, known: dict[str | None, str]) -> None:
     words = ", ".join(repr(name) for name in known if name is not None)
     fail("bad-index", f"expected a mode out of {words}; got {mode!r}")
 
@@ -119,7 +119,7 @@ def _scatter(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Ar
 # ---- the inverse of a cut -----------------------------------------------------------
 
 
-def _put_back(x: Array, fixed: Sequence[Any], part: Array) -> Array:
+def _put_back(x: Array, fixed: Sequence[object], part: Array) -> Array:
     """Return `x` with `part` in the place of the elements that slices and integers
     select.
     """

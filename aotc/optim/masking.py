@@ -26,7 +26,7 @@ class MaskedState(NamedTuple):
     inner_state: Any
 
 
-def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
+def masked(inner: GradientTransformation, mask: object) -> GradientTransformation:
     """`inner` of some updates; the others stay as they are.
 
     Args:

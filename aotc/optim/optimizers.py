@@ -7,8 +7,6 @@ parameters.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotc.core.dtypes import DTypeLike
 from aotc.optim.adaptive import (
     scale_by_adadelta,
@@ -117,7 +115,7 @@ def adamw(
     eps_root: float = 0.0,
     mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-4,
-    mask: Any = None,
+    mask: object = None,
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
@@ -137,7 +135,7 @@ def nadamw(
     eps_root: float = 0.0,
     mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-4,
-    mask: Any = None,
+    mask: object = None,
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
@@ -168,7 +166,7 @@ def adamaxw(
     b2: float = 0.999,
     eps: float = 1e-8,
     weight_decay: Rate = 1e-4,
-    mask: Any = None,
+    mask: object = None,
 ) -> GradientTransformation:
     """Return the optimizer Adamax with decoupled weight decay."""
     return chain(
@@ -183,7 +181,7 @@ def adadelta(
     rho: float = 0.9,
     eps: float = 1e-6,
     weight_decay: Rate = 0.0,
-    weight_decay_mask: Any = None,
+    weight_decay_mask: object = None,
 ) -> GradientTransformation:
     """Return the optimizer Adadelta; see `scale_by_adadelta`."""
     return chain(
@@ -199,7 +197,7 @@ def lion(
     b2: float = 0.99,
     mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-3,
-    mask: Any = None,
+    mask: object = None,
 ) -> GradientTransformation:
     """Return the optimizer Lion; see `scale_by_lion`."""
     return chain(
@@ -216,7 +214,7 @@ def lamb(
     eps: float = 1e-6,
     eps_root: float = 0.0,
     weight_decay: Rate = 0.0,
-    mask: Any = None,
+    mask: object = None,
 ) -> GradientTransformation:
     """Return Adam with a trust ratio for each array; see `scale_by_trust_ratio`.
 
@@ -243,7 +241,7 @@ def adafactor(
     weight_decay_rate: Rate | None = None,
     eps: float = 1e-30,
     factored: bool = True,
-    weight_decay_mask: Any = None,
+    weight_decay_mask: object = None,
 ) -> GradientTransformation:
     """Return the optimizer Adafactor; see `scale_by_factored_rms`.
 

@@ -177,7 +177,7 @@ class WeightDecaySchedule(NamedTuple):
 
 
 def add_decayed_weights(
-    weight_decay: Rate = 0.0, mask: Any = None
+    weight_decay: Rate = 0.0, mask: object = None
 ) -> GradientTransformation:
     """Add weight_decay * parameters to the updates.
 
@@ -192,7 +192,7 @@ def add_decayed_weights(
     return added if mask is None else masked(added, mask)
 
 
-def _decay(decay: Any) -> GradientTransformation:
+def _decay(decay: ArrayLike) -> GradientTransformation:
     if not isinstance(decay, Array) and decay == 0:
         return identity()
     return stateless(
@@ -214,5 +214,5 @@ def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
     return stateful(WeightDecaySchedule, init, update)
 
 
-def _with_weights(updates: Tree, decay: Any, params: Tree) -> Tree:
+def _with_weights(updates: Tree, decay: ArrayLike, params: Tree) -> Tree:
     return leafwise(lambda u, p: u + in_dtype(decay, u.dtype) * p, updates, params)

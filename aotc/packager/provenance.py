@@ -15,6 +15,7 @@ from typing import Any
 from aotc import __version__
 from aotc.artifacts.pack import Content, FinishedFile
 from aotc.backend import Compiled
+from aotc.core.json_values import JsonObject
 from aotc.mlir import PACKAGE
 from aotc.programs.program import Program
 
@@ -144,5 +145,5 @@ def _sha256(content: Content) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _canonical(document: dict[str, Any]) -> bytes:
+def _canonical(document: JsonObject) -> bytes:
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")

@@ -99,7 +99,7 @@ def arrays_of_rows(
     return found
 
 
-def value_of(facts: Mapping[str, Any], blobs: Sequence[bytes]) -> bytes:
+def value_of(facts: Mapping[str, object], blobs: Sequence[bytes]) -> bytes:
     """Return facts and blobs as one value."""
     header = json.dumps({**facts, "sizes": [len(each) for each in blobs]})
     return b"\n".join([header.encode(), b"".join(blobs)])

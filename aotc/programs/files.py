@@ -37,7 +37,7 @@ _OWN_IR = re.compile(
 )
 
 
-def ir_text(module: Any) -> str:
+def ir_text(module: Module) -> str:
     """A module as text that can be read back, with the lines of the source."""
     return str(
         module.operation.get_asm(enable_debug_info=True, pretty_debug_info=False)
@@ -198,7 +198,7 @@ def _keep_entries(program: Program, path: Path, names: tuple[str, ...]) -> None:
 # ---- parameters ---------------------------------------------------------------------
 
 
-def write_parameters(parameters: Mapping[str, Any], path: Path) -> None:
+def write_parameters(parameters: Mapping[str, object], path: Path) -> None:
     """Write weights and initial states as an IREE parameter archive.
 
     Raises:
@@ -211,7 +211,7 @@ def write_parameters(parameters: Mapping[str, Any], path: Path) -> None:
         file.write(parts.head)
 
 
-def _parameters(module: Any, path: Path) -> dict[str, np.ndarray]:
+def _parameters(module: Module, path: Path) -> dict[str, np.ndarray]:
     """The arrays of the parameters that a module declares."""
     declared = parameters_of(module)
     if not declared:

@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.dtypes import DTypeLike
+
 MAGIC = b"IRPA"
 # Smaller tensors are written as they are, also where they repeat an element, or are
 # those of another: they take no room, and IREE would allocate memory for each splat.
@@ -66,7 +68,9 @@ class UnevaluatedArray(ABC):
         return math.prod(self.shape) * self.dtype.itemsize
 
     @abstractmethod
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
         """Compute the array."""
 
     def computed_parts(self) -> Iterator[Array]:
@@ -256,7 +260,7 @@ def have_same_bytes(one: Array, other: Array) -> bool:
         a, b = a[length:], b[length:]
 
 
-def _splat_of(array: Any) -> bytes | None:
+def _splat_of(array: object) -> bytes | None:
     """Return the element that a large array repeats; None if there are others.
 
     What is still to be computed is not looked at.

@@ -306,7 +306,7 @@ class Program:
         return facts
 
     @quantization.setter
-    def quantization(self, facts: Mapping[str, Any]) -> None:
+    def quantization(self, facts: Mapping[str, object]) -> None:
         self._write_attribute(QUANTIZATION, facts)
 
     @property
@@ -411,7 +411,7 @@ class Program:
         drop_parameters(self.module, dropped)
         self.parameters = {k: x for k, x in self.parameters.items() if k not in dropped}
 
-    def _attribute(self, name: str, default: Any) -> Any:
+    def _attribute(self, name: str, default: object) -> Any:
         attributes = self.module.operation.attributes
         return plain_of(attributes[name]) if name in attributes else default
 

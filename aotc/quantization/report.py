@@ -280,7 +280,7 @@ class Report:
         return "\n".join(lines).rstrip()
 
 
-def _samples(facts: Mapping[str, Any]) -> str:
+def _samples(facts: Mapping[str, object]) -> str:
     count = facts["samples"]
     return f"{count} sample{'s' * (count != 1)}"
 

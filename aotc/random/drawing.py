@@ -50,7 +50,7 @@ def categorical(
 
 
 def permutation(
-    key: ArrayLike, x: Any, axis: int = 0, independent: bool = False
+    key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False
 ) -> Array:
     """`x` in random order along an axis, or the numbers below a whole `x`.
 

@@ -37,7 +37,7 @@ ToDevice = Callable[[Array], iree.HalBufferView]
 ToHost = Callable[[iree.HalBufferView], Array]
 
 
-def sender(device: Any, leaf: Leaf) -> ToDevice:
+def sender(device: iree.HalDevice, leaf: Leaf) -> ToDevice:
     """A function from an array to a buffer view on `device`, of a copy."""
     allocate = device.allocator.allocate_buffer_copy
     element = ELEMENTS[leaf.dtype]
@@ -72,7 +72,7 @@ class _Capsule:
         return 1, 0
 
 
-def viewer(device: Any, leaf: Leaf) -> ToHost:
+def viewer(device: iree.HalDevice, leaf: Leaf) -> ToHost:
     """A function from a buffer view on the CPU to a read-only array of its memory."""
     dtype = to_numpy(leaf.dtype)
     capsule, from_dlpack = device.create_dlpack_capsule, np.from_dlpack
@@ -122,7 +122,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
     check = shape_checker(leaf)
     right: tuple[int, ...] | None = None
 
-    def read_and_check(buffer_view: Any) -> Array:
+    def read_and_check(buffer_view: iree.HalBufferView) -> Array:
         nonlocal right
         array = read(buffer_view)
         if array.shape != right:

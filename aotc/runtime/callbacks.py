@@ -40,7 +40,7 @@ def require_callbacks(callbacks: Callbacks, symbols: Iterable[Symbol]) -> None:
 
 
 def checked_result(
-    name: str, spec: EntryPoint, sizes: Mapping[str, int], result: Any
+    name: str, spec: EntryPoint, sizes: Mapping[str, int], result: object
 ) -> list[Array]:
     """Return the leaves of a callback's result, checked against the entry's.
 

@@ -133,7 +133,7 @@ class CallMemory:
         self._last_call = None
 
 
-def call_memory(device: Any) -> CallMemory:
+def call_memory(device: iree.HalDevice) -> CallMemory:
     """The memory between calls of a device, which all models on it share."""
     return _memories[device]
 

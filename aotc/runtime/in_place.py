@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 
-def augmented(sign: str, target: Any, value: Any) -> Any:
+def augmented(sign: str, target: object, value: Any) -> Any:
     """Return the result of `target += value`; an array that is constant stays so.
 
     Args:
@@ -39,13 +39,13 @@ def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[Any], None]:
     return store
 
 
-def augmented_attribute(sign: str, owner: Any, name: str) -> Callable[[Any], None]:
+def augmented_attribute(sign: str, owner: object, name: str) -> Callable[[Any], None]:
     """Read `owner.name` for `+=`, and return a function that adds a value and
     stores.
     """
     before = getattr(owner, name)
 
-    def store(value: Any) -> None:
+    def store(value: object) -> None:
         setattr(owner, name, augmented(sign, before, value))
 
     return store

@@ -214,7 +214,7 @@ def _load(asked: _Asked, part_of: _PartOf) -> Model:
 def _map(
     bundle: VerifiedBundle,
     variant: Variant,
-    device: Any,
+    device: iree.HalDevice,
     exchange: Exchange | None,
     is_mapped: bool,
 ) -> Module:

@@ -19,7 +19,7 @@ from aotc.runtime.model import Model
 Codes = dict[str, list[tuple[str, JsonObject]]]
 
 
-def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
+def form_of(value: object) -> tuple[dict[str, Any], list[Any]]:
     """Return the form of a value that selects code, as manifests spell it, and its
     arrays.
 
@@ -40,12 +40,12 @@ def array_token(dtype: np.dtype, rank: int) -> str:
     return f"{dtype} array of rank {rank}"
 
 
-def value_token(value: Any) -> str:
+def value_token(value: object) -> str:
     """A text that values of one type share if they are the same."""
     return f"{type(value).__name__} {value!r}"
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Return whether a value is a NumPy array that compiled code takes; subclasses
     are not.
     """
@@ -96,7 +96,7 @@ class Regions:
                 return self._loaded
         return self._loaded
 
-    def __call__(self, region: str, /, **values: Any) -> tuple[Any, ...]:
+    def __call__(self, region: str, /, **values: object) -> tuple[Any, ...]:
         """The values that a region computes, in the order of their names.
 
         Raises:

@@ -275,7 +275,7 @@ def run_program(program: str, *arguments: str | Path) -> str:
 
 
 def dispatches_in(
-    told: str, calls: int, kernels: Mapping[str, Mapping[str, Any]]
+    told: str, calls: int, kernels: Mapping[str, Mapping[str, object]]
 ) -> list[Dispatch]:
     """The dispatches that were noted in so many calls, the longest first.
 

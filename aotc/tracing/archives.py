@@ -83,7 +83,7 @@ _CONVERSIONS = dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLES) | {
 }
 
 
-def nested_dict(flat: Mapping[str, Any]) -> dict[str, Any]:
+def nested_dict(flat: Mapping[str, object]) -> dict[str, Any]:
     """`{"conv.kernel": a}` → `{"conv": {"kernel": a}}`."""
     tree: dict[str, Any] = {}
     for name, value in flat.items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.tracing.call_sizes import call_shape, call_size
 from aotc.tracing.call_values import branch_value
@@ -140,7 +141,9 @@ class Array:
 
     # ---- what it can be turned into -------------------------------------------------
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> Any:
         data = self._concrete("be turned into a NumPy array", _USE_AOTC)
         return np.array(data, dtype=dtype, copy=copy)
 
@@ -209,7 +212,7 @@ class Array:
         """`x.at[key].set(values)`, `.add(…)`, …: a new array with elements changed."""
         return cast("At", function_of("at")(self))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         fail(
             "immutable-array",
             "arrays in a model cannot be assigned to",

@@ -51,7 +51,7 @@ def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
 
 
 @cache
-def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_function(function: Callable[..., object]) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters
     names, rest = _positional(parameters)
 
@@ -79,7 +79,9 @@ def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def require_call(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> None:
     """Refuse a call that does not fit the function's signature.
 
@@ -118,9 +120,9 @@ def _parameter_texts(parameters: Mapping[str, Parameter]) -> Iterator[str]:
 
 def _ask_for_key(
     error: AotcError,
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> None:
     """Say that a random key comes first, if a call got something else there."""
     parameters = inspect.signature(function).parameters
@@ -157,7 +159,7 @@ def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | N
 
 
 def _name_positional(
-    names: Sequence[str], rest: str | None, args: Sequence[Any]
+    names: Sequence[str], rest: str | None, args: Sequence[object]
 ) -> Named:
     """The arguments that have no name in a call, with the names that they get."""
     named = list(zip(names, args, strict=False))
@@ -172,18 +174,18 @@ def _user_calls(frame: Any) -> bool:
 
 
 @cache
-def _static_parameters(function: Callable[..., Any]) -> dict[str, Any]:
+def _static_parameters(function: Callable[..., object]) -> dict[str, Any]:
     """Return the annotations of parameters that are not arrays."""
     hints = typing.get_type_hints(function)
     return {name: hint for name, hint in hints.items() if _is_static(hint)}
 
 
-def _is_static(hint: Any) -> bool:
+def _is_static(hint: object) -> bool:
     known = isinstance(hint, type) or typing.get_origin(hint) in _ORIGINS
     return known and _ANYTHING.isdisjoint(_alternatives(hint))
 
 
-def _alternatives(hint: Any) -> tuple[Any, ...]:
+def _alternatives(hint: object) -> tuple[Any, ...]:
     union = typing.get_origin(hint) in (UnionType, typing.Union)
     return typing.get_args(hint) if union else (hint,)
 
@@ -209,7 +211,7 @@ def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
         )
 
 
-def _convert(hint: Any, value: Any) -> Any:
+def _convert(hint: Any, value: object) -> Any:
     """`value` as `hint` has it; a _Misfit if it is something else."""
     origin = typing.get_origin(hint)
     if origin in _ORIGINS:
@@ -219,7 +221,7 @@ def _convert(hint: Any, value: Any) -> Any:
     return _require(not isinstance(hint, type) or isinstance(value, hint), value)
 
 
-def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
+def _as_one_of(hints: tuple[object, ...], value: object) -> Any:
     if isinstance(value, Dim) and Dim in hints:
         return value
     for hint in hints:
@@ -241,7 +243,7 @@ def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
     return read if isinstance(value, list) else tuple(read)
 
 
-def _as_tuple(hints: tuple[Any, ...], value: Any) -> Any:
+def _as_tuple(hints: tuple[Any, ...], value: object) -> Any:
     if hints[-1] is Ellipsis:
         return tuple(_as_list(hints, value))
     if not isinstance(value, (list, tuple)) or len(value) != len(hints):
@@ -249,11 +251,11 @@ def _as_tuple(hints: tuple[Any, ...], value: Any) -> Any:
     return tuple(_convert(hint, part) for hint, part in zip(hints, value, strict=True))
 
 
-def _as_function(_: Any, value: Any) -> Any:
+def _as_function(_: object, value: object) -> Any:
     return _require(callable(value), value)
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     value = _scalar(value)
     return int(_require(isinstance(value, int), value))
 
@@ -263,7 +265,7 @@ def _number(value: Any) -> Any:
     return _require(isinstance(value, (int, float)), value)
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: object) -> bool:
     value = _scalar(value)
     return bool(_require(isinstance(value, bool), value))
 
@@ -287,7 +289,7 @@ def _concrete(value: Any) -> Any:
     return value._data if known else value
 
 
-def _require(fits: bool, value: Any) -> Any:
+def _require(fits: bool, value: object) -> Any:
     if not fits:
         raise _Misfit
     return value
@@ -318,7 +320,7 @@ _MEANINGS: dict[Any, tuple[str, str]] = {
 }
 
 
-def _meaning(hint: Any, several: bool = False) -> str:
+def _meaning(hint: object, several: bool = False) -> str:
     """An annotation in words."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in _MEANINGS:
@@ -367,7 +369,7 @@ def shown_value(value: Any) -> str:
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
 
 
-def _shown_numpy(array: Any) -> str:
+def _shown_numpy(array: np.ndarray) -> str:
     try:
         return str(Tensor(array.shape, dtypes.canonical(array.dtype)))
     except InputError:

@@ -27,7 +27,7 @@ class TooLarge(Exception):
     """A container has too many parts to be compared at each call."""
 
 
-def content_key(value: Any) -> Hashable:
+def content_key(value: object) -> Hashable:
     """A key that differs where code for one value may not be code for another.
 
     Of plain values, containers, functions and small arrays it is what they are; other

@@ -143,7 +143,7 @@ class LayerOps:
         return source + (f"#{count}" if count > 1 else "")
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array] | None:
         """Return the results of an op, changed if it is a layer's."""
         weights = [self._weight(x) for x in operands]

@@ -66,7 +66,7 @@ def _random(rng: np.random.Generator, leaf: Leaf) -> np.ndarray:
     return rng.standard_normal(shape, "float32").astype(to_numpy(leaf.dtype))
 
 
-def least_times(calls: Sequence[Callable[[], Any]]) -> list[float]:
+def least_times(calls: Sequence[Callable[[], object]]) -> list[float]:
     """The seconds of each call at the least, in rounds in which they take turns."""
     counts = [max(1, round(_SLICE / max(_seconds(call, 1), 1e-9))) for call in calls]
     least = [float("inf")] * len(calls)
@@ -79,7 +79,7 @@ def least_times(calls: Sequence[Callable[[], Any]]) -> list[float]:
     return least
 
 
-def _seconds(call: Callable[[], Any], count: int) -> float:
+def _seconds(call: Callable[[], object], count: int) -> float:
     start = time.thread_time()
     for _ in range(count):
         call()

@@ -120,7 +120,7 @@ class Collective(OverDevices):
     dtypes = dt.NAMES
 
     @classmethod
-    def ref(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
+    def ref(cls, x: np.ndarray, **attributes: object) -> np.ndarray:
         """Compute `across` with the other devices, or alone; return one part."""
         return devices.rendezvous(cls, x, attributes)
 
@@ -403,7 +403,7 @@ class AxisIndex(OverDevices, name="axis_index"):
         return Tensor((), "i32")
 
     @classmethod
-    def ref(cls, **attributes: Any) -> np.ndarray:
+    def ref(cls, **attributes: object) -> np.ndarray:
         """0 on a device that is alone."""
         return devices.rendezvous(cls, np.zeros((), "i4"), attributes)
 

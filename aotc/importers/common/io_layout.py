@@ -24,7 +24,7 @@ def with_io_layout(network: Imported, entry: Entry) -> Imported:
         entry: with the layouts of its images, and those of the source.
     """
 
-    def compute(*values: Any) -> Any:
+    def compute(*values: object) -> Any:
         stored = len(values) - len(network.inputs)
         given = dict(zip(network.inputs, values[stored:], strict=True))
         return network.function(*values[:stored], *_in_source(given, entry).values())
@@ -86,7 +86,7 @@ def _transpose_inputs(given: Inputs, entry: Entry, layouts: _Layouts) -> dict[st
     }
 
 
-def _transpose(tree: Any, ports: Sequence[Port], layouts: _Layouts) -> Any:
+def _transpose(tree: object, ports: Sequence[Port], layouts: _Layouts) -> Any:
     """The arrays of a pytree, one for each port, in the other layout."""
     leaves, structure = flatten(tree)
     orders = [layout_permutation(*layouts(port)) for port in ports]

@@ -173,7 +173,7 @@ class SymbolicFloat:
         return found
 
     def _require_exact(
-        self, rounding: Callable[[Any], int], numbers: tuple[int, int, int]
+        self, rounding: Callable[[object], int], numbers: tuple[int, int, int]
     ) -> None:
         """Refuse calls for which floats give another number than `(p * size + r) // q`.
 

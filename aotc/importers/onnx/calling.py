@@ -77,7 +77,7 @@ def _names(group: Any) -> frozenset[str]:
     return frozenset(field.name for field in fields(group))
 
 
-def _select(named: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+def _select(named: Mapping[str, object], names: Set[str]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if name in names}
 
 
@@ -110,7 +110,7 @@ _BY_PLACE = (
 )
 
 
-def _is_known(hint: Any) -> bool:
+def _is_known(hint: object) -> bool:
     return hint == Known or Known in typing.get_args(hint)
 
 

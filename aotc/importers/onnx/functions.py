@@ -20,7 +20,7 @@ def body_of(
     node: Node,
     opset: int,
     values: Sequence[Value | None],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
 ) -> Function | None:
     """The body of a node's operator; None if it has none.
 
@@ -46,7 +46,7 @@ def body_of(
     return None
 
 
-def _bind_attributes(node: Node, attributes: Mapping[str, Any]) -> onnx.NodeProto:
+def _bind_attributes(node: Node, attributes: Mapping[str, object]) -> onnx.NodeProto:
     """The message of a node, with the values of attributes that a caller gives."""
     from onnx import NodeProto, helper
 

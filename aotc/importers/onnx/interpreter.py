@@ -32,6 +32,7 @@ from aotc.importers.onnx.ops import PADDED, SOURCES, TABLE
 from aotc.importers.onnx.placeholders import placeholder
 from aotc.importers.onnx.values import Operand, Sizes, Value, is_padded
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike
 from aotc.tracing.scopes import without_tracing
 from aotc.tracing.source_locations import at_location, fail, scope
 from aotc.tracing.survey import import_node, note_decomposition
@@ -153,7 +154,7 @@ class Interpreter:
         function: Imports,
         node: Node,
         values: Sequence[Value | None],
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, object],
         within: Scope,
     ) -> Sequence[Value] | None:
         wanted = max((i for i, name in enumerate(node.outputs, 1) if name), default=0)
@@ -171,7 +172,7 @@ class Interpreter:
         body: Function,
         node: Node,
         values: Sequence[Value | None],
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, object],
         in_file: bool,
     ) -> list[Value]:
         given = [*values, *[None] * (len(body.body.inputs) - len(values))]
@@ -181,7 +182,7 @@ class Interpreter:
         outputs = tuple(own if wanted else "" for own, wanted in pairs)
         return self._graph(replace(body.body, outputs=outputs), given, inner)
 
-    def _attribute_value(self, value: Any, within: Scope) -> Any:
+    def _attribute_value(self, value: ArrayLike, within: Scope) -> Any:
         """The value of an attribute for the function that is called."""
         if isinstance(value, Reference):
             value = within.attributes[value.name]
@@ -217,7 +218,7 @@ def _require_declared(
             require_declared(f"'{name}' of {node.key}", declared, result)
 
 
-def _is_left_out(value: Any, within: Scope) -> bool:
+def _is_left_out(value: ArrayLike, within: Scope) -> bool:
     """Return whether an attribute refers to one of the function that its caller
     omits.
     """
@@ -240,7 +241,7 @@ def _compute(
     function: Imports,
     node: Node,
     values: Sequence[Value | None],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
     facts: Mapping[str, int],
 ) -> list[Value] | None:
     """The results of a node that the model computes: by its rule where it has to."""
@@ -275,7 +276,7 @@ def _fold_constants(
     function: Imports,
     node: Node,
     values: Sequence[Value | None],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
     facts: Mapping[str, int],
 ) -> list[Value] | None:
     """The results of a node on small constants; None for any other."""

@@ -32,6 +32,7 @@ from aotc.importers.common.scaling import SymbolicFloat, rounding
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Node
 from aotc.importers.onnx.values import Known, Sizes, Value, known_of, size_tensor
+from aotc.tracing.conversion import ArrayLike
 
 _LARGEST = 256  # elements of a tensor of sizes
 
@@ -41,7 +42,7 @@ class _LeftToModel(Exception):
 
 
 def computed_sizes(
-    node: Node, values: Sequence[Value | None], attributes: Mapping[str, Any]
+    node: Node, values: Sequence[Value | None], attributes: Mapping[str, object]
 ) -> list[Value] | None:
     """The results of a node on sizes; None if the model must compute them."""
     if node.key not in ON_SIZES or not any(isinstance(v, Sizes) for v in values):
@@ -111,7 +112,7 @@ def _is_whole(x: Any) -> bool:
     )
 
 
-def _float(x: Any, dtype: str) -> Any:
+def _float(x: ArrayLike, dtype: str) -> Any:
     """Return a size or a number as a float of a dtype."""
     if dtype not in ("f32", "f64"):
         raise _LeftToModel
@@ -211,7 +212,7 @@ def _reduction(function: Callable[[Any], Any]) -> Callable[..., Known]:
     """A reduction of a vector of sizes."""
 
     def reduce_sizes(
-        x: Known, axes: Any = None, *, keepdims: int = 1, **_: Any
+        x: Known, axes: object = None, *, keepdims: int = 1, **_: object
     ) -> Known:
         if x.ndim != 1:
             raise _LeftToModel

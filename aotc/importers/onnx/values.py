@@ -78,7 +78,7 @@ class Sizes:
 Value = Array | Sizes | Padded
 
 
-def _as_scalar(size: Any, dtype: str) -> Array:
+def _as_scalar(size: Size, dtype: str) -> Array:
     if isinstance(size, SymbolicFloat):
         return size.array(dtype)
     if isinstance(size, Dim):

@@ -285,7 +285,7 @@ def _same(reader: _Reader) -> dict[str, Any]:
     return {dim.name: dim for dim in reader.facts.dims}
 
 
-def _position(atom: Any) -> int | None:
+def _position(atom: object) -> int | None:
     """The number of the symbol that an expression is."""
     return int(atom.position) if isinstance(atom, ir.AffineSymbolExpr) else None
 

@@ -114,7 +114,7 @@ def cases(dtype: str) -> list[Any]:
     return [-2, -1, 0, 1, 2]
 
 
-def behaviour(op: Op, columns: Sequence[Any], region: int = 0) -> list[Any]:
+def behaviour(op: Op, columns: Sequence[object], region: int = 0) -> list[Any]:
     """The results of a region on columns of numbers, one for each argument."""
     block = op.op.regions[region].blocks[0]
     with without_tracing():

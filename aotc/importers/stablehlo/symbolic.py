@@ -87,7 +87,7 @@ class SymbolicSizes:
         leaves, tree = self.jax.tree.flatten(contents(value), is_leaf=is_leaf)
         return self.jax.tree.unflatten(tree, [self._abstract(leaf) for leaf in leaves])
 
-    def _abstract(self, leaf: Any) -> ShapeDtypeStruct:
+    def _abstract(self, leaf: object) -> ShapeDtypeStruct:
         shape = getattr(leaf, "shape", None)
         if shape is None:
             fail(

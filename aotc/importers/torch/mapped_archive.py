@@ -19,12 +19,12 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from aotc.core.array_files import stored_bytes
+from aotc.core.json_values import JsonObject
 
 _LARGE = 1 << 16  # bytes; smaller tensors are copied
 _CONFIGS = "_weights_config.json", "_constants_config.json"  # ends of their names
@@ -116,7 +116,7 @@ def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_Mapped]
         copy.writestr(name, changed[name] if name in changed else archive.read(name))
 
 
-def _can_be_mapped(row: Any, member: zipfile.ZipInfo | None) -> bool:
+def _can_be_mapped(row: JsonObject, member: zipfile.ZipInfo | None) -> bool:
     """Return whether a tensor is stored in its file as it is in memory, and is
     large.
     """

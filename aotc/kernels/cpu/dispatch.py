@@ -247,7 +247,7 @@ def _memory_type(kind: Tensor) -> Any:
     return _memref(size, lowered_type(kind).element_type)
 
 
-def _memref(size: int, element: Any) -> Any:
+def _memref(size: int, element: object) -> Any:
     return ir.MemRefType.get([size], element)
 
 

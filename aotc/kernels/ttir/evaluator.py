@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from aotc.core.pytree import PyTree
 from aotc.errors import CompileError
 from aotc.kernels.ttir.memory import Buffer, Pointers
 from aotc.kernels.ttir.reading import Block, Kernel, Step, read_kernel
@@ -124,21 +125,21 @@ class _Program:
         bounds = step.attributes["start"], step.attributes["end"]
         return [np.arange(*bounds, dtype=np.int32)]
 
-    def _tt_splat(self, step: Step, x: Any) -> list[Any]:
+    def _tt_splat(self, step: Step, x: object) -> list[Any]:
         shape = step.kinds[0].shape
         return [_moved(x, lambda each: np.broadcast_to(each, shape))]
 
     _tt_broadcast = _tt_splat
 
-    def _tt_expand_dims(self, step: Step, x: Any) -> list[Any]:
+    def _tt_expand_dims(self, step: Step, x: object) -> list[Any]:
         axis = step.attributes["axis"]
         return [_moved(x, lambda each: np.expand_dims(each, axis))]
 
-    def _tt_reshape(self, step: Step, x: Any) -> list[Any]:
+    def _tt_reshape(self, step: Step, x: object) -> list[Any]:
         shape = step.kinds[0].shape
         return [_moved(x, lambda each: each.reshape(shape))]
 
-    def _tt_trans(self, step: Step, x: Any) -> list[Any]:
+    def _tt_trans(self, step: Step, x: object) -> list[Any]:
         order = step.attributes["order"]
         return [_moved(x, lambda each: each.transpose(order))]
 
@@ -189,7 +190,7 @@ class _Program:
     # ---- control --------------------------------------------------------------------
 
     def _scf_for(
-        self, step: Step, first: Array, end: Array, by: Array, *carried: Any
+        self, step: Step, first: Array, end: Array, by: Array, *carried: PyTree
     ) -> list[Any]:
         (block,), held = step.blocks, [*carried]
         for index in range(int(first), int(end), int(by)):

@@ -287,7 +287,7 @@ class _Line:
     first: Any
     last: Any
 
-    def choose_by_length(self, several: Any, one: Any) -> Any:
+    def choose_by_length(self, several: object, one: object) -> Any:
         """Select the positions, or the only one's where an axis has size 1."""
         return module_of(self.after).where(self.after > 1, several, one)
 
@@ -330,7 +330,7 @@ _POSITIONS: dict[str, Callable[[_Line], Any]] = {
 }
 
 
-def _as(x: Any, dtype: str) -> Any:
+def _as(x: Known, dtype: str) -> Any:
     """Convert a number, or places, to another precision."""
     if isinstance(x, Array):
         return np.astype(x, dtype)

@@ -14,6 +14,7 @@ from aotc.importers.common.padded.values import Value, by_padding
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers, known_of, number, numbers
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike
 from aotc.tracing.source_locations import fail
 
 # ---- reshaping ----------------------------------------------------------------------
@@ -159,7 +160,7 @@ def split(
     ]
 
 
-def _slice_axis(x: Array, axis: int, first: Any, last: Any) -> Array:
+def _slice_axis(x: Array, axis: int, first: object, last: object) -> Array:
     key: list[Any] = [slice(None)] * x.ndim
     key[axis] = slice(first, last)
     return x[tuple(key)]
@@ -255,7 +256,9 @@ def pad(
     return np.pad(x, pairs, mode)
 
 
-def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
+def _without_cut(
+    x: Array, axis: int, low: ArrayLike, high: ArrayLike
+) -> tuple[Array, Any]:
     """Cut `x` by negative padding; return the padding that is left."""
     first = -low if isinstance(low, int) and low < 0 else None
     last = high if isinstance(high, int) and high < 0 else None
@@ -264,7 +267,9 @@ def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
     return x, (0 if first is not None else low, 0 if last is not None else high)
 
 
-def _pad_with(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Array | float) -> Array:
+def _pad_with(
+    x: Array, pairs: Sequence[tuple[object, object]], fill: Array | float
+) -> Array:
     """`x` with a number around it, which the model may compute."""
     if x.dtype == "bool":
         number = fill if isinstance(fill, float) else np.astype(fill, "u8")

@@ -90,7 +90,7 @@ def _entry(table: dict[str, Any], name: str) -> Any:
     return table.get(name) or table.get(name.rpartition(".")[0])
 
 
-def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | None:
+def function_for(target: object, is_complex: bool = False) -> Callable[..., Any] | None:
     """The function of a node's target, if there is one; for complex numbers or not."""
     name = name_of(target)
     table = COMPLEX_OPS if is_complex else OPS
@@ -101,7 +101,7 @@ def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | 
     return found
 
 
-def padded_function_for(target: Any) -> Callable[..., Any] | None:
+def padded_function_for(target: object) -> Callable[..., Any] | None:
     """The rule of a node's target for sizes that depend on values, if it has one."""
     name = name_of(target)
     found: Callable[..., Any] | None = _entry(padded.PADDED, name)

@@ -132,7 +132,7 @@ def orthogonal(a: Array, mode: str = "reduced") -> list[Any]:
 
 
 def pseudo_inverse(
-    a: Array, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+    a: Array, *, atol: object = None, rtol: object = None, hermitian: bool = False
 ) -> Array:
     """The Moore-Penrose inverse; values up to max(atol, rtol * largest) count as 0.
 
