@@ -157,7 +157,7 @@ def _truth(tree: ast.expr, sizes: Mapping[str, object], compare: Compare) -> boo
     )
 
 
-def _number(tree: ast.expr, sizes: Mapping[str, Any]) -> Any:
+def _number(tree: ast.expr, sizes: Mapping[str, object]) -> Any:
     if isinstance(tree, ast.Constant):
         return tree.value
     if isinstance(tree, ast.Name):

@@ -431,7 +431,7 @@ def _name_beside(target: Path) -> Path:
 
 def _copy_files(
     folder: Path, files: Mapping[str, Content], described: list[Any]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     known = {entry["path"]: entry for entry in described}
     entries = []
     for path in sorted(files):

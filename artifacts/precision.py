@@ -92,7 +92,7 @@ class Demand:
             return []
         return [*self._losses(facts["quality"]), *self._layers(facts["layers"])]
 
-    def _losses(self, quality: Mapping[str, Any]) -> Iterator[str]:
+    def _losses(self, quality: JsonObject) -> Iterator[str]:
         if self.lost is None:
             return
         if not quality:
@@ -106,7 +106,7 @@ class Demand:
         elif not lost <= self.lost:
             yield f"it loses {lost:.4g} by {metric}, more than {self.lost:.4g}"
 
-    def _layers(self, layers: Collection[Mapping[str, Any]]) -> Iterator[str]:
+    def _layers(self, layers: Collection[Mapping[str, object]]) -> Iterator[str]:
         if not self.precisions:
             return
         other = [row for row in layers if row["precision"] not in self.precisions]
@@ -149,7 +149,7 @@ def require_precise(manifest: Mapping[str, object], demand: Demand) -> None:
         )
 
 
-def lines_of(manifest: Mapping[str, Any]) -> list[str]:
+def lines_of(manifest: JsonObject) -> list[str]:
     """Return lines on the precision in a manifest, as JSON, for people."""
     facts = manifest.get("quantization")
     if facts is None:

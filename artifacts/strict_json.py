@@ -51,7 +51,7 @@ def parse(data: bytes, limit: int = SIZE_LIMIT) -> Any:
     return value
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -86,7 +86,7 @@ def _check_depth(value: object) -> None:
     raise ValueError(f"is nested deeper than {DEPTH_LIMIT} levels")
 
 
-def _children(value: object) -> list[Any]:
+def _children(value: object) -> list[object]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []

@@ -179,7 +179,7 @@ def array_of(value: object, leaf: Leaf) -> Array:
     return array
 
 
-def _with_nonfinite(value: object) -> Any:
+def _with_nonfinite(value: object) -> object:
     """Replace the names of floats that are not finite by their values."""
     if isinstance(value, list):
         return [_with_nonfinite(item) for item in value]

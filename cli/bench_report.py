@@ -250,7 +250,7 @@ class Report:
 # ---- parts of the document ----------------------------------------------------------
 
 
-def _bundle_document(each: Measurement, latency: Latency) -> dict[str, Any]:
+def _bundle_document(each: Measurement, latency: Latency) -> dict[str, object]:
     loaded, last = each.loaded, each.rounds[-1]
     return {
         "bundle": each.subject.bundle,

@@ -36,7 +36,7 @@ class KernelTable:
         return self.variant.kernels or {}
 
     @property
-    def _regions(self) -> list[dict[str, Any]]:
+    def _regions(self) -> list[dict[str, object]]:
         """The kernels that are called, with the calls that are asked for."""
         found = []
         for row in self._known.get("regions", ()):

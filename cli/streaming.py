@@ -122,7 +122,7 @@ class _Items:
             error.where = f"{self.name}, {error.where}"
             raise
 
-    def _item(self, read: tuple[str, dict[str, Array] | AotcError]) -> Any:
+    def _item(self, read: tuple[str, dict[str, Array] | AotcError]) -> object:
         """The inputs of an item in the structure that the entry takes, or its error."""
         place, found = read
         self.places.append(f"{self.name}, {place}")

@@ -48,7 +48,7 @@ from aotc.dialects.functions.functions import (
 )
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.errors import AotcError, CompileError
-from aotc.mlir import Module, func, ir
+from aotc.mlir import Function, Module, func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.rematerialize import Rematerialize
@@ -209,14 +209,14 @@ def _noisy(
 # ---- the import ---------------------------------------------------------------------
 
 
-def _in_import(network: Any, inputs: Any, rule: Rule) -> Divergence:
+def _in_import(network: Any, inputs: object, rule: Rule) -> Divergence:
     """The first node that the importer computes otherwise than the framework."""
     if network is None or network.original is None or network.original.steps is None:
         return Divergence("import")
     theirs = network.original.steps(inputs)
     found: list[Divergence] = []
 
-    def look(node: Hashable, op: str, place: str, results: Any) -> None:
+    def look(node: Hashable, op: str, place: str, results: object) -> None:
         if found or node not in theirs:
             return
         for x, y in zip(_arrays(results), _arrays(theirs[node]), strict=False):
@@ -369,7 +369,7 @@ def _compiled_values(
         return process.call(entry.name, values)[0]
 
 
-def _return_only(function: Any, results: Sequence[Any]) -> None:
+def _return_only(function: Function, results: Sequence[Any]) -> None:
     """Replace the results of a function by these values."""
     block = function.entry_block
     block.operations[len(block.operations) - 1].operation.erase()

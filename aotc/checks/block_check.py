@@ -248,7 +248,7 @@ class _EachBlock:
         self.work.count(-self.rest.left)
         return found
 
-    def _kind_and_code(self, number: int) -> Any:
+    def _kind_and_code(self, number: int) -> object:
         code = self.codes[number]
         return self.blocks[number].kind, code and code.form
 

@@ -123,7 +123,7 @@ class CallCheck:
 
     # ---- states
 
-    def _states(self) -> dict[str, Any]:
+    def _states(self) -> dict[str, object]:
         """The values of all states, by name."""
         return {s.name: self.model.read_state(s.name) for s in self.program.states}
 
@@ -134,7 +134,7 @@ class CallCheck:
     # ---- what it should be
 
     def _expected(
-        self, leaves: Sequence[Any], states: Mapping[str, object]
+        self, leaves: Sequence[np.ndarray], states: Mapping[str, object]
     ) -> tuple[tuple[Arrays, Arrays], Calls]:
         """Return the arguments and results of a call by the reference evaluator, and
         the call itself.

@@ -141,7 +141,7 @@ def compare(
     return Difference(**asdict(far), tolerance=allowed)
 
 
-def distance(name: str, found: Any, expected: Any) -> Distance:
+def distance(name: str, found: np.ndarray, expected: np.ndarray) -> Distance:
     """The figures of two arrays; infinite if they are of other shapes or dtypes.
 
     Numbers that are not finite must be the same ones in both.
@@ -205,7 +205,7 @@ def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> s
     )
 
 
-def _last_place(size: np.ndarray, dtype: str) -> Any:
+def _last_place(size: np.ndarray, dtype: str) -> object:
     """The distance of each element from the next one of its dtype."""
     if not dtypes.is_float(dtype):
         return np.ones_like(size)

@@ -65,8 +65,11 @@ class Unseen:
 
 
 def error_ratios(
-    found: Any, expected: Any, spread: Any, unseen: Unseen | None = None
-) -> Any:
+    found: np.ndarray,
+    expected: np.ndarray,
+    spread: np.ndarray,
+    unseen: Unseen | None = None,
+) -> np.ndarray:
     """Return each element's error divided by its tolerance; wrong above 1.
 
     Elements of which rounding decides whether they are finite may be anything.
@@ -98,7 +101,7 @@ def error_ratios(
 
 def _without_jumps(
     ratios: np.ndarray, errors: np.ndarray, spread: np.ndarray, unseen: Unseen
-) -> Any:
+) -> np.ndarray:
     """Set ratios to 1 at elements that may have jumped by a rounding step.
 
     Args:
@@ -112,7 +115,7 @@ def _without_jumps(
     return np.where(moved & (moved.sum() <= unseen.jumps), 1.0, ratios)
 
 
-def tolerances(expected: np.ndarray, spread: np.ndarray) -> Any:
+def tolerances(expected: np.ndarray, spread: np.ndarray) -> object:
     """Return how far each element may be off, infinite where rounding decides.
 
     Of a few elements that are finite in one array only, `error_ratios` knows more.
@@ -209,7 +212,7 @@ class Rounding:
         return bool(elements) and all(np.isinf(each).all() for each in elements)
 
 
-def _plain_tolerance(expected: Any) -> Any:
+def _plain_tolerance(expected: Any) -> object:
     """Return how far each element may be off where noise does nothing."""
     if not is_float(expected):
         return 0.0
@@ -346,8 +349,8 @@ class Verdict:
 
 def judge(
     names: Sequence[str],
-    found: Sequence[Any],
-    expected: Sequence[Any],
+    found: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
     rounding: Rounding,
 ) -> list[Verdict]:
     """The verdict on each result; evaluates with noise as often as it takes.

@@ -127,7 +127,7 @@ _AUTODIFF = "autodiff"
 
 
 def find(
-    path: Path, entry: str, values: Mapping[str, Any], mixed: str | None = None
+    path: Path, entry: str, values: Mapping[str, np.ndarray], mixed: str | None = None
 ) -> Makers:
     """The first ops at fault in one call of an entry; none if all stays finite.
 
@@ -200,7 +200,7 @@ class _Watch:
         self.first.setdefault(kind, maker)
 
 
-def _example(name: str, operands: Arrays, result: Any, index: Any) -> str:
+def _example(name: str, operands: Arrays, result: np.ndarray, index: Any) -> str:
     """`divide(1, 0) = inf at [3]`, where the operands have such an element."""
     place = tuple(index.tolist())
     at = f" at {list(place)}" if place else ""

@@ -90,7 +90,7 @@ class Noise:
             return [self._meeting(operands, results[0])]
         return results
 
-    def _flushed(self, op: Operation, number: int, array: np.ndarray) -> Any:
+    def _flushed(self, op: Operation, number: int, array: np.ndarray) -> object:
         """An operand with zeros for numbers below the normal ones.
 
         The arguments of an entry are the same in each evaluation: looked at once.
@@ -102,7 +102,7 @@ class Noise:
             self._seen.normal.add((op, number))
         return found
 
-    def _meeting(self, operands: Sequence[Any], found: Any) -> Any:
+    def _meeting(self, operands: Sequence[Any], found: Any) -> object:
         """A sum or difference with other numbers where infinities make it NaN.
 
         Of a product that overflows, a multiply-add has the exact value, so what is left
@@ -120,7 +120,7 @@ class Noise:
         operands: Sequence[np.ndarray],
         symbols: Sequence[int],
         found: np.ndarray,
-    ) -> Any:
+    ) -> np.ndarray:
         """A result with other numbers where its absolute terms overflow together.
 
         What is added up on the way, in any order, is at most their sum. What is not
@@ -163,7 +163,7 @@ class Noise:
             return found
         return [self._disturb_beside(beside, y) for y in found]
 
-    def _disturb_operands(self, op: Any, operands: Sequence[Any]) -> list[Any]:
+    def _disturb_operands(self, op: Any, operands: Sequence[Any]) -> list[np.ndarray]:
         """Disturb operands by random errors as rounding makes them in the op's results.
 
         Of two that are multiplied and differ much in size, as activations and weights
@@ -182,7 +182,7 @@ class Noise:
             for x, is_large in zip(operands, is_spared, strict=True)
         ]
 
-    def _convolve(self, op: ConvGeneral, x: np.ndarray, kernel: np.ndarray) -> Any:
+    def _convolve(self, op: ConvGeneral, x: np.ndarray, kernel: np.ndarray) -> object:
         """A convolution by the algorithm that `--numerics` allows for it.
 
         Errors go into the operands of each of its steps, which cancel in other places
@@ -194,7 +194,7 @@ class Noise:
         tiles = Transforms.of(max(OUTPUTS))
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
-    def _with_rounded_rows(self, op: DotGeneral, x: np.ndarray) -> Any:
+    def _with_rounded_rows(self, op: DotGeneral, x: np.ndarray) -> object:
         """Return rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
         from aotc.kernels.planning.dequantized import ROUNDED
         from aotc.passes.round_rows import MOST
@@ -381,7 +381,7 @@ def _is_repetitive(x: np.ndarray, axes: Sequence[int] | None = None) -> bool:
     return bool(2 * np.count_nonzero(flat[1:] == flat[:-1]) > flat.size)
 
 
-def _flush(array: np.ndarray) -> Any:
+def _flush(array: np.ndarray) -> np.ndarray:
     """Replace subnormal numbers by zeros; half floats have none.
 
     They are computed in f32, in which all of them are normal.
@@ -397,8 +397,8 @@ def _flush(array: np.ndarray) -> Any:
 
 
 def _is_exact(
-    result: Any,
-    operands: Sequence[Any],
+    result: np.ndarray,
+    operands: Sequence[np.ndarray],
     most: float = np.inf,
     briefly: bool = False,
 ) -> bool:
@@ -427,7 +427,7 @@ def _is_exact(
     return briefly or bool(np.isin(np.abs(x).astype(np.float64), sizes).all())
 
 
-def _is_whole(array: Any) -> bool:
+def _is_whole(array: np.ndarray) -> bool:
     """Return whether all elements of an array are integers."""
     if not is_float(array):
         return True
@@ -447,7 +447,7 @@ def is_float(array: Any) -> bool:
     return dtypes.is_float(dtypes.canonical(array.dtype))
 
 
-def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[Any]:
+def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[np.ndarray]:
     """Return, for each result, the largest deviation of elements between noisy runs.
 
     Infinitely, where an element is a number in one run and none, or another infinity,
@@ -466,7 +466,7 @@ def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[Any]
     ]
 
 
-def _largest_deviation(array: Any, runs: Sequence[Any]) -> Any:
+def _largest_deviation(array: Any, runs: Sequence[Any]) -> np.ndarray:
     center = array.astype(np.float64)
     found = np.zeros(array.shape)
     for run in runs:

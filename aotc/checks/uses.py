@@ -236,7 +236,7 @@ def _result_origin(op: GraphOp, operands: Sequence[_Origin]) -> _Origin:
     return _Origin(whole.integers, added=added)
 
 
-def _integers_of(op: Any, operands: Sequence[_Origin]) -> frozenset[_Integer]:
+def _integers_of(op: GraphOp, operands: Sequence[_Origin]) -> frozenset[_Integer]:
     """Return the integers that an op other than a move computes with, and how."""
     integers = _union(operands).integers
     if type(op).selects:
@@ -360,7 +360,7 @@ def _starts_in(
         yield from _in_range(known[op.starts].integers, tuple(places))
 
 
-def _concatenated(value: Value) -> Iterator[Any]:
+def _concatenated(value: Value) -> Iterator[object]:
     """Yield the parts that a vector is put together of."""
     whole = made_by(value, Concatenate)
     if whole is None:

@@ -86,7 +86,7 @@ class Work:
         self.take(_work_of(op, [getattr(x, "shape", ()) for x in operands]))
         return self._evaluate(op, operands, symbols)
 
-    def require(self, ops: Iterable[Any], symbols: Sequence[int]) -> None:
+    def require(self, ops: Iterable[object], symbols: Sequence[int]) -> None:
         """Refuse ops that would take too long, before they are run.
 
         What ops of other functions that they call take is not known, and left out.

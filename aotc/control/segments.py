@@ -56,7 +56,7 @@ def in_segments(
     first = rest if reverse else 0  # where the segments begin
     left = slice(0, rest) if reverse else slice(whole * size, count)
 
-    def segment(carried: PyTree, part: PyTree) -> Any:
+    def segment(carried: PyTree, part: PyTree) -> object:
         inner = checkpoint(lambda c, p: scan(function, c, p, size, reverse))
         return inner(carried, part)
 

@@ -104,7 +104,7 @@ def canonical(dtype: Any) -> str:
     return _FROM_NUMPY[name]
 
 
-def _numpy_spelling(dtype: Any) -> str:
+def _numpy_spelling(dtype: DTypeLike) -> str:
     """Return NumPy's name of a dtype; for anything else, the most telling text."""
     if isinstance(dtype, str):
         return dtype

@@ -73,7 +73,7 @@ class Structure:
         iterator = iter(leaves)
         return self._build(iterator)
 
-    def _build(self, leaves: Iterator[object]) -> Any:
+    def _build(self, leaves: Iterator[object]) -> object:
         if self.kind == "leaf":
             return next(leaves)
         if self.kind == "none":
@@ -123,7 +123,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     return leaves, _flatten(tree, leaves)
 
 
-def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+def _flatten(tree: PyTree, leaves: list[object]) -> Structure:
     if tree is None:
         return Structure("none")
     if isinstance(tree, dict):

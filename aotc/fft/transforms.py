@@ -211,7 +211,7 @@ def _plan(z: Complex, s: Sizes, axes: Axes) -> Plan:
     return list(zip(sizes, numbers, strict=True))
 
 
-def _along(one: Callable[..., Any], z: Any, plan: Sequence[Any], norm: Norm) -> Any:
+def _along(one: Callable[..., Any], z: object, plan: Sequence[Any], norm: Norm) -> Any:
     for n, axis in reversed(plan):
         z = one(z, n, axis, norm)
     return z

@@ -337,7 +337,7 @@ def _weight_names(structure: Structure) -> list[str]:
     ]
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return isinstance(leaf, Spec) or (hasattr(leaf, "dtype") and hasattr(leaf, "shape"))
 
 

@@ -204,7 +204,7 @@ def clip(
     return emit("clamp", *common(a, low, high))
 
 
-def _range_of(dtype: str) -> tuple[Any, Any]:
+def _range_of(dtype: str) -> tuple[object, object]:
     """The least and the greatest value of a dtype."""
     if dtypes.is_float(dtype) or dtype == "bool":
         return (-np.inf, np.inf) if dtypes.is_float(dtype) else (False, True)

@@ -30,7 +30,7 @@ from aotc.tracing.tracing import emit
 __all__ = ["getitem"]
 
 
-def getitem(x: ArrayLike, key: Any) -> Array:
+def getitem(x: ArrayLike, key: object) -> Array:
     """`x[key]`, as in NumPy.
 
     Positions out of bounds are an error where they are known, and clipped to the
@@ -108,7 +108,7 @@ def _is_number(part: object) -> bool:
     return isinstance(part, (int, np.integer, Dim)) and not isinstance(part, bool)
 
 
-def _is_array(part: Any) -> bool:
+def _is_array(part: object) -> bool:
     simple = part is None or part is Ellipsis or isinstance(part, slice)
     return not simple and (isinstance(part, bool) or not _is_number(part))
 

@@ -49,7 +49,7 @@ def pad(
     return x
 
 
-def _widths(x: Array, pad_width: Any) -> list[Pair]:
+def _widths(x: Array, pad_width: object) -> list[Pair]:
     """Return (before, after) per axis, of a number, a pair, or a pair for each axis."""
     given = np.asarray(pad_width, object)
     try:

@@ -79,7 +79,7 @@ def gradient(f: ArrayLike, *varargs: object, axis: Axes = None) -> Any:
     return slopes[0] if len(slopes) == 1 else slopes
 
 
-def _axis_gradient(x: Array, axis: int, step: Any) -> Array:
+def _axis_gradient(x: Array, axis: int, step: object) -> Array:
     if bounds(x.shape[axis])[0] < 2:
         fail(
             "shape-mismatch",

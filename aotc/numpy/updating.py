@@ -30,7 +30,7 @@ class At:
 
     array: Array
 
-    def __getitem__(self, key: Any) -> Place:
+    def __getitem__(self, key: object) -> Place:
         return Place(self.array, key)
 
 

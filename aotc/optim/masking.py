@@ -81,7 +81,7 @@ class Mask:
             )
 
 
-def _flag(x: Any) -> bool:
+def _flag(x: object) -> bool:
     if not isinstance(x, bool | numpy.bool_):
         fail("bad-mask", f"expected a mask of True and False; got {shown_value(x)}")
     return bool(x)

@@ -140,7 +140,7 @@ def _gradients_per_step(k: object) -> Callable[[Any], Any]:
     return lambda count: number
 
 
-def _as_count(k: object) -> Any:
+def _as_count(k: object) -> object:
     """An integer, or an i32 scalar."""
     if isinstance(k, int | numpy.integer) and not isinstance(k, bool):
         return int(k)
@@ -150,7 +150,7 @@ def _as_count(k: object) -> Any:
     return array
 
 
-def _fail_to_count(k: Any) -> NoReturn:
+def _fail_to_count(k: object) -> NoReturn:
     fail(
         "bad-number",
         "expected 'every_k_schedule' to be 1 or more, or a function that returns an "

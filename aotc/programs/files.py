@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -132,7 +131,7 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def parse_module(text: str, where: str | None = None) -> Any:
+def parse_module(text: str, where: str | None = None) -> Module:
     """The module that a text holds, in the current context.
 
     Raises:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.core.numerics import LEVELS as NUMERICS_LEVELS
 from aotc.core.numerics import STRICT
 from aotc.core.pytree import Structure
@@ -282,7 +283,7 @@ class Program:
         self._write_attribute(MIXED_PRECISION, compute)
 
     @property
-    def tuning(self) -> dict[str, Any] | None:
+    def tuning(self) -> JsonObject | None:
         """The tuning file that schedules come from, see `aotc.tuning`; None for none.
 
         `file` is its name, `sha256` its digest, and `targets` has for each target
@@ -292,11 +293,11 @@ class Program:
         return tuning
 
     @tuning.setter
-    def tuning(self, tuning: Mapping[str, Any]) -> None:
+    def tuning(self, tuning: Mapping[str, object]) -> None:
         self._write_attribute(TUNING, tuning)
 
     @property
-    def quantization(self) -> dict[str, Any] | None:
+    def quantization(self) -> dict[str, object] | None:
         """The quantisation recipe of the program, see `aotc.quantization.recipe`.
 
         `recipe` is its name, `layers` has the precision of each layer, `calibration`

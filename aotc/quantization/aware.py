@@ -176,7 +176,7 @@ class QuantizationAware:
         return row
 
     def _run(
-        self, range_of: _Range, params: Any, args: Any, kwargs: Any
+        self, range_of: _Range, params: object, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
         """Call the function; returns the ranges that were used, and its result."""
         rounding = _Rounding(self, range_of)

@@ -61,10 +61,10 @@ class _Capsule:
     # Named parameters, as `**kwargs` would make a dict at every call.
     def __dlpack__(
         self,
-        stream: Any = None,
-        max_version: Any = None,
-        dl_device: Any = None,
-        copy: Any = None,
+        stream: object = None,
+        max_version: object = None,
+        dl_device: object = None,
+        copy: object = None,
     ) -> Any:
         return self._capsule
 
@@ -162,7 +162,9 @@ class _Mapped:
         self.__array_interface__ = memory.asarray(shape, dtype).__array_interface__
 
 
-def mapped_array(buffer: Any, shape: Sequence[int], dtype: np.dtype) -> Array:
+def mapped_array(
+    buffer: iree.HalBuffer, shape: Sequence[int], dtype: np.dtype
+) -> Array:
     """An array of the memory of a buffer, or of a buffer view, which it keeps alive."""
     array = np.asarray(_Mapped(buffer.map(), shape, dtype))
     return array.view(dtype)  # dtypes that NumPy itself does not know arrive as bytes

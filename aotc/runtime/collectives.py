@@ -113,7 +113,7 @@ class Exchange:
         )
         return self._part, leaf, said, array
 
-    def _view(self, leaf: Leaf, array: Array) -> Any:
+    def _view(self, leaf: Leaf, array: Array) -> object:
         return sender(self._device, leaf)(array).ref
 
     def keep_error(self, error: Exception) -> None:
@@ -136,7 +136,7 @@ class Exchange:
         return error
 
 
-def _keeping_error(call: Callable[..., object]) -> Callable[..., Any]:
+def _keeping_error(call: Callable[..., object]) -> Callable[..., object]:
     """Return the function of an `Exchange`, which keeps what it raises."""
 
     def keep(exchange: Exchange, *arguments: Any) -> Any:

@@ -26,7 +26,7 @@ from aotc.artifacts.guards import (
 )
 from aotc.artifacts.manifest import Guard, Leaf, Symbol
 from aotc.artifacts.shapes import ADDRESSABLE, Dim, Undefined, deciding_sizes
-from aotc.core.dtypes import DTypeLike, to_numpy
+from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError
 from aotc.runtime.foreign_tensors import Gpu, Tensor
 from aotc.runtime.host_arrays import Array, Described, host_array
@@ -71,7 +71,7 @@ class Input:
             raise self._dtype_error(array.dtype, "astype('{}')")
         return array
 
-    def _dtype_error(self, dtype: DTypeLike, cast: str) -> InputError:
+    def _dtype_error(self, dtype: object, cast: str) -> InputError:
         return self.error(
             "dtype-mismatch",
             f"an array of {dtype}",

@@ -81,7 +81,7 @@ class Entry:
 
     def _by_name(
         self, positional: tuple[object, ...], inputs: Mapping[str, object]
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Name the only positional input; refuse several, whose order may change."""
         names = list(self.spec.arguments["dict"])
         if len(names) == 1 and len(positional) == 1 and not inputs:

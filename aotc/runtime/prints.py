@@ -19,7 +19,7 @@ def sink(device: iree.HalDevice, on_cpu: bool) -> Any:
 
 def _writer(
     device: iree.HalDevice, on_cpu: bool
-) -> Callable[[str, Sequence[Any]], None]:
+) -> Callable[[str, Sequence[object]], None]:
     reader = buffers.viewer if on_cpu else transfers.Fetcher
 
     def write(key: str, views: Sequence[iree.HalBufferView]) -> None:

@@ -114,7 +114,7 @@ class Regions:
         raise self._refusal(region, form, [each for _, each in codes[region]])
 
     def _refusal(
-        self, region: str, form: Mapping[str, Any], forms: Sequence[Mapping[str, Any]]
+        self, region: str, form: JsonObject, forms: Sequence[Mapping[str, Any]]
     ) -> InputError:
         """Return the error for values that no code was made for."""
         name = next(
@@ -130,7 +130,7 @@ class Regions:
         )
 
 
-def _shown(form: Mapping[str, Any]) -> str:
+def _shown(form: JsonObject) -> str:
     plain = form["tree"] == 0
     leaves = ", ".join(form["leaves"]) or "nothing"
     return leaves if plain else f"{form['tree']} with {leaves}"

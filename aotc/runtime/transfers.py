@@ -308,8 +308,8 @@ class DeviceArray:
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
-        max_version: Any = None,
+        stream: object = None,
+        max_version: object = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:

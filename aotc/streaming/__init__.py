@@ -203,7 +203,7 @@ def _require_bounds(depth: Any, latency: Any, max_rows: Any) -> None:
         )
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

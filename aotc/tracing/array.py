@@ -156,7 +156,7 @@ class Array:
         return _leave_to_numpy(ufunc.__name__, getattr(ufunc, method), inputs, options)
 
     def __array_function__(
-        self, function: Any, types: Any, args: Any, kwargs: Any
+        self, function: Any, types: object, args: Any, kwargs: Any
     ) -> Any:
         """Apply NumPy's functions to concrete arrays only."""
         return _leave_to_numpy(function.__name__, function, args, kwargs)
@@ -319,12 +319,12 @@ def as_array(number: Array) -> Array:
     )
 
 
-def _leave_to_numpy(name: str, function: Any, args: Any, kwargs: Any) -> Any:
+def _leave_to_numpy(name: str, function: Any, args: Any, kwargs: Any) -> object:
     """Call NumPy on the values of concrete arrays; refuse traced ones."""
     return function(*_values(name, args), **_values(name, kwargs))
 
 
-def _values(name: str, part: Any) -> Any:
+def _values(name: str, part: object) -> Any:
     """`part` with every Array in it replaced by its NumPy array."""
     if isinstance(part, Array):
         known = exact_names(name)

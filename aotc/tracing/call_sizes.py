@@ -118,7 +118,7 @@ def _both_by_value(operation: _Operation, hint: str = "") -> tuple[Any, Any]:
     return _by_value(operation, hint), _by_value(reflected, hint)
 
 
-def _value(x: Any, hint: str = "") -> Any:
+def _value(x: object, hint: str = "") -> Any:
     """Evaluate a size or a condition in the call that is traced."""
     if isinstance(x, CallSize):
         return x.pin(hint=hint)

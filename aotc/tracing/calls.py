@@ -43,7 +43,7 @@ def publish(namespace: dict[str, Any]) -> None:
     guard(namespace, namespace["__all__"])
 
 
-def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
+def guard(namespace: dict[str, object], names: Sequence[str]) -> None:
     """Let models call the functions `names` of a module through this boundary."""
     for name in names:
         if inspect.isfunction(namespace[name]):
@@ -51,7 +51,7 @@ def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
 
 
 @cache
-def _checked_function(function: Callable[..., object]) -> Callable[..., Any]:
+def _checked_function(function: Callable[..., object]) -> Callable[..., object]:
     parameters = inspect.signature(function).parameters
     names, rest = _positional(parameters)
 
@@ -143,7 +143,7 @@ def _ask_for_key(
     )
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: object) -> bool:
     if not isinstance(value, (Array, np.ndarray)):
         return False
     shape = value.type.shape if isinstance(value, Array) else value.shape
@@ -174,7 +174,7 @@ def _user_calls(frame: Any) -> bool:
 
 
 @cache
-def _static_parameters(function: Callable[..., object]) -> dict[str, Any]:
+def _static_parameters(function: Callable[..., object]) -> dict[str, object]:
     """Return the annotations of parameters that are not arrays."""
     hints = typing.get_type_hints(function)
     return {name: hint for name, hint in hints.items() if _is_static(hint)}
@@ -185,7 +185,7 @@ def _is_static(hint: object) -> bool:
     return known and _ANYTHING.isdisjoint(_alternatives(hint))
 
 
-def _alternatives(hint: object) -> tuple[Any, ...]:
+def _alternatives(hint: object) -> tuple[object, ...]:
     union = typing.get_origin(hint) in (UnionType, typing.Union)
     return typing.get_args(hint) if union else (hint,)
 
@@ -211,7 +211,7 @@ def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
         )
 
 
-def _convert(hint: Any, value: object) -> Any:
+def _convert(hint: object, value: object) -> object:
     """`value` as `hint` has it; a _Misfit if it is something else."""
     origin = typing.get_origin(hint)
     if origin in _ORIGINS:
@@ -221,7 +221,7 @@ def _convert(hint: Any, value: object) -> Any:
     return _require(not isinstance(hint, type) or isinstance(value, hint), value)
 
 
-def _as_one_of(hints: tuple[object, ...], value: object) -> Any:
+def _as_one_of(hints: tuple[object, ...], value: object) -> object:
     if isinstance(value, Dim) and Dim in hints:
         return value
     for hint in hints:
@@ -243,7 +243,7 @@ def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
     return read if isinstance(value, list) else tuple(read)
 
 
-def _as_tuple(hints: tuple[Any, ...], value: object) -> Any:
+def _as_tuple(hints: tuple[Any, ...], value: object) -> object:
     if hints[-1] is Ellipsis:
         return tuple(_as_list(hints, value))
     if not isinstance(value, (list, tuple)) or len(value) != len(hints):
@@ -251,7 +251,7 @@ def _as_tuple(hints: tuple[Any, ...], value: object) -> Any:
     return tuple(_convert(hint, part) for hint, part in zip(hints, value, strict=True))
 
 
-def _as_function(_: object, value: object) -> Any:
+def _as_function(_: object, value: object) -> object:
     return _require(callable(value), value)
 
 
@@ -260,7 +260,7 @@ def _integer(value: object) -> int:
     return int(_require(isinstance(value, int), value))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     value = _scalar(value)
     return _require(isinstance(value, (int, float)), value)
 
@@ -270,7 +270,7 @@ def _truth(value: object) -> bool:
     return bool(_require(isinstance(value, bool), value))
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: Any) -> object:
     """Convert scalars of NumPy and constants of the model to Python's own.
 
     What only a call decides is asked for its value.
@@ -350,7 +350,7 @@ def _shown_call(name: str, given: Named) -> str:
     return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in given)})"
 
 
-def shown_value(value: Any) -> str:
+def shown_value(value: object) -> str:
     """A value as messages show it: arrays by their types, all else in short."""
     if isinstance(value, Array):
         return str(value.type)

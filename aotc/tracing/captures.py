@@ -164,14 +164,14 @@ class _Search:
         else:
             self._container_or_object(value, text, place)
 
-    def _container_or_object(self, value: Any, text: str, place: Place) -> None:
+    def _container_or_object(self, value: object, text: str, place: Place) -> None:
         parts = parts_of(value)
         for each in (parts or [])[:_MOST]:
             self.value(each, text, place)
         if parts is None or type(value).__module__ not in _OF_CONTAINERS:
             self._object(value, text, place)
 
-    def _look_into(self, value: Any, text: str) -> None:
+    def _look_into(self, value: object, text: str) -> None:
         """Note a value whose attributes code may read."""
         if len(self._objects) >= _MOST:
             self.found.is_whole = False
@@ -400,12 +400,12 @@ _KEPT_IN_OBJECTS = (property, functools.cached_property, types.MemberDescriptorT
 _OF_CONTAINERS = ("builtins", "collections", "functools", "array")
 
 
-def _attributes_of(value: object) -> dict[str, Any]:
+def _attributes_of(value: object) -> dict[str, object]:
     """Return the attributes of an object, without running its code; empty for none."""
     return _variables_of(value) or {}
 
 
-def _variables_of(value: object) -> dict[str, Any] | None:
+def _variables_of(value: object) -> dict[str, object] | None:
     """Return the `__dict__` of an object, without running its code."""
     try:
         found = object.__getattribute__(value, "__dict__")

@@ -39,7 +39,7 @@ def content_key(value: object) -> Hashable:
     return _key(value, [_LARGEST], set())
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Return whether a value is immutable and determined by its text."""
     return type(value) in PLAIN
 

@@ -196,7 +196,7 @@ def _lifted(leaf: object) -> Any:
         return leaf
 
 
-def _is_constant(array: Any) -> bool:
+def _is_constant(array: object) -> bool:
     """Return whether neither an array nor a base that it views is writeable."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:

@@ -128,9 +128,9 @@ def executed_call(
 
 def checked_inputs(
     declared: EntryFunction,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    wrap: Callable[[Any], Any] = np.asarray,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    wrap: Callable[[object], object] = np.asarray,
 ) -> tuple[dict[str, Any], Ports]:
     """Return an entry's arguments by name, and their forms; `wrap` makes the arrays.
 

@@ -103,7 +103,7 @@ def _number_values(values: Any, numbers: dict[Any, int]) -> None:
         numbers[value] = len(numbers)
 
 
-def _facts(op: Operation, numbers: dict[object, int]) -> Any:
+def _facts(op: Operation, numbers: dict[object, int]) -> object:
     return (
         op.name,
         {name: op.attributes[name] for name in op.attributes},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects.functions.entries import Port
@@ -53,7 +52,7 @@ def results_of(declared: EntryFunction, updated: Updated, returned: object) -> R
 
 def _states_and_outputs(
     declared: EntryFunction, updated: Updated, returned: object
-) -> tuple[list[Any], Any]:
+) -> tuple[list[object], object]:
     """The new states, and the rest."""
     count = len(updated)
     if not count:

@@ -144,10 +144,10 @@ class OwnBatches:
                 return
             skipped = 0
 
-    def _pass(self) -> Iterator[Any]:
+    def _pass(self) -> Iterator[object]:
         return itertools.islice(iter(self._batches), self.per_epoch)
 
-    def _values_by_input(self, batch: object, number: int) -> dict[str, Any]:
+    def _values_by_input(self, batch: object, number: int) -> dict[str, object]:
         try:
             return inputs.values_for(batch, self._leaves)
         except InputError as error:

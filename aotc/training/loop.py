@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.errors import AotcError, InputError
@@ -352,7 +351,7 @@ def _start(
     return before
 
 
-def _setting_text(field: str, value: object) -> Any:
+def _setting_text(field: str, value: object) -> object:
     own = field == "batch_size" and value == 0
     return "batches of your own" if own else value
 

@@ -309,7 +309,7 @@ def is_by_row(leaf: Leaf, sizes: set[int | str]) -> bool:
 
 def _joined_result(
     point: EntryPoint, steps: Sequence[Sequence[Array]], sizes: set[int | str]
-) -> Any:
+) -> object:
     """The outputs of all steps, put together in the structure of the result."""
     columns = zip(point.outputs, zip(*steps, strict=True), strict=True)
     joined = [_join(leaf, arrays, sizes) for leaf, arrays in columns]

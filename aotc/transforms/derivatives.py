@@ -34,7 +34,7 @@ def grad(
     """
     with_value = value_and_grad(function, argnums, has_aux)
 
-    def gradient(*args: object, **kwargs: object) -> Any:
+    def gradient(*args: object, **kwargs: object) -> object:
         value, grads = with_value(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
@@ -65,7 +65,7 @@ def value_and_grad(
         _require_scalar(traced, result, has_aux)
         return result
 
-    def wrapper(*args: object, **kwargs: object) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> object:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
         traced = traced_or_executed(
@@ -132,7 +132,7 @@ def jvp(
 
 def linearize(
     function: Callable[..., object], *primals: PyTree
-) -> tuple[Any, Callable[..., Any]]:
+) -> tuple[object, Callable[..., object]]:
     """The result of a function, and the linear function that it is near `primals`.
 
     Args:
@@ -168,7 +168,9 @@ def hvp(
     return product
 
 
-def _pushed_forward(traced: Function, tangents: tuple[object, ...]) -> tuple[Any, Any]:
+def _pushed_forward(
+    traced: Function, tangents: tuple[object, ...]
+) -> tuple[object, object]:
     """The result of a traced function, and its tangent."""
     given = _tangents(traced, tangents)
     derived = Jvp(traced.body.name, tuple(given))
@@ -258,7 +260,9 @@ def _seed(index: int, output: Array) -> Array:
     return full(output.shape, 0.0 if index else 1.0, output.dtype)
 
 
-def _require_scalar(function: Callable[..., Any], result: Any, has_aux: bool) -> None:
+def _require_scalar(
+    function: Callable[..., object], result: Any, has_aux: bool
+) -> None:
     name = function_name(function)
     if has_aux and not (isinstance(result, tuple) and len(result) == 2):
         fail(

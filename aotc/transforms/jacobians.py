@@ -27,7 +27,7 @@ Rows = Callable[[Function, tuple[int, ...]], list[list[Array]]]
 
 def jacrev(
     function: Callable[..., object], argnums: Positions = 0
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """The Jacobian by reverse mode: one backward pass for each element of the result.
 
     Args:
@@ -44,7 +44,7 @@ def jacrev(
 
 def jacfwd(
     function: Callable[..., object], argnums: Positions = 0
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """The Jacobian by forward mode: one pass for each element of the arguments.
 
     Takes and returns what `jacrev` does.
@@ -54,7 +54,7 @@ def jacfwd(
 
 def hessian(
     function: Callable[..., object], argnums: Positions = 0
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """The second derivatives of a function, by forward mode over reverse mode.
 
     Takes what `jacrev` does, and returns its form within its form.
@@ -65,7 +65,7 @@ def hessian(
 def _jacobian(
     name: str, function: Callable[..., object], argnums: Positions, rows: Rows
 ) -> Callable[..., Any]:
-    def wrapper(*args: object, **kwargs: object) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> object:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
         traced = traced_or_executed(name, function, leaves, structure)

@@ -35,7 +35,7 @@ def vmap(
         on one element after the other.
     """
 
-    def wrapper(*args: object) -> Any:
+    def wrapper(*args: object) -> object:
         axes = _axis_of_each(args, in_axes)
         size = _stack_size(args, axes)
         leaves, structure = flatten((args, {}))

@@ -99,7 +99,7 @@ def _key_of(attributes: Mapping[str, Any]) -> Key:
     return tuple((name, _hashable(value)) for name, value in attributes.items())
 
 
-def _hashable(value: object) -> Any:
+def _hashable(value: object) -> object:
     return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -143,7 +143,7 @@ def _seeds(
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]
 
 
-def _written(block: Any, op: Operation, found: Sequence[Any]) -> Rule:
+def _written(block: Any, op: Operation, found: Sequence[object]) -> Rule:
     """Read the ops that a rule has written behind the op, whose results are known."""
     count = len(op.operands)
     arguments = list(block.arguments)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class TimedCode:
         return measure
 
 
-def _prepared(function: Function, leaves: Sequence[Leaf]) -> Callable[[], Any]:
+def _prepared(function: Function, leaves: Sequence[Leaf]) -> Callable[[], object]:
     rng = np.random.default_rng(0)
     arrays = [_random(rng, leaf) for leaf in leaves]
     arguments = function.prepare(arrays)

@@ -386,7 +386,7 @@ def _arithmetic(compute: Callable[..., int]) -> Any:
     return act
 
 
-def _over_ranges(compute: Callable[..., int]) -> Any:
+def _over_ranges(compute: Callable[..., int]) -> object:
     """Extend an op to ranges that is extreme where its operands are.
 
     A division is, by what is above 0.

@@ -20,7 +20,7 @@ def _no_reasons(target: Facts, host: Host) -> list[Mismatch]:
     return []
 
 
-def _no_facts(device: Facts) -> dict[str, Any]:
+def _no_facts(device: Facts) -> dict[str, object]:
     return {}
 
 

@@ -164,7 +164,7 @@ def _check_form(document: JsonObject) -> None:
     (_doctor if schema == DOCTOR_SCHEMA else _device)(document)
 
 
-def _check_level(device: Mapping[str, Any]) -> None:
+def _check_level(device: JsonObject) -> None:
     """Refuse a CPU level whose features are not among those stated."""
     level = TARGETS.get(str(device["cpu"].get("level")))
     if level is None:

@@ -56,7 +56,7 @@ class OverDevices(GraphOp):
         y: Value
 
     @classmethod
-    def across(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
+    def across(cls, x: np.ndarray, **attributes: object) -> np.ndarray:
         """The parts of all devices, in NumPy, of an array with a leading axis of them.
 
         It is what the loader computes (`aotc.parallel.definitions`).
@@ -408,7 +408,7 @@ class AxisIndex(OverDevices, name="axis_index"):
         return devices.rendezvous(cls, np.zeros((), "i4"), attributes)
 
     @classmethod
-    def across(cls, x: np.ndarray, **_: Any) -> np.ndarray:
+    def across(cls, x: np.ndarray, **_: object) -> np.ndarray:
         """The numbers of the devices."""
         return np.arange(len(x), dtype="i4")
 

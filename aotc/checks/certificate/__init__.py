@@ -294,7 +294,7 @@ def _compiled_function(process: CompiledProcess, check: Check, point: Point) -> 
     return run
 
 
-def _wide(array: np.ndarray) -> Any:
+def _wide(array: np.ndarray) -> np.ndarray:
     array = np.asarray(array)
     is_float = dtypes.is_float(dtypes.canonical(array.dtype))
     return array.astype(np.float64) if is_float else array

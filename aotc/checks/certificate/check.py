@@ -186,7 +186,12 @@ class Check:
         return abs(found[1] - slope) / scale, difference
 
     def compare(
-        self, run: Run, other: Check, run_other: Run, x: Arrays, rng: Any
+        self,
+        run: Run,
+        other: Check,
+        run_other: Run,
+        x: Arrays,
+        rng: np.random.Generator,
     ) -> float:
         """Return the relative distance of the gradients from those of another check.
 

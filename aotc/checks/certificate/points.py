@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ _MODES: dict[type, str] = {Vjp: "reverse", Jvp: "forward"}
 
 
 def _reached_derivatives(
-    known: dict[str, Any], entry: str
+    known: Mapping[str, Function], entry: str
 ) -> list[tuple[str, Derivative]]:
     """The derivatives that an entry reaches, by the names they are declared with.
 
@@ -100,7 +100,7 @@ def _reached_derivatives(
 
 
 def _unvisited_functions(
-    known: dict[str, Any], name: str, seen: Collection[str]
+    known: Mapping[str, Function], name: str, seen: Collection[str]
 ) -> tuple[str, ...]:
     """Return titles of functions such as branches that the visit did not reach."""
     found = [

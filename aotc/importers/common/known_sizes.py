@@ -128,6 +128,6 @@ def is_equal(a: Any, b: Any) -> bool:
     return answer
 
 
-def is_different(a: Any, b: Any) -> bool:
+def is_different(a: object, b: object) -> bool:
     """Return the opposite of `is_equal`, with the same errors."""
     return not is_equal(a, b)

@@ -54,13 +54,13 @@ def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
     return SymbolicFloat(size, kind, (("*", float(rounded)),)).round(math.floor)
 
 
-def rounding(function: Callable[[Any], int]) -> Callable[[Any], Any]:
+def rounding(function: Callable[[Any], int]) -> Callable[[object], object]:
     """Return a rounding of numbers, such as `math.floor`, that takes sizes as well.
 
     It leaves whole numbers as they are, and those that are not finite.
     """
 
-    def round_size(x: Any) -> Any:
+    def round_size(x: Any) -> object:
         if isinstance(x, SymbolicFloat):
             return x.round(function)
         if isinstance(x, Array):
@@ -101,12 +101,12 @@ class SymbolicFloat:
     def __mul__(self, number: float) -> Any:
         return self._then("*", number)
 
-    def __truediv__(self, number: float) -> Any:
+    def __truediv__(self, number: float) -> object:
         return self._then("/", number)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def _then(self, sign: str, number: Any) -> Any:
+    def _then(self, sign: str, number: Any) -> object:
         kinds = (int, float, numpy.floating)
         is_number = isinstance(number, kinds) and math.isfinite(number)
         if not is_number or (sign == "/" and number == 0):

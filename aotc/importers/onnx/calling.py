@@ -77,7 +77,7 @@ def _names(group: Any) -> frozenset[str]:
     return frozenset(field.name for field in fields(group))
 
 
-def _select(named: Mapping[str, object], names: Set[str]) -> dict[str, Any]:
+def _select(named: Mapping[str, object], names: Set[str]) -> dict[str, object]:
     return {name: value for name, value in named.items() if name in names}
 
 

@@ -32,7 +32,6 @@ from aotc.importers.onnx.ops import PADDED, SOURCES, TABLE
 from aotc.importers.onnx.placeholders import placeholder
 from aotc.importers.onnx.values import Operand, Sizes, Value, is_padded
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike
 from aotc.tracing.scopes import without_tracing
 from aotc.tracing.source_locations import at_location, fail, scope
 from aotc.tracing.survey import import_node, note_decomposition
@@ -182,7 +181,7 @@ class Interpreter:
         outputs = tuple(own if wanted else "" for own, wanted in pairs)
         return self._graph(replace(body.body, outputs=outputs), given, inner)
 
-    def _attribute_value(self, value: ArrayLike, within: Scope) -> Any:
+    def _attribute_value(self, value: object, within: Scope) -> object:
         """The value of an attribute for the function that is called."""
         if isinstance(value, Reference):
             value = within.attributes[value.name]
@@ -218,7 +217,7 @@ def _require_declared(
             require_declared(f"'{name}' of {node.key}", declared, result)
 
 
-def _is_left_out(value: ArrayLike, within: Scope) -> bool:
+def _is_left_out(value: object, within: Scope) -> bool:
     """Return whether an attribute refers to one of the function that its caller
     omits.
     """

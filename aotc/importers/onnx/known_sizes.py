@@ -84,7 +84,7 @@ def _dtype(
 # ---- arithmetic ---------------------------------------------------------------------
 
 
-def _of_sizes(function: Callable[..., Any], arity: int = 2) -> Callable[..., Known]:
+def _of_sizes(function: Callable[..., object], arity: int = 2) -> Callable[..., Known]:
     """A function of sizes as one of tensors, whose dtype may be a float one."""
     return elementwise(lambda *sizes: function(*map(_size, sizes)), arity)
 
@@ -106,7 +106,7 @@ def _of_floats(function: Callable[[Any, Any], Any], dtype: str) -> Callable[...,
     return elementwise(call)
 
 
-def _is_whole(x: Any) -> bool:
+def _is_whole(x: Known) -> bool:
     return not isinstance(x, SymbolicFloat) and (
         isinstance(x, Dim) or float(x).is_integer()
     )
@@ -133,7 +133,7 @@ def _rounded(function: Callable[[Any], int]) -> Callable[..., Known]:
     return elementwise(rounding(function), 1)
 
 
-def _cast(x: Known, *, to: int, **_: Any) -> Known:
+def _cast(x: Known, *, to: int, **_: object) -> Known:
     dtype = element(to).dtype
     if dtype in ("i32", "i64"):
         return _rounded(math.trunc)(x)
@@ -176,7 +176,7 @@ def _slice(
     return x[tuple(key)]
 
 
-def _slice_10(x: Known, *parts: Any, **named: Any) -> Known:
+def _slice_10(x: Known, *parts: object, **named: object) -> Known:
     given = [np.asarray(named[n], object) for n in ("starts", "ends") if n in named]
     axes = [np.asarray(named["axes"], object)] if "axes" in named else []
     return _slice(x, *given, *axes, *parts)
@@ -192,7 +192,7 @@ def _squeeze(x: Known, listed: Any = None, *, axes: Any = None) -> Known:
     return found
 
 
-def _reshape(x: Known, shape: Known, **_: Any) -> Known:
+def _reshape(x: Known, shape: Known, **_: object) -> Known:
     wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(_ints(shape))]
     return x.reshape(wanted)
 

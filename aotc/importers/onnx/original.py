@@ -61,7 +61,7 @@ def of_file(
     return Original(_framework(), run, steps)
 
 
-def _engine() -> tuple[str, Callable[..., dict[str, Any]]]:
+def _engine() -> tuple[str, Callable[..., dict[str, object]]]:
     """The package that computes, and the function that has it do so."""
     if find_spec("onnxruntime") is not None:
         return "onnxruntime", _by_runtime
@@ -80,7 +80,7 @@ def _values(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
     return compute(path, names, feeds)
 
 
-def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
+def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, object]:
     onnxruntime = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
@@ -119,6 +119,6 @@ def _not_loaded(path: Path, error: Exception) -> InputError:
     )
 
 
-def _by_reference(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
+def _by_reference(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, object]:
     evaluator = import_module("onnx.reference").ReferenceEvaluator(str(path))
     return dict(evaluator.run(list(names), dict(feeds), intermediate=True))

@@ -205,7 +205,7 @@ def _attribute(module: GraphModule, target: str) -> Any:
 # ---- placeholders for what cannot be imported ---------------------------------------
 
 
-def _placeholder(node: Node, values: dict[Node, object]) -> Any:
+def _placeholder(node: Node, values: dict[Node, object]) -> object:
     """Return zeros of the types that torch gives the results of a node."""
     made = node.meta.get("val")
     if isinstance(made, (list, tuple)):
@@ -213,7 +213,7 @@ def _placeholder(node: Node, values: dict[Node, object]) -> Any:
     return _zeros(made, values)
 
 
-def _zeros(made: object, values: dict[Node, object]) -> Any:
+def _zeros(made: object, values: dict[Node, object]) -> object:
     if not isinstance(made, torch.Tensor):
         fail("unsupported", f"the result of the op is a {type(made).__name__}")
     sizes = known_sizes(values)

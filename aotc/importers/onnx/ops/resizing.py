@@ -287,7 +287,7 @@ class _Line:
     first: Any
     last: Any
 
-    def choose_by_length(self, several: object, one: object) -> Any:
+    def choose_by_length(self, several: object, one: object) -> object:
         """Select the positions, or the only one's where an axis has size 1."""
         return module_of(self.after).where(self.after > 1, several, one)
 
@@ -300,17 +300,17 @@ class _Line:
 _HALF = numpy.float32(0.5)
 
 
-def _half_pixel(x: _Line) -> Any:
+def _half_pixel(x: _Line) -> object:
     return (x.i + _HALF) / x.factor - _HALF
 
 
-def _symmetric(x: _Line) -> Any:
+def _symmetric(x: _Line) -> object:
     edge = x.before / 2 * (1 - x.after / (x.factor * x.before))
     i, edge, ratio = (_as(part, "f64") for part in (x.i, edge, x.factor))
     return _as(edge + (i + 0.5) / ratio - 0.5, "f32")
 
 
-def _crop(x: _Line) -> Any:
+def _crop(x: _Line) -> object:
     ends = x.before - 1
     several = x.first * ends + x.i * (x.last - x.first) * ends / x.steps
     return x.choose_by_length(several, _HALF * (x.first + x.last) * ends)

@@ -192,7 +192,7 @@ def slice_(
     return _cut_out(x, tuple(key))
 
 
-def _span(start: Any, end: Any, step: int, size: Size) -> slice:
+def _span(start: object, end: object, step: int, size: Size) -> slice:
     """Make a slice, with None for ends that are numbers out of range."""
     if isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR):
         end = None

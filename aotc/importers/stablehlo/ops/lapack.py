@@ -157,7 +157,7 @@ def _gesdd(op: Op, a: Value) -> tuple[Any, ...]:
     return x, s, u, vh, _info(x)
 
 
-def _gtsv(op: Op, below: Value, middle: Value, above: Value, b: Value) -> Any:
+def _gtsv(op: Op, below: Value, middle: Value, above: Value, b: Value) -> object:
     """Solve tridiagonal systems by elimination without exchanges, forwards and back
     (Thomas 1949).
 

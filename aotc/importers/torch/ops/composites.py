@@ -51,7 +51,7 @@ def _new(value: int) -> Callable[..., Array]:
     return lambda x, size, *, dtype=None: full(size, value, dtype=dtype or x.dtype)
 
 
-def new_full(x: Array, size: Sequence[Size], value: Any, **options: Any) -> Array:
+def new_full(x: Array, size: Sequence[Size], value: object, **options: Any) -> Array:
     """A value everywhere, in the dtype of `x`."""
     return full(size, value, dtype=options.get("dtype") or x.dtype)
 

@@ -15,7 +15,7 @@ Graph = Callable[..., Any]
 
 def cond(
     flag: ArrayLike, on_true: Graph, on_false: Graph, operands: Sequence[ArrayLike] = ()
-) -> Sequence[Any]:
+) -> Sequence[Array]:
     """The results of one of two graphs."""
     if isinstance(flag, bool):
         return list((on_true if flag else on_false)(*operands))
@@ -73,7 +73,7 @@ def map_(
     return found
 
 
-def call_graph(*args: Any) -> Any:
+def call_graph(*args: Any) -> object:
     """Call the graph, which is the first argument that is callable."""
     place = next(n for n, part in enumerate(args) if callable(part))
     return args[place](*args[place + 1 :])

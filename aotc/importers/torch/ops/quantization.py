@@ -70,7 +70,7 @@ def dequantize(
     return np.astype(nn.dequantize(x, step, origin, axis=axis), dtype)
 
 
-def per_channel(function: Callable[..., object]) -> Callable[..., Any]:
+def per_channel(function: Callable[..., object]) -> Callable[..., object]:
     """Return the function with a scale and a zero for each position of an axis."""
 
     def call(

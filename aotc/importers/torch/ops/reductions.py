@@ -96,7 +96,7 @@ def variance_rule(function: Callable[..., object]) -> Callable[..., Any]:
 
 def with_mean(
     variance: Callable[..., object], mean: Callable[..., object]
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """A rule of `variance_rule` as one of the pair of its result and the mean."""
 
     def call(x: Any, dim: Any = None, *rest: Any, **named: Any) -> list[Any]:

@@ -74,7 +74,7 @@ def along(x: Array, dim: int, key: Any) -> tuple[Any, ...]:
     return (*[slice(None)] * axis, key)
 
 
-def select(x: Array, dim: int, index: Any) -> Array:
+def select(x: Array, dim: int, index: object) -> Array:
     """Select one position of an axis, which goes away."""
     return np.getitem(x, along(x, dim, index))
 
@@ -103,7 +103,7 @@ def splitting(narrow: Callable[..., object]) -> Callable[..., list[Any]]:
 
     def split_with_sizes(
         x: ArrayLike, sizes: Sequence[Size], dim: int = 0
-    ) -> list[Any]:
+    ) -> list[Array]:
         parts: list[Any] = []
         start: Size = 0
         for size in sizes:
@@ -142,8 +142,8 @@ def slice_scatter(
     x: Array,
     src: Array,
     dim: int = 0,
-    start: Any = None,
-    end: Any = None,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
     step: int = 1,
 ) -> Array:
     """`x` with the positions of a slice replaced."""

@@ -32,7 +32,7 @@ def stride(x: Array, axis: int) -> Size:
     return element_count(x.shape[axis % x.ndim + 1 :])
 
 
-def quotient(a: object, b: object) -> Any:
+def quotient(a: object, b: object) -> object:
     """`a / b` as a number or a float of a size; of two sizes as an f32 scalar."""
     if isinstance(a, Array) or isinstance(b, Array):
         return np.divide(*(as_dtype(as_array(each), "f32") for each in (a, b)))
@@ -104,7 +104,7 @@ def _comparison(
     return call
 
 
-def choose(condition: object, x: object, y: object) -> Any:
+def choose(condition: object, x: object, y: object) -> object:
     """`x` if a condition holds, else `y`; an array where only the call decides."""
     if not isinstance(condition, Array):
         return x if condition else y
@@ -113,7 +113,7 @@ def choose(condition: object, x: object, y: object) -> Any:
     return np.where(condition, lift(x, dtype), lift(y, dtype))
 
 
-def square_root(x: object) -> Any:
+def square_root(x: object) -> object:
     """The root of a number or of a size."""
     if isinstance(x, (int, float)):
         return math.sqrt(x)
@@ -188,7 +188,9 @@ ASSERTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def assert_in_order(token: Any, op: Any, *args: Any, **named: Any) -> list[Any]:
+def assert_in_order(
+    token: Any, op: object, *args: object, **named: object
+) -> list[Any]:
     """An assertion in the order of those that have effects."""
     name = str(op)
     assertion = ASSERTIONS.get(name) or ASSERTIONS[name.rpartition(".")[0]]
