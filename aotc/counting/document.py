@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from typing import Any
 
-from aotc.core.json_values import JsonObject
 from aotc.counting.families import PREFIX
 from aotc.counting.samples import Distribution, Metric, Sample
 
@@ -41,7 +41,7 @@ def _metrics(metrics: Iterable[Metric]) -> Iterator[dict[str, object]]:
         }
 
 
-def _value(sample: Sample, bounds: tuple[float, ...]) -> JsonObject:
+def _value(sample: Sample, bounds: tuple[float, ...]) -> dict[str, Any]:
     value = sample.value
     if not isinstance(value, Distribution):
         return {"value": value}
