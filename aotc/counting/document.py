@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Any
 
 from aotc.counting.families import PREFIX
 from aotc.counting.samples import Distribution, Metric, Sample
@@ -41,7 +40,7 @@ def _metrics(metrics: Iterable[Metric]) -> Iterator[dict[str, object]]:
         }
 
 
-def _value(sample: Sample, bounds: tuple[float, ...]) -> dict[str, Any]:
+def _value(sample: Sample, bounds: tuple[float, ...]) -> dict[str, object]:
     value = sample.value
     if not isinstance(value, Distribution):
         return {"value": value}
