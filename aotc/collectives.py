@@ -20,10 +20,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from aotc.core import dtypes
-from aotc.core.pytree import flatten
+from aotc.core.pytree import PyTree, flatten
 from aotc.numpy import concatenate, reshape
 from aotc.numpy.axes import one_axis
 from aotc.tracing.array import Array
@@ -43,7 +42,7 @@ __all__ = [
     "send",
 ]
 
-Tree = Any
+Tree = PyTree
 
 _BUCKET_BYTES = 4 << 20  # of arrays that one exchange reduces together
 
@@ -240,7 +239,7 @@ def _fixed_bytes(array: Array) -> int | None:
     return math.prod(sizes) * dtypes.bits(array.type.dtype) // 8
 
 
-def _of(devices: Axis) -> dict[str, Any]:
+def _of(devices: Axis) -> dict[str, object]:
     if not isinstance(devices, Axis):
         fail("bad-axis", f"expected an aotc.collectives.Axis; got {devices!r}")
     return {"axis_name": devices.name, "axis_size": devices.size}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes, printing
-from aotc.core.pytree import flatten
+from aotc.core.pytree import PyTree, flatten
 from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, lift
@@ -76,7 +76,7 @@ def print(format: str, *values: ArrayLike) -> None:
         emit_all("print", value, format=piece)
 
 
-def barrier(tree: Any) -> Any:
+def barrier(tree: PyTree) -> Any:
     """Return the same values behind a barrier that keeps optimizations from crossing
     it.
 
@@ -90,7 +90,7 @@ def barrier(tree: Any) -> Any:
     return structure.unflatten([emit("barrier", lift(leaf)) for leaf in leaves])
 
 
-def _require_text(name: str, value: Any) -> None:
+def _require_text(name: str, value: ArrayLike) -> None:
     if not isinstance(value, str) or not value:
         fail("bad-argument", f"expected {name} to be a text; got {value!r}")
 

@@ -26,6 +26,7 @@ from aotc.errors import AotcError, SetupError
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
 from aotc.machine.target import Target, for_bytes
+from aotc.mlir import Module
 from aotc.passes import printed_pass, run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fold_parameters import folds_parameters
@@ -165,7 +166,7 @@ def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> 
             return
 
 
-def _note_targets(module: Any, targets: Sequence[Target], survey: Survey) -> None:
+def _note_targets(module: Module, targets: Sequence[Target], survey: Survey) -> None:
     for op, error in refusals(module, targets):
         survey.refuse(op, error)
 
@@ -196,7 +197,7 @@ def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -
             survey.note("without-kernel", name, reason, where)
 
 
-def _note_cut_ops(module: Any, survey: Survey) -> None:
+def _note_cut_ops(module: Module, survey: Survey) -> None:
     """Note the ops of padded entries that are computed in the sizes of a call."""
     for function in functions_of(module).values():
         if CUT in function.attributes:
@@ -205,7 +206,7 @@ def _note_cut_ops(module: Any, survey: Survey) -> None:
                 survey.note("not-padded", each["op"], why, each["where"] or each["op"])
 
 
-def _note_ops(module: Any, survey: Survey) -> None:
+def _note_ops(module: Module, survey: Survey) -> None:
     """Note the ops that are compiled as others, or not to their last digit."""
     for op in graph_ops(module):
         name, kind = f"graph.{type(op)._op_name}", type(op)

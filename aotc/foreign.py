@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.importers import onnx, stablehlo, torch
 from aotc.machine.target import Target
@@ -13,14 +14,18 @@ from aotc.tracing.dims import Dim
 from aotc.tracing.entry import Spec
 from aotc.tracing.source_locations import fail
 
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
 BREAKS = ("error", "island")
 
 
 def from_torch(
-    model: Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    dynamic_shapes: Any = None,
+    model: Module | ExportedProgram,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    dynamic_shapes: object = None,
     *,
     train: bool = False,
     breaks: str = "error",
@@ -175,8 +180,8 @@ def from_stablehlo(
 
 
 def from_jax(
-    function: Any,
-    specs: Any,
+    function: Callable[..., object],
+    specs: PyTree,
     *,
     breaks: str = "error",
     target: str | None = None,

@@ -8,37 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.dialects.calls.callees import declaration_of
+from aotc.dialects.calls.callees import Declaration, declaration_of
 from aotc.dialects.functions.functions import callee_of, functions_of, signature
 from aotc.dialects.functions.fusion import is_region
 from aotc.dialects.functions.guards import require_guards
 from aotc.dialects.functions.symbol_solver import solve_symbols
-from aotc.dialects.graph import Evaluator
+from aotc.dialects.graph import Evaluator, GraphOp
 from aotc.dialects.reference.devices import SimulatedDevices
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import InputError
-from aotc.mlir import func
+from aotc.mlir import Block, Function, Module, Operation, Value, func
 
-Watch = Callable[[Any, list[Any], list[Any]], None]
-EvaluateOp = Callable[[Any, Sequence[Any], Sequence[int]], list[Any]]
+Arrays = Sequence[np.ndarray]
+Watch = Callable[[Operation, list[np.ndarray], list[np.ndarray]], None]
+EvaluateOp = Callable[[GraphOp, Arrays, Sequence[int]], list[np.ndarray]]
 # None where the region calls others, which are then evaluated
-EvaluateRegion = Callable[[Any, Sequence[Any], Sequence[int]], list[Any] | None]
+EvaluateRegion = Callable[[Function, Arrays, Sequence[int]], list[np.ndarray] | None]
 
 
 def evaluate(
-    module: Any,
+    module: Module,
     name: str,
-    inputs: Sequence[Any],
+    inputs: Arrays,
     watch: Watch | None = None,
     *,
     with_op: EvaluateOp | None = None,
     with_region: EvaluateRegion | None = None,
-) -> list[Any]:
+) -> list[np.ndarray]:
     """The results of function `name` of a graph module.
 
     Args:
@@ -67,14 +68,14 @@ def evaluate(
 
 
 def evaluate_part(
-    module: Any,
-    ops: Sequence[Any],
-    known: Mapping[Any, Any],
+    module: Module,
+    ops: Sequence[Operation],
+    known: Mapping[Value, np.ndarray],
     symbols: Sequence[int],
-    wanted: Sequence[Any],
+    wanted: Sequence[Value],
     *,
     with_op: EvaluateOp | None = None,
-) -> list[Any]:
+) -> list[np.ndarray]:
     """The arrays of some values of a function, computed by some of its ops.
 
     Args:
@@ -100,25 +101,27 @@ class PreparedPart:
         with_op: as for `evaluate`.
     """
 
-    module: Any
-    functions: dict[str, Any]
+    module: Module
+    functions: dict[str, Function]
     steps: Sequence[_Step]
-    wanted: Sequence[Any]
+    wanted: Sequence[Value]
     with_op: EvaluateOp
 
     @classmethod
     def of(
         cls,
-        module: Any,
-        ops: Sequence[Any],
-        wanted: Sequence[Any],
+        module: Module,
+        ops: Sequence[Operation],
+        wanted: Sequence[Value],
         with_op: EvaluateOp | None = None,
     ) -> PreparedPart:
         """Read ops of a block, in order."""
         steps = _steps_of(ops, kept=wanted)
         return cls(module, functions_of(module), steps, wanted, with_op or Evaluator())
 
-    def evaluate(self, known: Mapping[Any, Any], symbols: Sequence[int]) -> list[Any]:
+    def evaluate(
+        self, known: Mapping[Value, np.ndarray], symbols: Sequence[int]
+    ) -> list[np.ndarray]:
         """Return the arrays of the wanted values.
 
         Args:
@@ -134,13 +137,13 @@ class PreparedPart:
 
 
 def evaluate_devices(
-    module: Any,
+    module: Module,
     name: str,
-    inputs: Sequence[Sequence[Any]],
+    inputs: Sequence[Arrays],
     axis_name: str,
     *,
     with_op: EvaluateOp | None = None,
-) -> list[list[Any]]:
+) -> list[list[np.ndarray]]:
     """The results of function `name` on each of several devices.
 
     Args:
@@ -174,15 +177,17 @@ class Evaluation:
         with_region: as for `evaluate`.
     """
 
-    functions: dict[str, Any]
+    functions: dict[str, Function]
     symbols: list[int]
     watch: Watch | None = None
     with_op: EvaluateOp = field(default_factory=Evaluator)
     with_region: EvaluateRegion | None = None
-    _declared: dict[str, Any] = field(default_factory=dict)
+    _declared: dict[str, tuple[Declaration, list[Tensor]] | None] = field(
+        default_factory=dict
+    )
     _steps: dict[str, list[_Step]] = field(default_factory=dict)
 
-    def call(self, name: str, arrays: list[Any]) -> list[Any]:
+    def call(self, name: str, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """The results of a function."""
         function = self.functions[name]
         if self.with_region is not None and is_region(function):
@@ -191,21 +196,24 @@ class Evaluation:
                 return found
         if name not in self._declared:
             declared = declaration_of(function)
-            self._declared[name] = declared and (declared, signature(function)[1])
-        if self._declared[name]:
-            declared, results = self._declared[name]
-            return list(declared.evaluate(self.call, arrays, self.symbols, results))
+            known = (declared, signature(function)[1]) if declared else None
+            self._declared[name] = known
+        known = self._declared[name]
+        if known:
+            return list(known[0].evaluate(self.call, arrays, self.symbols, known[1]))
         if name not in self._steps:
             self._steps[name] = _steps_of(list(function.entry_block.operations))
         return self._run(function.entry_block, arrays, self._steps[name])
 
-    def _run(self, block: Any, arrays: list[Any], steps: Sequence[_Step]) -> list[Any]:
+    def _run(
+        self, block: Block, arrays: Arrays, steps: Sequence[_Step]
+    ) -> list[np.ndarray]:
         values = dict(zip(block.arguments, arrays, strict=True))
         for step in steps[:-1]:
             self.take_step(step, values)
         return [values[value] for value in steps[-1].operands]  # a return
 
-    def take_step(self, step: _Step, values: dict[Any, Any]) -> None:
+    def take_step(self, step: _Step, values: dict[Value, np.ndarray]) -> None:
         """Compute an op of values that are known, and drop those read for the last."""
         operands = [values[value] for value in step.operands]
         for value in step.last_reads:  # so that a network does not keep all it has
@@ -213,7 +221,7 @@ class Evaluation:
         if step.callee is not None:
             results = self.call(step.callee, operands)
         else:
-            results = self.with_op(step.op, operands, self.symbols)
+            results = self.with_op(cast(GraphOp, step.op), operands, self.symbols)
         if self.watch is not None:
             self.watch(step.op, operands, results)
         values.update(zip(step.results, results, strict=True))
@@ -231,14 +239,14 @@ class _Step:
         last_reads: the values that nothing after it reads.
     """
 
-    op: Any
-    operands: list[Any]
-    results: list[Any]
+    op: Operation
+    operands: list[Value]
+    results: list[Value]
     callee: str | None
-    last_reads: list[Any]
+    last_reads: list[Value]
 
 
-def _steps_of(ops: Sequence[Any], kept: Sequence[Any] = ()) -> list[_Step]:
+def _steps_of(ops: Sequence[Operation], kept: Sequence[Value] = ()) -> list[_Step]:
     """Read ops of a block as steps that drop operands after their last use, but for
     `kept`.
     """
@@ -253,7 +261,7 @@ def _steps_of(ops: Sequence[Any], kept: Sequence[Any] = ()) -> list[_Step]:
     return found[::-1]
 
 
-def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:
+def bind_symbols(types: Sequence[Tensor], arrays: Arrays) -> list[int]:
     """The value of each symbol, read from the sizes of `arrays`.
 
     Raises:
@@ -274,7 +282,7 @@ def bind_symbols(types: Sequence[Tensor], arrays: Sequence[Any]) -> list[int]:
     return symbols
 
 
-def _misfit(tensor: Tensor, array: Any) -> InputError:
+def _misfit(tensor: Tensor, array: np.ndarray) -> InputError:
     got = f"{dtypes.canonical(array.dtype)}{list(array.shape)}"
     return InputError(
         "input-mismatch", f"expected an array of type {tensor}; got {got}"

@@ -20,7 +20,7 @@ from typing import Any
 from aotc import control
 from aotc import numpy as np
 from aotc.core import dtypes
-from aotc.core.pytree import flatten
+from aotc.core.pytree import PyTree, flatten
 from aotc.linalg.solving import solve as solve_matrix
 from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
@@ -34,6 +34,9 @@ from aotc.transforms import jvp, vjp, vmap
 __all__ = ["dense_solve", "fixed_point", "linear_solve", "root"]
 
 Map = Callable[[Array], Array]
+Iterate = Callable[[Map, Array, Array], Array]
+Three = tuple[Array, Array, Array]  # what a loop carries
+Five = tuple[Array, Array, Array, Array, Array]
 
 
 # ---- linear equations ---------------------------------------------------------------
@@ -82,7 +85,9 @@ def linear_solve(
 class _Linear:
     """The equation apply(x, *captured) = b, and its derivatives."""
 
-    def __init__(self, apply: Any, iterate: Any, symmetric: bool) -> None:
+    def __init__(
+        self, apply: Callable[..., Array], iterate: Iterate, symmetric: bool
+    ) -> None:
         self.apply = apply
         self.iterate = iterate
         self.symmetric = symmetric
@@ -103,7 +108,9 @@ class _Linear:
         found: Array = self._known(x, b, list(captured))
         return found
 
-    def _rule(self, primals: Any, tangents: Any) -> Any:
+    def _rule(
+        self, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> tuple[Array, Array]:
         """Solve A dx = db - dA x for the tangent of the solution."""
         (x, b, captured), (_, db, dcaptured) = primals, tangents
         x, rest = self.attach_derivative(x, b, captured), db
@@ -125,15 +132,19 @@ class _Linear:
     def _from_zero(self, b: Array, captured: Sequence[Array]) -> Array:
         return self.solve_from(b, np.zeros_like(b), captured)
 
-    def _forward(self, b: Array, captured: Sequence[Array]) -> Any:
+    def _forward(
+        self, b: Array, captured: Sequence[Array]
+    ) -> tuple[Array, tuple[Array, Sequence[Array]]]:
         x = self.solution(b, captured)
         return x, (x, captured)
 
-    def _backward(self, residuals: Any, dx: Array) -> Any:
+    def _backward(
+        self, residuals: tuple[Array, Sequence[Array]], dx: Array
+    ) -> tuple[Array, list[Array | None]]:
         x, captured = residuals
         db = self.transposed.solution(dx, captured)
         smooth = [i for i, part in enumerate(captured) if dtypes.is_float(part.dtype)]
-        cotangents: list[Any] = [None] * len(captured)
+        cotangents: list[Array | None] = [None] * len(captured)
         if smooth:
             moved = self._by_captured(x, captured, smooth)
             _, pullback = vjp(moved, *(captured[i] for i in smooth))
@@ -159,10 +170,10 @@ class _Linear:
 
     def _by_captured(
         self, x: Array, captured: Sequence[Array], smooth: Sequence[int]
-    ) -> Callable[..., Any]:
+    ) -> Callable[..., Array]:
         """`apply` at x, as a function of the captured floats."""
 
-        def apply_to(*given: Array) -> Any:
+        def apply_to(*given: Array) -> Array:
             whole = list(captured)
             for i, part in zip(smooth, given, strict=True):
                 whole[i] = part
@@ -191,7 +202,7 @@ def dense_solve(matvec: Map, b: ArrayLike) -> Array:
 def fixed_point(
     f: Callable[..., Array],
     x0: ArrayLike,
-    *params: Any,
+    *params: PyTree,
     tol: float = 1e-5,
     maxiter: int = 1000,
     solve: Callable[[Map, Array], Array] | None = None,
@@ -208,13 +219,13 @@ def fixed_point(
             `linear_solve` for functions that are not symmetric if not given.
     """
 
-    def step(function: Map, carried: Any) -> Any:
+    def step(function: Map, carried: Three) -> Three:
         x, _, count = carried
         new = function(x)
         far = _norm(new - x) > tol * _norm(new)
         return new, far, count + 1
 
-    def condition(carried: Any) -> Any:
+    def condition(carried: tuple[Array, ...]) -> Array:
         return carried[1] & (carried[2] < maxiter)
 
     def iterate(function: Map, start: Array) -> Array:
@@ -231,7 +242,7 @@ def fixed_point(
 def root(
     f: Callable[..., Array],
     x0: ArrayLike,
-    *params: Any,
+    *params: PyTree,
     tol: float = 1e-5,
     maxiter: int = 50,
     solve: Callable[[Map, Array], Array] = dense_solve,
@@ -248,12 +259,12 @@ def root(
             (matvec, b) → x; by the matrix of matvec if not given.
     """
 
-    def step(function: Map, carried: Any) -> Any:
+    def step(function: Map, carried: Three) -> Three:
         x, value, count = carried
         new = x - solve(lambda v: jvp(function, (x,), (v,))[1], value)
         return new, function(new), count + 1
 
-    def condition(carried: Any) -> Any:
+    def condition(carried: tuple[Array, ...]) -> Array:
         return (_norm(carried[1]) > tol) & (carried[2] < maxiter)
 
     def iterate(function: Map, start: Array) -> Array:
@@ -267,7 +278,12 @@ def root(
 
 
 def _implicit(
-    f: Any, residual: Any, iterate: Any, solve: Any, start: Array, params: Any
+    f: Callable[..., Array],
+    residual: Callable[[Array, Array], Array],
+    iterate: Callable[[Map, Array], Array],
+    solve: Callable[[Map, Array], Array],
+    start: Array,
+    params: tuple[PyTree, ...],
 ) -> Array:
     """Find x by `iterate`, with derivatives by the equation residual(x, f(x)) = 0.
 
@@ -285,10 +301,12 @@ def _implicit(
     converted, captured = closure_convert(f, start, *params)
     more = (params, captured)
 
-    def equation(x: Array, more: Any) -> Any:
+    def equation(x: Array, more: tuple[Sequence[PyTree], Sequence[Array]]) -> Array:
         return residual(x, converted(x, *more[0], *more[1]))
 
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(
+        primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> tuple[Array, Array]:
         (x, more), (_, dmore) = primals, tangents
         x, zero = with_rule(x, more), np.zeros_like(x)
         moved = jvp(equation, (x, more), (zero, dmore))[1]
@@ -315,11 +333,11 @@ def _conjugate_gradients(
 ) -> Array:
     enough, most = _dot(b, b) * tol**2, _most(b, maxiter)
 
-    def condition(carried: Any) -> Any:
+    def condition(carried: tuple[Array, ...]) -> Array:
         *_, size, count = carried
         return (size > enough) & (count < most)
 
-    def step(carried: Any) -> Any:
+    def step(carried: Five) -> Five:
         x, rest, direction, size, count = carried
         image = matvec(direction)
         length = _ratio(size, _dot(direction, image))
@@ -340,10 +358,10 @@ def _bicgstab(
     rest = b - matvec(start)
     shadow = rest
 
-    def condition(carried: Any) -> Any:
+    def condition(carried: tuple[Array, ...]) -> Array:
         return (_dot(carried[1], carried[1]) > enough) & (carried[-1] < most)
 
-    def step(carried: Any) -> Any:
+    def step(carried: Five) -> Five:
         x, rest, direction, product, count = carried
         image = matvec(direction)
         alpha = _ratio(product, _dot(shadow, image))
@@ -379,7 +397,7 @@ def _ratio(x: Array, y: Array) -> Array:
     return np.where(zero, 0.0, x / np.where(zero, 1.0, y))
 
 
-def _most(b: Array, maxiter: int | None) -> Any:
+def _most(b: Array, maxiter: int | None) -> Array | int:
     return 10 * np.asarray(b.size) if maxiter is None else maxiter
 
 
@@ -388,10 +406,12 @@ def _constant(x: Array) -> Array:
     return emit("stop_gradient", x) if dtypes.is_float(x.dtype) else x
 
 
-def _like(name: str, function: Any, x: Array) -> Any:
+def _like(
+    name: str, function: Callable[..., ArrayLike], x: Array
+) -> Callable[..., Array]:
     """Wrap the function to refuse results of another type than `x`."""
 
-    def check_type(*args: Any) -> Array:
+    def check_type(*args: PyTree) -> Array:
         result = lift(function(*args))
         if result.type != x.type:
             fail(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.artifacts.manifest import Code, EntryPoint, read_entry_point
+from aotc.core.json_values import JsonObject
 from aotc.errors import Finding
 
 # what may have run the code, in words
@@ -79,7 +80,7 @@ class Check:
         }
 
 
-def checks_of(manifest: Mapping[str, Any], target: str) -> list[Check]:
+def checks_of(manifest: JsonObject, target: str) -> list[Check]:
     """Read the checks of each entry for a target from a manifest, as JSON."""
     rows = {
         row["entry"]: row
@@ -114,7 +115,7 @@ def _codes_run(
 
 
 def require_checked(
-    manifest: Mapping[str, Any], targets: Collection[str], hint: str
+    manifest: Mapping[str, object], targets: Collection[str], hint: str
 ) -> list[Check]:
     """Refuse a manifest, as JSON, by which code for some targets was not run.
 

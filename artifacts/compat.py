@@ -14,9 +14,7 @@ drivers before it runs code, so this has to happen first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from aotc.artifacts import loader_module
 from aotc.artifacts.backends import BACKENDS
@@ -30,6 +28,7 @@ from aotc.artifacts.verdicts import (
     unknown,
     unsupported,
 )
+from aotc.core.json_values import JsonObject
 
 # what another release of IREE on the device would mend
 RUNTIME_CODES = {"runtime", "runtime-version", "bytecode", "module", "vm-features"}
@@ -91,7 +90,7 @@ def _other_release(manifest: Manifest, variant: Variant, present: str) -> Mismat
     return Mismatch("runtime-version", verdict, message)
 
 
-def _check_bytecode(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismatch]:
+def _check_bytecode(abi: JsonObject, runtime: IreeRuntime) -> list[Mismatch]:
     found = []
     major, minor = abi["iree_vm_bytecode"][:2]
     if major != runtime.bytecode[0] or minor > runtime.bytecode[1]:
@@ -111,7 +110,7 @@ def _check_bytecode(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismat
 _LOADER_MODULES = {loader_module.NAME: loader_module.VERSION}
 
 
-def _check_modules(abi: Mapping[str, Any], runtime: IreeRuntime) -> list[Mismatch]:
+def _check_modules(abi: JsonObject, runtime: IreeRuntime) -> list[Mismatch]:
     found = []
     for module, least in abi.get("module_deps", {}).items():
         offered = _LOADER_MODULES.get(module, runtime.modules.get(module))

@@ -44,7 +44,7 @@ _ARITY = {name: 1 + (name in ("min", "max")) for name in _FUNCTIONS}
 Compare = Callable[[type[ast.cmpop], Any, Any], bool]
 
 
-def _compare(sign: type[ast.cmpop], left: Any, right: Any) -> bool:
+def _compare(sign: type[ast.cmpop], left: object, right: object) -> bool:
     return COMPARISONS[sign](left, right)
 
 
@@ -76,7 +76,7 @@ class Condition:
         names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
         return cls(text, frozenset(names - _FUNCTIONS.keys()), tree)
 
-    def holds(self, sizes: Mapping[str, Any], compare: Compare = _compare) -> bool:
+    def holds(self, sizes: Mapping[str, object], compare: Compare = _compare) -> bool:
         """Return whether the condition holds; False where it would divide by zero.
 
         Args:
@@ -143,7 +143,7 @@ def _parts(tree: ast.expr) -> list[ast.expr]:
     raise ValueError
 
 
-def _truth(tree: ast.expr, sizes: Mapping[str, Any], compare: Compare) -> bool:
+def _truth(tree: ast.expr, sizes: Mapping[str, object], compare: Compare) -> bool:
     if isinstance(tree, ast.BoolOp):
         parts = (_truth(part, sizes, compare) for part in tree.values)
         return all(parts) if isinstance(tree.op, ast.And) else any(parts)
@@ -157,7 +157,7 @@ def _truth(tree: ast.expr, sizes: Mapping[str, Any], compare: Compare) -> bool:
     )
 
 
-def _number(tree: ast.expr, sizes: Mapping[str, Any]) -> Any:
+def _number(tree: ast.expr, sizes: Mapping[str, object]) -> Any:
     if isinstance(tree, ast.Constant):
         return tree.value
     if isinstance(tree, ast.Name):

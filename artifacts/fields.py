@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import NoReturn
 
-Check = Callable[[Any], None]
+Check = Callable[[object], None]
 
 _SHOWN = 60  # characters of a value or a name in a message
 
@@ -51,16 +51,16 @@ def short_text(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def fail(expected: str, got: Any) -> None:
+def fail(expected: str, got: object) -> NoReturn:
     """Raise `Invalid` for the value `got`."""
     raise Invalid(f"expected {expected}, got {short_text(repr(got))}")
 
 
-def anything(value: Any) -> None:
+def anything(value: object) -> None:
     """Accept every value."""
 
 
-def boolean(value: Any) -> None:
+def boolean(value: object) -> None:
     """Accept true and false."""
     if not isinstance(value, bool):
         fail("true or false", value)
@@ -70,7 +70,7 @@ def text(pattern: str = "", what: str = "a string") -> Check:
     """Accept a string that matches all of `pattern`."""
     regex = re.compile(pattern) if pattern else None
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if not isinstance(value, str) or (regex and not regex.fullmatch(value)):
             fail(what, value)
 
@@ -80,14 +80,14 @@ def text(pattern: str = "", what: str = "a string") -> Check:
 def integer(low: int) -> Check:
     """Accept an integer that is at least `low` (and never a boolean)."""
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
             fail(f"an integer of at least {low}", value)
 
     return check
 
 
-def number(value: Any) -> None:
+def number(value: object) -> None:
     """Accept a number (and never a boolean)."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         fail("a number", value)
@@ -96,7 +96,7 @@ def number(value: Any) -> None:
 def one_of(*values: str) -> Check:
     """Accept one of the given strings."""
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if not isinstance(value, str) or value not in values:
             fail("one of " + ", ".join(values), value)
 
@@ -106,7 +106,7 @@ def one_of(*values: str) -> Check:
 def nullable(inner: Check) -> Check:
     """Accept null, or a value that `inner` accepts."""
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if value is not None:
             inner(value)
 
@@ -116,7 +116,7 @@ def nullable(inner: Check) -> Check:
 def listing(item: Check, least: int = 0) -> Check:
     """Accept a list of at least `least` values that each pass `item`."""
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if not isinstance(value, list) or len(value) < least:
             fail(f"a list of at least {least}", value)
         for index, element in enumerate(value):
@@ -131,7 +131,7 @@ def listing(item: Check, least: int = 0) -> Check:
 def mapping(key: Check, item: Check) -> Check:
     """Accept an object whose keys pass `key` and whose values pass `item`."""
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if not isinstance(value, dict):
             fail("an object", value)
         for name, element in value.items():
@@ -150,7 +150,7 @@ def record(
     """Accept an object with these fields; fields of other names are let through."""
     checks = {**required, **(optional or {})}
 
-    def check(value: Any) -> None:
+    def check(value: object) -> None:
         if not isinstance(value, dict):
             fail("an object", value)
         for name in required:

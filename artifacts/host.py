@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.tables import arch_of
+from aotc.core.json_values import JsonObject
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Host:
     @classmethod
     def from_device(
         cls,
-        device: Mapping[str, Any],
+        device: JsonObject,
         runtime_version: str,
         drivers: Iterable[str],
         unknown_drivers: Iterable[str] = (),

@@ -17,6 +17,7 @@ from typing import Any
 from aotc.artifacts import schema, strict_json
 from aotc.artifacts.chunks import Chunks
 from aotc.artifacts.fields import Invalid, short_text
+from aotc.core.json_values import JsonObject
 from aotc.errors import VerificationError
 
 FILE = "manifest.json"
@@ -386,7 +387,7 @@ class Manifest:
         return {row["path"]: _file(row) for row in self.data["files"]}
 
 
-def _file(row: dict[str, Any]) -> File:
+def _file(row: JsonObject) -> File:
     facts = {name: value for name, value in row.items() if name in _FILE_FIELDS}
     return File(**facts, chunks=Chunks.of_json(row.get("chunks")))
 
@@ -404,7 +405,7 @@ def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:
     )
 
 
-def read_entry_point(entry: Mapping[str, Any]) -> EntryPoint:
+def read_entry_point(entry: JsonObject) -> EntryPoint:
     """An entry point of a manifest's JSON that is well formed."""
     return EntryPoint(
         name=entry["name"],
@@ -434,7 +435,7 @@ def read_entry_point(entry: Mapping[str, Any]) -> EntryPoint:
     )
 
 
-def _variant(variant: Mapping[str, Any]) -> Variant:
+def _variant(variant: JsonObject) -> Variant:
     return Variant(
         id=variant["id"],
         file=variant["file"],
@@ -449,7 +450,7 @@ def _variant(variant: Mapping[str, Any]) -> Variant:
     )
 
 
-def _check_version(data: Any) -> None:
+def _check_version(data: object) -> None:
     schema_id = data.get("schema") if isinstance(data, Mapping) else None
     schema_id = schema_id if isinstance(schema_id, str) else repr(schema_id)
     name, _, major = schema_id.partition("/")
@@ -466,7 +467,7 @@ def _check_version(data: Any) -> None:
         )
 
 
-def _check_features(data: Mapping[str, Any]) -> None:
+def _check_features(data: Mapping[str, object]) -> None:
     features = data.get("requires_features")
     if not isinstance(features, list):
         raise _manifest_error("$.requires_features: expected a list")

@@ -308,7 +308,7 @@ def _check_channel(manifest: Manifest, allowed: frozenset[str]) -> None:
 @system_errors()
 def write_bundle(
     directory: Path | str,
-    manifest: Manifest | Mapping[str, Any],
+    manifest: Manifest | Mapping[str, object],
     files: Mapping[str, Content],
     signer: Signer | None,
     *,
@@ -362,7 +362,7 @@ def bundle_path(directory: Path, name: str, version: str) -> Path:
     return directory if is_named else directory / f"{name}-{version}{SUFFIX}"
 
 
-def _channel(data: Mapping[str, Any], signer: Signer | None) -> str:
+def _channel(data: Mapping[str, object], signer: Signer | None) -> str:
     if signer is None:
         return "unsigned"
     return "development" if signer.development else str(data.get("channel", "release"))
@@ -434,7 +434,7 @@ def _name_beside(target: Path) -> Path:
 
 def _copy_files(
     folder: Path, files: Mapping[str, Content], described: list[Any]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     known = {entry["path"]: entry for entry in described}
     entries = []
     for path in sorted(files):

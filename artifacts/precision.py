@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.errors import Finding, InputError
 
 NOT_PRECISE = "not-precise"
@@ -84,14 +85,14 @@ class Demand:
             parts.append(f"layers of {', '.join(self.precisions)}")
         return " and ".join(parts)
 
-    def violations(self, manifest: Mapping[str, Any]) -> list[str]:
+    def violations(self, manifest: JsonObject) -> list[str]:
         """Return the violations of the demand by a manifest, as JSON."""
         facts = manifest.get("quantization")
         if facts is None:
             return []
         return [*self._losses(facts["quality"]), *self._layers(facts["layers"])]
 
-    def _losses(self, quality: Mapping[str, Any]) -> Iterator[str]:
+    def _losses(self, quality: JsonObject) -> Iterator[str]:
         if self.lost is None:
             return
         if not quality:
@@ -105,7 +106,7 @@ class Demand:
         elif not lost <= self.lost:
             yield f"it loses {lost:.4g} by {metric}, more than {self.lost:.4g}"
 
-    def _layers(self, layers: Collection[Mapping[str, Any]]) -> Iterator[str]:
+    def _layers(self, layers: Collection[Mapping[str, object]]) -> Iterator[str]:
         if not self.precisions:
             return
         other = [row for row in layers if row["precision"] not in self.precisions]
@@ -133,7 +134,7 @@ def lost_share(text: str) -> float:
     return lost / (100 if found[2] else 1)
 
 
-def require_precise(manifest: Mapping[str, Any], demand: Demand) -> None:
+def require_precise(manifest: Mapping[str, object], demand: Demand) -> None:
     """Refuse a manifest, as JSON, whose precision violates the demand.
 
     Raises:
@@ -148,7 +149,7 @@ def require_precise(manifest: Mapping[str, Any], demand: Demand) -> None:
         )
 
 
-def lines_of(manifest: Mapping[str, Any]) -> list[str]:
+def lines_of(manifest: JsonObject) -> list[str]:
     """Return lines on the precision in a manifest, as JSON, for people."""
     facts = manifest.get("quantization")
     if facts is None:

@@ -25,6 +25,7 @@ from aotc.artifacts.fields import (
     within,
 )
 from aotc.artifacts.shapes import Dim, deciding_sizes
+from aotc.core.json_values import JsonObject
 
 DTYPES = tuple(
     [
@@ -60,7 +61,7 @@ _digest = text("[0-9a-f]{64}", "a SHA-256 in hexadecimal")
 _identifier = text("[A-Za-z_][A-Za-z0-9_]*", "an identifier")
 
 
-def _dim(value: Any) -> None:
+def _dim(value: object) -> None:
     if isinstance(value, str):
         try:
             Dim.parse(value)
@@ -392,7 +393,7 @@ def check(data: Mapping[str, Any]) -> None:
             _check_state(state)
 
 
-def _check_unique(data: Mapping[str, Any]) -> None:
+def _check_unique(data: JsonObject) -> None:
     keys = {"entry_points": "name", "states": "name", "variants": "id", "files": "path"}
     for table, key in keys.items():
         seen: set[str] = set()
@@ -405,7 +406,7 @@ def _check_unique(data: Mapping[str, Any]) -> None:
             seen.add(folded)
 
 
-def _check_references(data: Mapping[str, Any]) -> None:
+def _check_references(data: JsonObject) -> None:
     files = {file["path"] for file in data["files"]}
     for reserved in RESERVED_PATHS:
         if reserved in files:
@@ -424,7 +425,7 @@ def _check_references(data: Mapping[str, Any]) -> None:
         _check_known(row["updates"], states, f".entry_points[{index}].updates")
 
 
-def _check_chunks(data: Mapping[str, Any]) -> None:
+def _check_chunks(data: JsonObject) -> None:
     for index, file in enumerate(data["files"]):
         chunks = file.get("chunks")
         if chunks is not None:
@@ -447,7 +448,7 @@ def _names_text(known: set[str]) -> str:
     return (", ".join(map(short_text, some)) or "none") + more
 
 
-def _check_state(state: Mapping[str, Any]) -> None:
+def _check_state(state: JsonObject) -> None:
     with within(".tree"):
         trees.check(state["tree"], len(state["leaves"]), each_once=True)
     for leaf in state["leaves"]:
@@ -456,7 +457,7 @@ def _check_state(state: Mapping[str, Any]) -> None:
                 fail("static shapes", leaf["shape"])
 
 
-def _check_entry(entry: Mapping[str, Any], symbols: set[str]) -> None:
+def _check_entry(entry: JsonObject, symbols: set[str]) -> None:
     inputs, outputs = entry["inputs"], entry["outputs"]
     with within(".arguments"):
         trees.check(entry["arguments"], len(inputs), each_once=True)
@@ -485,7 +486,7 @@ def _check_entry(entry: Mapping[str, Any], symbols: set[str]) -> None:
             fail("dimensions that decide each symbol", sorted(unbound))
 
 
-def _dims(leaf: Mapping[str, Any]) -> list[Dim]:
+def _dims(leaf: JsonObject) -> list[Dim]:
     return [Dim.parse(dim) for dim in leaf["shape"] if isinstance(dim, str)]
 
 

@@ -28,7 +28,6 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -118,7 +117,7 @@ def _encode(payload: bytes) -> bytes:
     return head.encode("ascii") + payload
 
 
-def _bundle(hint: str, payload: bytes, signature: bytes) -> dict[str, Any]:
+def _bundle(hint: str, payload: bytes, signature: bytes) -> dict[str, object]:
     return {
         "mediaType": _BUNDLE_TYPE,
         "verificationMaterial": {"publicKey": {"hint": hint}, "tlogEntries": []},
@@ -170,7 +169,7 @@ def _open_bundle(data: bytes) -> tuple[str, bytes, bytes]:
     return hint, payload, signature
 
 
-def _statement(name: str, digests: Mapping[str, str]) -> dict[str, Any]:
+def _statement(name: str, digests: Mapping[str, str]) -> dict[str, object]:
     resources = [
         {"name": path, "algorithm": "sha256", "digest": digests[path]}
         for path in sorted(digests)

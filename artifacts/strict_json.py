@@ -20,7 +20,7 @@ DEPTH_LIMIT = 64
 INTEGER_LIMIT = 2**53
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """The canonical bytes: sorted keys, two spaces, ASCII, one newline at the end."""
     text = json.dumps(value, sort_keys=True, indent=2, allow_nan=False)
     return text.encode("ascii") + b"\n"
@@ -51,7 +51,7 @@ def parse(data: bytes, limit: int = SIZE_LIMIT) -> Any:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -77,7 +77,7 @@ def _float(text: str) -> float:
     return value
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: object) -> None:
     level = [value]
     for _ in range(DEPTH_LIMIT):
         level = [child for item in level for child in _children(item)]
@@ -86,7 +86,7 @@ def _check_depth(value: Any) -> None:
     raise ValueError(f"is nested deeper than {DEPTH_LIMIT} levels")
 
 
-def _children(value: Any) -> list[Any]:
+def _children(value: object) -> list[object]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []

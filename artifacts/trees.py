@@ -11,7 +11,7 @@ from typing import Any
 
 from aotc.artifacts.fields import Invalid, fail
 
-Tree = Any
+Tree = object
 
 
 def check(tree: Tree, count: int, *, each_once: bool) -> None:
@@ -49,7 +49,7 @@ def _kind_and_body(tree: Tree) -> tuple[str, Any]:
     raise AssertionError  # `fail` raises
 
 
-def builder(tree: Tree) -> Callable[[Sequence[Any]], Any]:
+def builder(tree: Tree) -> Callable[[Sequence[object]], Any]:
     """A function that puts a flat sequence of leaves into the form of `tree`.
 
     Dicts have their keys in the order of the leaves.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from typing import Any
 
 from aotc.errors import InputError
 
@@ -41,7 +40,7 @@ _VULKAN_FEATURES = {
 _PTX = re.compile(rb"\.version (\d+\.\d+)\s+\.target (sm_\d+[af]?)")
 
 
-def runtime_abi(data: bytes) -> dict[str, Any]:
+def runtime_abi(data: bytes) -> dict[str, object]:
     """The `runtime_abi` of a variant, for the manifest.
 
     Raises:

@@ -23,7 +23,7 @@ from aotc.errors import InputError
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import Leaf
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
@@ -153,7 +153,7 @@ def _literal(text: str, leaf: Leaf) -> Array:
         ) from None
 
 
-def array_of(value: Any, leaf: Leaf) -> Array:
+def array_of(value: object, leaf: Leaf) -> Array:
     """A number or nested list of numbers of a JSON text, exactly in a leaf's dtype.
 
     Floats that JSON has no numbers for may be the strings "nan", "inf" and "-inf", as
@@ -179,7 +179,7 @@ def array_of(value: Any, leaf: Leaf) -> Array:
     return array
 
 
-def _with_nonfinite(value: Any) -> Any:
+def _with_nonfinite(value: object) -> object:
     """Replace the names of floats that are not finite by their values."""
     if isinstance(value, list):
         return [_with_nonfinite(item) for item in value]

@@ -250,7 +250,7 @@ class Report:
 # ---- parts of the document ----------------------------------------------------------
 
 
-def _bundle_document(each: Measurement, latency: Latency) -> dict[str, Any]:
+def _bundle_document(each: Measurement, latency: Latency) -> dict[str, object]:
     loaded, last = each.loaded, each.rounds[-1]
     return {
         "bundle": each.subject.bundle,
@@ -329,7 +329,7 @@ def _title(each: Measurement) -> str:
     )
 
 
-def _machine(machine: Mapping[str, Any]) -> str:
+def _machine(machine: Mapping[str, object]) -> str:
     return (
         f"{machine['model'] or 'an unknown processor'}, {machine['cores_logical']} "
         f"processors, load average {machine['load_average']}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from aotc.core.json_values import JsonObject
 from aotc.errors import VerificationError
 from aotc.errors.system import cannot_read
 
@@ -59,7 +59,7 @@ def check_module(package: Path, manifest: Manifest) -> None:
         )
 
 
-def boundary_lines(hybrid: Mapping[str, Any]) -> list[str]:
+def boundary_lines(hybrid: JsonObject) -> list[str]:
     """A line or two for each boundary, with the means of the calls that were measured.
 
     Args:
@@ -68,7 +68,7 @@ def boundary_lines(hybrid: Mapping[str, Any]) -> list[str]:
     return [line for each in hybrid["boundaries"] for line in _lines(each)]
 
 
-def _lines(boundary: Mapping[str, Any]) -> list[str]:
+def _lines(boundary: JsonObject) -> list[str]:
     calls = boundary["calls"]
     moved = ", ".join(
         f"{boundary[name] / max(calls, 1):.0f} bytes {way}"

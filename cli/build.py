@@ -66,7 +66,7 @@ class _Level(click.Choice[str]):
     """A level of optimisation."""
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
         """Refuse levels that other compilers have, with an alternative."""
         if value == "3":

@@ -99,7 +99,7 @@ def _show(
     output.emit(document, "\n".join(lines), form)
 
 
-def _facts(stored: Stored) -> dict[str, Any]:
+def _facts(stored: Stored) -> dict[str, object]:
     return {
         "key": stored.recipe.key,
         "kind": stored.recipe.kind,

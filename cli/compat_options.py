@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aotc.artifacts.rollout.policy import Policy, Require
     from aotc.artifacts.rollout.profiles import Assumptions
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,20})?)(%?)")
 _ASSUMPTIONS = ("assume_runtime", "assume_cuda", "assume_vulkan", "assume_memory")
@@ -32,7 +32,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]
     name = "share"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Fraction:
         """The share, or a usage error."""
         text = str(value)
@@ -51,7 +51,7 @@ class Version(click.ParamType):  # type: ignore[type-arg]
     name = "version"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
         """The version, or a usage error."""
         parts = str(value).split(".")

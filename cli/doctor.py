@@ -16,6 +16,7 @@ from aotc import __version__
 from aotc.cli import output
 from aotc.cli.verb import OutputFile, format_option, sign_option, verb
 from aotc.core import options
+from aotc.core.json_values import JsonObject
 from aotc.errors import AotcError, InputError
 from aotc.machine import device
 
@@ -67,7 +68,7 @@ def _write(file: Path, text: str, key: str | None) -> None:
         aside.write_bytes(data)
 
 
-def profile() -> dict[str, Any]:
+def profile() -> dict[str, object]:
     """The profile of this machine (schema ``aotc.doctor/1``)."""
     return {
         "schema": "aotc.doctor/1",
@@ -108,7 +109,7 @@ def _packages(extra: str) -> dict[str, str | None]:
     return found
 
 
-def _setting(name: str) -> Any:
+def _setting(name: str) -> object:
     """Return a setting's value; hide one that may be a secret."""
     if name in _unreadable_options():
         return None
@@ -151,7 +152,7 @@ def _unknown_options() -> list[str]:
     )
 
 
-def _render(document: dict[str, Any]) -> str:
+def _render(document: JsonObject) -> str:
     facts = document["device"]
     cpu, caches = facts["cpu"], facts["cpu"]["caches"]
     rows = [
@@ -186,7 +187,7 @@ def _render(document: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _value(document: dict[str, Any], name: str) -> object:
+def _value(document: JsonObject, name: str) -> object:
     if name in document["unreadable_options"]:
         return "unreadable"
     value = document["options"][name]

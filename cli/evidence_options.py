@@ -11,7 +11,7 @@ import click
 
 from aotc.cli.verb import FilePath, NumberRange, OutputFile, combine_options
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 _REQUESTS = 200
 
@@ -111,7 +111,7 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def refuse_options(why: str, given: Mapping[str, Any]) -> None:
+def refuse_options(why: str, given: Mapping[str, object]) -> None:
     """Refuse the options that are given, by the names of their arguments."""
     for name, value in given.items():
         if value:

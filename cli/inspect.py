@@ -11,6 +11,7 @@ import click
 from aotc.cli import output
 from aotc.cli.boundaries import boundary_lines
 from aotc.cli.verb import FilePath, format_option, trust, trust_option, verb
+from aotc.core.json_values import JsonObject
 from aotc.errors import AotcError, VerificationError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def inspect(
 
 def _show_kernels(
     manifest: Manifest,
-    verdict: dict[str, Any],
+    verdict: dict[str, object],
     target: str | None,
     entry: str | None,
     form: str,
@@ -129,7 +130,7 @@ def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:
     return manifest, verdict
 
 
-def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
+def _render(manifest: Manifest, verdict: dict[str, object]) -> str:
     maker = manifest.data["toolchain"].get("aotc", "unknown")
     lines = [
         f"{manifest.name} {manifest.version} ({manifest.channel})",
@@ -155,7 +156,7 @@ def _render(manifest: Manifest, verdict: dict[str, Any]) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _source(source: Mapping[str, Any]) -> list[str]:
+def _source(source: JsonObject) -> list[str]:
     """Return lines on the source of the bundle and the share of it in the graph."""
     counts = source.get("coverage")
     if not counts:
@@ -240,7 +241,7 @@ def _blocks(row: dict[str, int]) -> str:
     return f"{text} and {row['repeated']} by their code and weights ({share} %)"
 
 
-def _signature(verdict: dict[str, Any]) -> str:
+def _signature(verdict: JsonObject) -> str:
     if verdict["verified"]:
         return f"good, key {verdict['key_id']}"
     if verdict["error"]:
@@ -327,7 +328,7 @@ def _variants(manifest: Manifest) -> str:
     return output.table(("VARIANT", "BACKEND", "SIZE", "FORMAT"), rows)
 
 
-def _profiles(manifest: Manifest) -> list[dict[str, Any]]:
+def _profiles(manifest: Manifest) -> list[JsonObject]:
     """List the peak memory of calls, by variant, entry and code."""
     return [
         {
@@ -372,7 +373,7 @@ def _memory(manifest: Manifest) -> str:
 _BOUNDS = {"exact": "", "upper": "at most ", "tried": "of sizes tried, "}
 
 
-def _bytes_of(profile: dict[str, Any]) -> tuple[str, str]:
+def _bytes_of(profile: JsonObject) -> tuple[str, str]:
     """Return the bytes between calls and the peak bytes of a call, as text."""
     if profile["peak_bytes"] is None:
         names = ", ".join(profile.get("unlimited", ()))

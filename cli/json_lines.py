@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from aotc.cli import arrays
 from aotc.cli.arrays import Array
@@ -71,7 +71,7 @@ def _inputs(line: bytes, leaves: Mapping[str, Leaf]) -> dict[str, Array]:
         raise _error(f"expected inputs of the entry's dtypes: {error}") from None
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is given twice")
@@ -93,5 +93,5 @@ def failure(error: AotcError) -> bytes:
     return _line({"error": error.to_json()})
 
 
-def _line(value: Any) -> bytes:
+def _line(value: object) -> bytes:
     return json.dumps(value).encode() + b"\n"

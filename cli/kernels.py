@@ -8,6 +8,7 @@ from typing import Any
 
 from aotc.artifacts.manifest import Variant
 from aotc.cli import output
+from aotc.core.json_values import JsonObject
 from aotc.machine.processor import NOMINAL_GHZ
 
 _PLACES_SHOWN = 2
@@ -15,7 +16,7 @@ _COLUMNS = ("KERNEL", "OPS", "SCHEDULE", "CALLS", "GFLOP", "MB", "FLOP/B")
 _OF_MODEL = ("MS", "GFLOP/S", "ROOFLINE")
 _OF_DEVICE = ("F32 PRODUCTS", "REGISTERS", "SPILLED", "SHARED")
 
-Row = Mapping[str, Any]
+Row = JsonObject
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class KernelTable:
         return self.variant.kernels or {}
 
     @property
-    def _regions(self) -> list[dict[str, Any]]:
+    def _regions(self) -> list[dict[str, object]]:
         """The kernels that are called, with the calls that are asked for."""
         found = []
         for row in self._known.get("regions", ()):

@@ -117,7 +117,7 @@ class Result:
             yield "ended early: validations have not become better (--patience)"
 
 
-def _validated(found: Validated) -> dict[str, Any]:
+def _validated(found: Validated) -> dict[str, object]:
     means = json_value(dict(found.means))
     return {"step": found.step, "epoch": found.epoch, "means": means}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ import click
 
 from aotc.cli.verb import FilePath, combine_options
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def loop_options() -> Callable[[_Function], _Function]:
     return combine_options("loop", _OPTIONS, fields, _settings)
 
 
-def _settings(said: dict[str, Any]) -> Settings | None:
+def _settings(said: Mapping[str, Any]) -> Settings | None:
     if said["data"] is None:
         for name, value in said.items():
             if value is not None and value is not False:

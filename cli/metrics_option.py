@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from aotc.cli.verb import OutputFile, combine_options
 from aotc.core.writing import write_text
 from aotc.errors import SetupError
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 _COUNTERS = {".prom", ".json"}  # endings of files of counters
 
 
@@ -84,7 +84,7 @@ def metrics_option() -> Callable[[_Function], _Function]:
     return combine_options("metrics", [option], ["metrics"], _files)
 
 
-def _files(said: dict[str, Any]) -> MetricsFiles:
+def _files(said: Mapping[str, Any]) -> MetricsFiles:
     counters = tuple(each for each in said["metrics"] if each.suffix in _COUNTERS)
     steps = [each for each in said["metrics"] if each.suffix not in _COUNTERS]
     if len(steps) > 1:

@@ -16,7 +16,7 @@ from aotc.errors import Finding
 from aotc.runtime import Model, state_files
 from aotc.runtime.model import Entry
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 def require_finite_calls(model: Model, source: Path) -> Model:

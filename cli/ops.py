@@ -51,7 +51,7 @@ def _targets(missing: dict[str, list[str]]) -> str:
     return "; ".join(found) or "all"
 
 
-def _text(rows: list[dict[str, Any]]) -> str:
+def _text(rows: list[dict[str, object]]) -> str:
     """Return the table; reasons are long, so they become numbered notes under it."""
     header, lines = _cells(rows)
     notes: dict[str, int] = {}
@@ -64,7 +64,7 @@ def _text(rows: list[dict[str, Any]]) -> str:
     return "\n".join([output.table([h.upper() for h in header], lines), *legend])
 
 
-def _markdown(rows: list[dict[str, Any]]) -> str:
+def _markdown(rows: list[dict[str, object]]) -> str:
     header, lines = _cells(rows)
     lines = [[cell.replace("|", r"\|") for cell in line] for line in lines]
     return "\n".join(

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
@@ -22,7 +22,7 @@ _answers: TextIO | None = None
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
 
-def emit(document: Mapping[str, Any], text: str, form: str) -> None:
+def emit(document: Mapping[str, object], text: str, form: str) -> None:
     """Print an answer: `document` if `form` is ``json``, else `text`."""
     print_form(text_of(document, text, form), form)
 
@@ -32,7 +32,7 @@ def print_form(answer: str, form: str) -> None:
     print_answer(layout.wrap(answer, _width()) if form == "text" else answer)
 
 
-def text_of(document: Mapping[str, Any], text: str, form: str) -> str:
+def text_of(document: Mapping[str, object], text: str, form: str) -> str:
     """Return the text that `emit` prints."""
     return json.dumps(document, indent=2) if form == "json" else printable(text)
 

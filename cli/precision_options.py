@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,7 +12,7 @@ from aotc.cli.verb import combine_options
 if TYPE_CHECKING:
     from aotc.artifacts.precision import Demand
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 _OPTIONS = (
     click.option(
         "--require-quality",
@@ -37,7 +37,7 @@ def precision_options() -> Callable[[_Function], _Function]:
     return combine_options("demand", _OPTIONS, fields, _demand)
 
 
-def _demand(said: dict[str, Any]) -> Demand:
+def _demand(said: Mapping[str, Any]) -> Demand:
     from aotc.artifacts.precision import Demand
 
     return Demand.parse(said["require_quality"], said["require_precision"])

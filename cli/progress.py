@@ -139,7 +139,7 @@ class Bar:
         if self._progress:
             self._progress.stop()
 
-    def show(self, done: int, metrics: Mapping[str, Any]) -> None:
+    def show(self, done: int, metrics: Mapping[str, object]) -> None:
         """Show the number of steps done and the metrics of the last one."""
         if self._progress:
             text = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())

@@ -30,7 +30,7 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
     name = "quality"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """The number, or a usage error."""
         from aotc.artifacts.precision import lost_share

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -169,7 +169,7 @@ def _part(array: Array, leaf: Leaf, number: int, count: int) -> Array:
 
 
 def require_fit(
-    models: DeviceModels, point: EntryPoint, others: dict[str, Any]
+    models: DeviceModels, point: EntryPoint, others: Mapping[str, object]
 ) -> None:
     """Refuse ranks that an entry does not divide among them, and options it has not.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,7 +208,7 @@ def _with_metrics(loop: Settings | None, metrics: MetricsFiles) -> Settings | No
 
 
 def _load(
-    bundle: str, keys: tuple[str, ...], target: str | None, choices: dict[str, Any]
+    bundle: str, keys: tuple[str, ...], target: str | None, choices: Mapping[str, Any]
 ) -> DeviceModels:
     """Load the model; of one whose entries take several devices, a model for each."""
     from aotc import runtime
@@ -233,7 +234,7 @@ def _prepare(
     return require_finite_calls(model, find_nan) if find_nan else model
 
 
-def _require_plain(*asked: Any) -> None:
+def _require_plain(*asked: object) -> None:
     """Refuse options that mean something for bundles alone."""
     if any(asked):
         raise click.UsageError(

@@ -38,7 +38,7 @@ def sarif(found: Explanation) -> dict[str, Any]:
     return log(results)
 
 
-def log(results: list[dict[str, Any]]) -> dict[str, Any]:
+def log(results: list[dict[str, object]]) -> dict[str, Any]:
     """The log of one run of aotc with these results."""
     codes = dict.fromkeys(result["ruleId"] for result in results)
     driver = {
@@ -53,7 +53,7 @@ def log(results: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, place: str) -> dict[str, Any]:
+def _result(finding: Finding, place: str) -> dict[str, object]:
     advice = f" ({finding.help})" if finding.help else ""
     return {
         "ruleId": finding.code,
@@ -63,7 +63,7 @@ def _result(finding: Finding, place: str) -> dict[str, Any]:
     }
 
 
-def _location(place: str) -> dict[str, Any]:
+def _location(place: str) -> dict[str, object]:
     """A line of a text file, or a node by the name that the file gives it."""
     parts = _PLACE.fullmatch(place)
     if parts is None:

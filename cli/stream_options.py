@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ import click
 
 from aotc.cli.verb import FilePath, NumberRange, combine_options
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 _DEPTH = 8
 
 
@@ -85,7 +85,7 @@ def stream_options() -> Callable[[_Function], _Function]:
     return combine_options("stream", _OPTIONS, names, _settings)
 
 
-def _settings(said: dict[str, Any]) -> StreamSettings | None:
+def _settings(said: Mapping[str, Any]) -> StreamSettings | None:
     if said["source"] is None:
         for name, value in said.items():
             if value is not None and value is not False:

@@ -122,7 +122,7 @@ class _Items:
             error.where = f"{self.name}, {error.where}"
             raise
 
-    def _item(self, read: tuple[str, dict[str, Array] | AotcError]) -> Any:
+    def _item(self, read: tuple[str, dict[str, Array] | AotcError]) -> object:
         """The inputs of an item in the structure that the entry takes, or its error."""
         place, found = read
         self.places.append(f"{self.name}, {place}")
@@ -133,6 +133,6 @@ class _Items:
         return self._build([given[leaf.name] for leaf in self._point.inputs])
 
 
-def _by_name(point: EntryPoint, result: Any) -> dict[str, Array]:
+def _by_name(point: EntryPoint, result: object) -> dict[str, Array]:
     leaves = trees.flatten(point.result, result)
     return {leaf.name: leaves[number] for number, leaf in enumerate(point.outputs)}

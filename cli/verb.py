@@ -26,7 +26,7 @@ COMPLETION_VARIABLE = "_AOTC_COMPLETE"
 # where the context keeps the arguments of a verb as they were given
 ARGUMENTS = "aotc.arguments"
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 class Verb(click.Command):
@@ -101,7 +101,7 @@ class PrivateKey(click.ParamType):  # type: ignore[type-arg]
     name = "key"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
         """The place, a usage error, or `key-exposed`."""
         from aotc.artifacts.signers import require_no_content
@@ -189,7 +189,7 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
     name = "size"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         """The number of bytes, or a usage error."""
         try:

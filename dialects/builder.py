@@ -7,7 +7,6 @@ compositions that many derivatives need.
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -159,7 +158,7 @@ class Builder:
         return self.pad(x, low=low, high=high, interior=none, value=first)
 
 
-def replace_op(op: Operation, rule: Callable[[Builder, Any], Any]) -> None:
+def replace_op(op: Operation, rule: Callable[[Builder, object], object]) -> None:
     """Replace an op by the values that a rule writes.
 
     Args:

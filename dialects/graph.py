@@ -108,7 +108,7 @@ class Reason:
     text: str
     hint: str | None = None
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
+    def __call__(self, *_: object, **__: object) -> Any:
         raise CompileError(self.kind, self.text, hint=self.hint)
 
 
@@ -203,7 +203,7 @@ class GraphOp(_Declared):
         """
         return None
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         """Note attribute fields, so that they read as Python values."""
         annotations = cls.__dict__.get("__annotations__", {})
         own = {n: k for n, k in annotations.items() if _is_attribute(k)}
@@ -241,7 +241,7 @@ class GraphOp(_Declared):
         )
         return list(op.results) if isinstance(inferred, tuple) else op.results[0]
 
-    def rebuild(self, *operands: Value, **changes: Any) -> Any:
+    def rebuild(self, *operands: Value, **changes: object) -> Any:
         """Insert the same op on other operands, but for some attributes."""
         return self.build(*operands, **(self.attributes_of(self) | changes))
 
@@ -486,7 +486,7 @@ def _operand_property(place: int, single: bool) -> property:
     return property(lambda self: list(self.operands)[place:])
 
 
-def _attribute_property(name: str, codec: type[Attribute[Any]]) -> property:
+def _attribute_property(name: str, codec: type[Attribute[object]]) -> property:
     return property(lambda self: codec.decode(self.attributes[name]))
 
 
@@ -539,7 +539,7 @@ class Evaluator:
         return [in_dtype(x, kind) for x, kind in zip(results, types, strict=True)]
 
 
-def in_dtype(array: Any, kind: Tensor) -> np.ndarray:
+def in_dtype(array: np.ndarray, kind: Tensor) -> np.ndarray:
     """An array that a `ref` rule gave, in the dtype that `infer` promised."""
     return np.asarray(array).astype(dt.to_numpy(kind.dtype), copy=False)
 

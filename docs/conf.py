@@ -38,7 +38,10 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
-autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Rate": "Rate", "Window": "Window"}
+autodoc_type_aliases = {
+    name: name
+    for name in ("ArrayLike", "Axes", "ComplexLike", "DTypeLike", "Rate", "ShapeLike")
+} | {"Window": "Window"}
 python_maximum_signature_line_length = 88
 
 # Dashes of options stay dashes; blocks without a language are commands and output.

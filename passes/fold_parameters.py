@@ -56,7 +56,7 @@ MOST_BYTES_AT_ONCE = 2**16
 
 _FOLDED = re.compile(rf"\.{SUFFIX}(_\d+)?$")
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 class FoldParameters(Pass):

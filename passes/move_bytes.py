@@ -187,7 +187,7 @@ def _is_apt(op: _Moving) -> bool:
     return len(known) == 2 and 0 < known[0] <= known[1]
 
 
-def _static(sizes: Sequence[Any]) -> list[int]:
+def _static(sizes: Sequence[object]) -> list[int]:
     return [size if isinstance(size, int) else -1 for size in sizes]
 
 

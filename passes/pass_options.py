@@ -60,7 +60,7 @@ def _types_of(made: type[Pass]) -> dict[str, Any]:
     return {each.name: hints[each.name] for each in fields(made)}
 
 
-def _has_default(field: Field[Any]) -> bool:
+def _has_default(field: Field[object]) -> bool:
     return field.default is not MISSING or field.default_factory is not MISSING
 
 

@@ -20,7 +20,7 @@ from aotc.dialects.functions.entries import Entry, entries_of, write_intermediat
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Tensor, bounds, factors, size_of
-from aotc.mlir import ir
+from aotc.mlir import Function, Operation, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import IS_GRAPH
 
@@ -48,7 +48,7 @@ class RecordIntermediates(Pass):
         return changed
 
 
-def _largest(function: Any, entry: Entry) -> tuple[Tensor, ...]:
+def _largest(function: Function, entry: Entry) -> tuple[Tensor, ...]:
     with function.context, known_contracts(entry.symbols):
         inputs = [port.type for port in entry.ports("input")]
         kept = [port.type for port in entry.ports("output")]
@@ -59,11 +59,11 @@ def _largest(function: Any, entry: Entry) -> tuple[Tensor, ...]:
         return tuple(tensor for tensor in kept if tensor not in outputs)
 
 
-def _tensors(function: Any) -> set[Tensor]:
+def _tensors(function: Function) -> set[Tensor]:
     """The types of all results that may be too large, and that a manifest can spell."""
     found: set[Tensor] = set()
 
-    def visit(op: Any) -> Any:
+    def visit(op: Operation) -> Any:
         for value in op.results:
             if isinstance(value.type, ir.RankedTensorType) and value.type.encoding:
                 found.add(Tensor.of(value))

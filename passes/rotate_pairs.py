@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from aotc.core import dtypes
 from aotc.dialects.builder import Builder
@@ -291,7 +290,7 @@ class _Reader:
                 return []
         return found
 
-    def _product(self, op: Any, part: _Part, sign: int) -> _Term | None:
+    def _product(self, op: object, part: _Part, sign: int) -> _Term | None:
         if not isinstance(op, Multiply):
             return None
         for x, table in ((op.lhs, op.rhs), (op.rhs, op.lhs)):

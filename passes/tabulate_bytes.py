@@ -67,7 +67,7 @@ from aotc.passes.quantized.numbers import (
 from aotc.passes.quantized.reading import ends_with_bytes, moves
 from aotc.passes.quantized.softmax import even_step, is_rounded_coarsely
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 _BYTES = 256
 
 

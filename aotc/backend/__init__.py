@@ -460,7 +460,7 @@ def _environment() -> dict[str, str]:
 
 
 def _run_worker(
-    folder: Path, settings: dict[str, Any], running: Running
+    folder: Path, settings: dict[str, object], running: Running
 ) -> tuple[int, str]:
     """Run the compiler on the files in `folder`; return exit code and diagnostics."""
     with disk_errors(folder):

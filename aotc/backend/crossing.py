@@ -16,7 +16,7 @@ from aotc.dialects.functions.functions import functions_of, is_private
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
 from aotc.kernels.lowered import kernels_of, strip_kernels, use_fallbacks
-from aotc.mlir import Module, bytecode, ir
+from aotc.mlir import Module, Operation, bytecode, ir
 from aotc.programs.program import Program
 
 _CROSSING = {
@@ -35,11 +35,11 @@ _CROSSING = {
 }
 
 
-def require_upstream_only(module: Any) -> None:
+def require_upstream_only(module: Module) -> None:
     """Refuse ops that IREE does not know: one of them crashes its compiler."""
     names: set[str] = set()
 
-    def visit(op: Any) -> Any:  # an error raised here would lose its type
+    def visit(op: Operation) -> Any:  # an error raised here would lose its type
         names.add(op.name)
         return ir.WalkResult.ADVANCE
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import known_contracts
@@ -41,7 +42,7 @@ class Memory:
         return asdict(self)
 
 
-def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, Any]]:
+def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, object]]:
     """Return, by entry with bounded sizes, the shapes of calls that may need most
     memory, and the bounds.
     """
@@ -110,9 +111,7 @@ def _input_bounds(entry: Entry) -> list[list[list[int]]]:
         ]
 
 
-def planned_memory(
-    entries: Sequence[Entry], report: dict[str, Any]
-) -> dict[str, Memory]:
+def planned_memory(entries: Sequence[Entry], report: JsonObject) -> dict[str, Memory]:
     """Return the memory of the entries that the report of a worker has plans of."""
     return {
         entry.name: _memory_of(entry, **found)

@@ -19,6 +19,7 @@ from typing import Any
 from aotc import worker
 from aotc.artifacts.backends import BACKENDS
 from aotc.core.cache import Cache, Recipe, digest, sources_digest
+from aotc.core.json_values import JsonObject
 from aotc.mlir import ir
 from aotc.passes.base import Unit
 
@@ -92,7 +93,7 @@ class KeptModule:
         """Return `miss`, and the changes since a module of this kind was made."""
         return f"miss ({self.cache.why_missing(self.recipe)})"
 
-    def keep(self, report: Mapping[str, Any], vmfb: bytes) -> str:
+    def keep(self, report: JsonObject, vmfb: bytes) -> str:
         """Keep a module; return an addition to the reason of the miss if that fails."""
         known = {name: report[name] for name in _FACTS if name in report}
         facts = json.dumps(known, sort_keys=True)

@@ -48,7 +48,7 @@ from aotc.dialects.functions.functions import (
 )
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.errors import AotcError, CompileError
-from aotc.mlir import func, ir
+from aotc.mlir import Function, Module, func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.rematerialize import Rematerialize
@@ -93,11 +93,11 @@ class Divergence:
 
 def first_divergence(
     program: Program,
-    graph: Any,
+    graph: Module,
     entry: Entry,
     variant: Compiled,
-    values: Sequence[Any],
-    expected: Sequence[Any],
+    values: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
     rule: Rule,
 ) -> Divergence:
     """The first place where an entry differs from `expected`.
@@ -113,7 +113,7 @@ def first_divergence(
     """
     noisy = partial(_noisy, graph, entry, values)
 
-    def is_wrong(module: Any, entry: Entry, values: Sequence[Any]) -> bool:
+    def is_wrong(module: Module, entry: Entry, values: Sequence[np.ndarray]) -> bool:
         found = reference_outputs(module, entry, values)
         return any(e is not None for e in rule.errors(found, expected, noisy))
 
@@ -142,7 +142,7 @@ def first_divergence(
 
 
 def _same_call(
-    program: Program, name: str, given: Mapping[tuple[str, str], Any]
+    program: Program, name: str, given: Mapping[tuple[str, str], object]
 ) -> tuple[Any, Entry, Sequence[Any]]:
     """Return module, entry and arguments of the same call on the program before passes.
 
@@ -160,11 +160,11 @@ def _same_call(
 
 def locate_divergence(
     program: Program,
-    graph: Any,
+    graph: Module,
     entry: Entry,
     variant: Compiled,
-    values: Sequence[Any],
-    expected: Sequence[Any],
+    values: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
     rule: Rule,
 ) -> tuple[str | None, str]:
     """The line where an entry begins to differ, and a sentence for a message.
@@ -189,9 +189,9 @@ def arguments(program: Program, entry: Entry, arrays: Sequence[Any]) -> list[Any
 
 
 def reference_outputs(
-    module: Any,
+    module: Module,
     entry: Entry,
-    values: Sequence[Any],
+    values: Sequence[np.ndarray],
     with_op: reference.EvaluateOp | None = None,
 ) -> list[Any]:
     """The outputs of an entry by the reference evaluator."""
@@ -200,21 +200,23 @@ def reference_outputs(
     return [array for port, array in ports if port.kind == "output"]
 
 
-def _noisy(module: Any, entry: Entry, values: Sequence[Any], noise: Noise) -> list[Any]:
+def _noisy(
+    module: Module, entry: Entry, values: Sequence[np.ndarray], noise: Noise
+) -> list[Any]:
     return reference_outputs(module, entry, values, noise)
 
 
 # ---- the import ---------------------------------------------------------------------
 
 
-def _in_import(network: Any, inputs: Any, rule: Rule) -> Divergence:
+def _in_import(network: Any, inputs: object, rule: Rule) -> Divergence:
     """The first node that the importer computes otherwise than the framework."""
     if network is None or network.original is None or network.original.steps is None:
         return Divergence("import")
     theirs = network.original.steps(inputs)
     found: list[Divergence] = []
 
-    def look(node: Hashable, op: str, place: str, results: Any) -> None:
+    def look(node: Hashable, op: str, place: str, results: object) -> None:
         if found or node not in theirs:
             return
         for x, y in zip(_arrays(results), _arrays(theirs[node]), strict=False):
@@ -228,7 +230,7 @@ def _in_import(network: Any, inputs: Any, rule: Rule) -> Divergence:
     return found[0] if found else Divergence("import")
 
 
-def _arrays(results: Any) -> list[Any]:
+def _arrays(results: object) -> list[Any]:
     """Return the arrays among a node's results, as NumPy arrays."""
     if isinstance(results, (list, tuple)):
         return [array for each in results for array in _arrays(each)]
@@ -339,10 +341,10 @@ def _values_at(
 
 
 def _compiled_values(
-    module: Any,
+    module: Module,
     entry: Entry,
     variant: Compiled,
-    values: Sequence[Any],
+    values: Sequence[np.ndarray],
     places: Sequence[tuple[int, int]],
 ) -> list[Any]:
     """Compile and run an entry that returns inner values, by op and result number."""
@@ -367,7 +369,7 @@ def _compiled_values(
         return process.call(entry.name, values)[0]
 
 
-def _return_only(function: Any, results: Sequence[Any]) -> None:
+def _return_only(function: Function, results: Sequence[Any]) -> None:
     """Replace the results of a function by these values."""
     block = function.entry_block
     block.operations[len(block.operations) - 1].operation.erase()

@@ -128,7 +128,7 @@ def check_blocks(
 @contextmanager
 def _compiled(
     subject: Subject,
-    values: Sequence[Any],
+    values: Sequence[np.ndarray],
     variant: Compiled,
     packed: packager.PackedWeights,
 ) -> Iterator[tuple[Subject, CompiledProcess, Lowered]]:
@@ -248,7 +248,7 @@ class _EachBlock:
         self.work.count(-self.rest.left)
         return found
 
-    def _kind_and_code(self, number: int) -> Any:
+    def _kind_and_code(self, number: int) -> object:
         code = self.codes[number]
         return self.blocks[number].kind, code and code.form
 
@@ -329,8 +329,8 @@ class _EachBlock:
 
 def _distance_text(
     names: Sequence[str],
-    found: Sequence[Any],
-    expected: Sequence[Any],
+    found: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
     tolerance: float | None,
 ) -> str:
     """Say how far results are apart; empty where no more than rounding may explain."""

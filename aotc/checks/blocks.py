@@ -17,7 +17,7 @@ from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.mlir import func, ir
+from aotc.mlir import Module, Operation, func, ir
 
 _LONG = 0.3  # of the ops: what is read further on, as masks are, does not count
 _MOST = 256  # blocks of an entry
@@ -48,7 +48,7 @@ class Block:
     operations: float
 
 
-def blocks_of(module: Any, entry: Entry, symbols: Sequence[int]) -> list[Block]:
+def blocks_of(module: Module, entry: Entry, symbols: Sequence[int]) -> list[Block]:
     """Return the blocks of an entry in order; a single one where it has no layers.
 
     Args:
@@ -69,7 +69,7 @@ def blocks_of(module: Any, entry: Entry, symbols: Sequence[int]) -> list[Block]:
     return [_block(own, span, last, stored, counts) for span in spans if span]
 
 
-def _stored(ops: Iterable[Any], weights: Iterable[Any]) -> dict[Any, None]:
+def _stored(ops: Iterable[Operation], weights: Iterable[object]) -> dict[Any, None]:
     """Return the ops that compute of weights and constants alone."""
     known, found = set(weights), dict[Any, None]()
     for op in ops:
@@ -79,7 +79,7 @@ def _stored(ops: Iterable[Any], weights: Iterable[Any]) -> dict[Any, None]:
     return found
 
 
-def _cuts(ops: Sequence[Any]) -> list[int]:
+def _cuts(ops: Sequence[Operation]) -> list[int]:
     """Return the numbers of the ops that begin a block, but for the first."""
     made = {value: at for at, op in enumerate(ops) for value in op.results}
     readers: dict[Any, list[int]] = {value: [] for value in made}
@@ -169,7 +169,7 @@ def _block(
 
 def _needed(
     read: Iterable[Any], by_op: Mapping[Any, Any], stored: Iterable[Any]
-) -> list[Any]:
+) -> list[object]:
     """Return the stored ops that some values are computed by, in order."""
     needed, rest = set(), list(read)
     while rest:
@@ -180,7 +180,7 @@ def _needed(
     return [op for op in stored if op in needed]
 
 
-def _kind(ops: Sequence[Any], taken: Sequence[Any]) -> Any:
+def _kind(ops: Sequence[Any], taken: Sequence[object]) -> Any:
     """Return a key that blocks of the same ops share."""
     names = {value: ("taken", number) for number, value in enumerate(taken)}
     made = [value for op in ops for value in op.results]

@@ -7,7 +7,7 @@ draws (`self_check`), these are compared on what they are called with. Judged al
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -123,18 +123,18 @@ class CallCheck:
 
     # ---- states
 
-    def _states(self) -> dict[str, Any]:
+    def _states(self) -> dict[str, object]:
         """The values of all states, by name."""
         return {s.name: self.model.read_state(s.name) for s in self.program.states}
 
-    def _restore(self, states: dict[str, Any]) -> None:
+    def _restore(self, states: dict[str, object]) -> None:
         for name, tree in states.items():
             self.model.write_state(tree, name)
 
     # ---- what it should be
 
     def _expected(
-        self, leaves: Sequence[Any], states: dict[str, Any]
+        self, leaves: Sequence[np.ndarray], states: Mapping[str, object]
     ) -> tuple[tuple[Arrays, Arrays], Calls]:
         """Return the arguments and results of a call by the reference evaluator, and
         the call itself.
@@ -167,7 +167,7 @@ class CallCheck:
             raise Failed(f"{type(error).__name__}: {error}") from error
         return expected, calls
 
-    def _inputs(self, leaves: Sequence[Any]) -> Arrays:
+    def _inputs(self, leaves: Sequence[np.ndarray]) -> Arrays:
         """The leaves of a call as arrays of the entry's dtypes."""
         ports = self._subject.entry.ports("input")
         return [
@@ -178,7 +178,7 @@ class CallCheck:
     # ---- what is said of it
 
     def _require_right(
-        self, found: Sequence[Any], expected: tuple[Arrays, Arrays], calls: Calls
+        self, found: Sequence[np.ndarray], expected: tuple[Arrays, Arrays], calls: Calls
     ) -> None:
         arguments, results = expected
         updated = self._subject.entry.updates

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.selection import Cast, Compare
+from aotc.mlir import Operation
 
 # A few evaluations show but a part of how far a gap may move.
 _NEAR = 2.0
@@ -50,7 +52,9 @@ class Comparisons:
     def __init__(self) -> None:
         self._past: dict[tuple[Any, int], _Past] = {}
 
-    def answer(self, op: Any, turn: int, operands: Sequence[Any], found: Any) -> Any:
+    def answer(
+        self, op: GraphOp, turn: int, operands: Sequence[Any], found: Any
+    ) -> Any:
         """Return the answer of a comparison, flipped where rounding decides it.
 
         Args:
@@ -68,7 +72,9 @@ class Comparisons:
         return np.where(past.meets(gap), ~past.answer, found)
 
 
-def compares_floats(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> bool:
+def compares_floats(
+    op: Operation, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]
+) -> bool:
     """Return whether an op turns floats into truth values."""
     return (
         isinstance(op, (Compare, Cast))
@@ -77,6 +83,6 @@ def compares_floats(op: Any, operands: Sequence[Any], results: Sequence[Any]) ->
     )
 
 
-def _wide_floats(array: Any) -> Any:
+def _wide_floats(array: np.ndarray) -> Any:
     """Convert floats to a dtype in which gaps of half floats are exact."""
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)

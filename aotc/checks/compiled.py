@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
+
+import numpy as np
 
 from aotc.artifacts.manifest import Code as ManifestCode
 from aotc.artifacts.manifest import Leaf
@@ -21,7 +23,7 @@ from aotc.runtime.contract import Contract
 from aotc.runtime.function import Function
 from aotc.runtime.loader import start
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 Call = Callable[
     [str, Arrays, Mapping[str, Arrays], Sequence[str]], tuple[Arrays, Arrays]
 ]

@@ -65,7 +65,7 @@ class DevicesSubject(Subject):
                 results += self._results(known, own)
             yield given[0], results
 
-    def _results(self, stored: dict[str, Any], found: Sequence[Any]) -> Arrays:
+    def _results(self, stored: dict[str, Any], found: Sequence[np.ndarray]) -> Arrays:
         """The outputs of a device, and the states, which are stored."""
         ports = list(zip(self.entry.results, found, strict=True))
         stored |= {port.name: x for port, x in ports if port.kind == "state"}
@@ -93,16 +93,16 @@ class DevicesSubject(Subject):
             ]
 
 
-def _part(arrays: Sequence[Any], device: int, count: int) -> Sequence[Any]:
+def _part(arrays: Sequence[np.ndarray], device: int, count: int) -> Sequence[Any]:
     """Return the arrays of a device, of all devices' arrays one after the other."""
     size = len(arrays) // count
     return arrays[device * size : (device + 1) * size]
 
 
-def _of_device(inputs: Sequence[Any], device: int) -> Arrays:
+def _of_device(inputs: Sequence[np.ndarray], device: int) -> Arrays:
     """The inputs of a device."""
 
-    def scaled(x: Any) -> Any:
+    def scaled(x: np.ndarray) -> Any:
         x = np.asarray(x)
         if not device or not dtypes.is_float(dtypes.canonical(x.dtype)):
             return x

@@ -124,7 +124,7 @@ def mixed_tolerance(compute: str | None) -> float | None:
 
 
 def compare(
-    name: str, found: Any, expected: Any, tolerance: float | None = None
+    name: str, found: object, expected: object, tolerance: float | None = None
 ) -> Difference:
     """Return the difference of `found` and `expected`; infinite if their types differ.
 
@@ -141,7 +141,7 @@ def compare(
     return Difference(**asdict(far), tolerance=allowed)
 
 
-def distance(name: str, found: Any, expected: Any) -> Distance:
+def distance(name: str, found: np.ndarray, expected: np.ndarray) -> Distance:
     """The figures of two arrays; infinite if they are of other shapes or dtypes.
 
     Numbers that are not finite must be the same ones in both.
@@ -191,12 +191,12 @@ def _infinite_distance(name: str, dtype: str, reason: str) -> Distance:
     return Distance(name, dtype, far, far, far, -1.0, far, reason=reason)
 
 
-def _same(x: Any, y: Any) -> Any:
+def _same(x: np.ndarray, y: np.ndarray) -> Any:
     """Return a mask of the elements that are equal, or both NaN."""
     return (x == y) | (np.isnan(x) & np.isnan(y))
 
 
-def _not_finite(found: Any, expected: Any, apart: Any) -> str:
+def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> str:
     """Describe the elements that differ and are not both finite."""
     first = int(np.flatnonzero(apart)[0])
     return (
@@ -205,7 +205,7 @@ def _not_finite(found: Any, expected: Any, apart: Any) -> str:
     )
 
 
-def _last_place(size: Any, dtype: str) -> Any:
+def _last_place(size: np.ndarray, dtype: str) -> object:
     """The distance of each element from the next one of its dtype."""
     if not dtypes.is_float(dtype):
         return np.ones_like(size)
@@ -216,6 +216,6 @@ def _last_place(size: Any, dtype: str) -> Any:
     return np.ldexp(float(facts.eps), exponent - 1)
 
 
-def _cosine(x: Any, y: Any) -> float:
+def _cosine(x: np.ndarray, y: np.ndarray) -> float:
     lengths = float(np.linalg.norm(x) * np.linalg.norm(y))
     return float(x @ y) / lengths if lengths else float(np.array_equal(x, y))

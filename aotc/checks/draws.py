@@ -91,7 +91,7 @@ class Draw:
     def _normal(self, shape: tuple[int, ...]) -> Any:
         return np.asarray(self.rng.standard_normal(shape))
 
-    def _few(self, x: Any, *, whole: bool) -> Any:
+    def _few(self, x: np.ndarray, *, whole: bool) -> Any:
         """Round floats to few levels: eighths or halves, or the middles between.
 
         Those in the middle are no zeros or ones, at which functions have their poles.
@@ -190,7 +190,7 @@ class Draw:
 
 # ---- masks of the positions (columns) that each query (row) sees --------------------
 
-_Pattern = Callable[[np.random.Generator, Any, Any], Any]
+_Pattern = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
 
 
 def _random(rng: np.random.Generator, places: Any, rows: Any) -> Any:
@@ -220,7 +220,7 @@ def _prefix(rng: np.random.Generator, places: Any, rows: Any) -> Any:
     return places + 0 * rows < int(rng.integers(1, max(length, 2)))
 
 
-def _suffix(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+def _suffix(rng: np.random.Generator, places: object, rows: object) -> Any:
     return ~_prefix(rng, places, rows)
 
 

@@ -16,6 +16,7 @@ from aotc.dialects.functions.entries import Entry, Port
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import evaluate_size
 from aotc.errors import AotcError, InputError
+from aotc.mlir import Module
 from aotc.reference import bind_symbols
 
 
@@ -55,7 +56,7 @@ class Sample:
 
 
 def samples_of(
-    module: Any, entry: Entry, choice: Choice, example: Mapping[str, Any] | None
+    module: Module, entry: Entry, choice: Choice, example: Mapping[str, object] | None
 ) -> Iterator[Sample]:
     """Yield inputs for calls of an entry.
 
@@ -108,7 +109,9 @@ def samples_of(
         yield Sample(named, arrays)
 
 
-def _require_known(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+def _require_known(
+    what: str, given: Mapping[str, object], known: Sequence[str]
+) -> None:
     for name in given:
         if name not in known:
             raise InputError(
@@ -118,7 +121,7 @@ def _require_known(what: str, given: Mapping[str, Any], known: Sequence[str]) ->
             )
 
 
-def _example_leaves(entry: Entry, example: Mapping[str, Any] | None) -> list[Any]:
+def _example_leaves(entry: Entry, example: Mapping[str, object] | None) -> list[Any]:
     """The arrays of the example, one for each port; None where there is none."""
     ports = entry.ports("input")
     given = {} if example is None else example
@@ -127,7 +130,7 @@ def _example_leaves(entry: Entry, example: Mapping[str, Any] | None) -> list[Any
     return leaves if len(leaves) == len(ports) else [None] * len(ports)
 
 
-def _example_sizes(entry: Entry, leaves: Sequence[Any]) -> list[int]:
+def _example_sizes(entry: Entry, leaves: Sequence[np.ndarray]) -> list[int]:
     """The symbols of the example, else small ones that differ from one another."""
     types = [port.type for port in entry.ports("input")]
     if leaves and all(leaf is not None for leaf in leaves):
@@ -195,7 +198,7 @@ def _random_array(
     return draw.integers(shape, numpy)
 
 
-def has_free_integers(entry: Entry, example: Mapping[str, Any] | None) -> bool:
+def has_free_integers(entry: Entry, example: Mapping[str, object] | None) -> bool:
     """Return whether an entry takes integers whose meaning no example shows.
 
     Args:

@@ -33,8 +33,9 @@ import numpy as np
 from aotc.checks.differences import Distance, compare, distance
 from aotc.checks.rounding import Noise, is_float, noises, spreads
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 
 _NOISE_FACTOR = 16.0
 UNITS = 32.0  # in the last place
@@ -64,8 +65,11 @@ class Unseen:
 
 
 def error_ratios(
-    found: Any, expected: Any, spread: Any, unseen: Unseen | None = None
-) -> Any:
+    found: np.ndarray,
+    expected: np.ndarray,
+    spread: np.ndarray,
+    unseen: Unseen | None = None,
+) -> np.ndarray:
     """Return each element's error divided by its tolerance; wrong above 1.
 
     Elements of which rounding decides whether they are finite may be anything.
@@ -95,7 +99,9 @@ def error_ratios(
         return _without_jumps(error / allowed, error, spread, unseen)
 
 
-def _without_jumps(ratios: Any, errors: Any, spread: Any, unseen: Unseen) -> Any:
+def _without_jumps(
+    ratios: np.ndarray, errors: np.ndarray, spread: np.ndarray, unseen: Unseen
+) -> np.ndarray:
     """Set ratios to 1 at elements that may have jumped by a rounding step.
 
     Args:
@@ -109,7 +115,7 @@ def _without_jumps(ratios: Any, errors: Any, spread: Any, unseen: Unseen) -> Any
     return np.where(moved & (moved.sum() <= unseen.jumps), 1.0, ratios)
 
 
-def tolerances(expected: Any, spread: Any) -> Any:
+def tolerances(expected: np.ndarray, spread: np.ndarray) -> object:
     """Return how far each element may be off, infinite where rounding decides.
 
     Of a few elements that are finite in one array only, `error_ratios` knows more.
@@ -137,7 +143,7 @@ def _tolerance(y: Any, dtype: Any, spread: Any) -> Any:
     return _NOISE_FACTOR * spread + UNITS * units_of(y, dtype) + flushed
 
 
-def units_of(y: Any, dtype: Any) -> Any:
+def units_of(y: np.ndarray, dtype: DTypeLike) -> Any:
     """Return the unit in which the error of each element is told.
 
     It is the last place of the element, or of a twentieth of the largest one.
@@ -206,14 +212,14 @@ class Rounding:
         return bool(elements) and all(np.isinf(each).all() for each in elements)
 
 
-def _plain_tolerance(expected: Any) -> Any:
+def _plain_tolerance(expected: Any) -> object:
     """Return how far each element may be off where noise does nothing."""
     if not is_float(expected):
         return 0.0
     return _tolerance(expected.astype(np.float64), expected.dtype, 0.0)
 
 
-def unseen_elements(shown: Any, runs: int) -> float:
+def unseen_elements(shown: np.ndarray, runs: int) -> float:
     """Estimate how many undecided elements no noisy run has shown.
 
     See Note [elements that no run showed].
@@ -233,8 +239,8 @@ class Rule(Protocol):
 
     def errors(
         self,
-        found: Sequence[Any],
-        expected: Sequence[Any],
+        found: Sequence[np.ndarray],
+        expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
         """Return each array's error relative to its largest element; None if it is
@@ -259,8 +265,8 @@ class ToleranceRule:
 
     def errors(
         self,
-        found: Sequence[Any],
-        expected: Sequence[Any],
+        found: Sequence[np.ndarray],
+        expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
         """Compare within a tolerance; see `Rule`."""
@@ -276,8 +282,8 @@ class RoundingRule:
 
     def errors(
         self,
-        found: Sequence[Any],
-        expected: Sequence[Any],
+        found: Sequence[np.ndarray],
+        expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
         """Compare within the effect of rounding; see `Rule`."""
@@ -343,8 +349,8 @@ class Verdict:
 
 def judge(
     names: Sequence[str],
-    found: Sequence[Any],
-    expected: Sequence[Any],
+    found: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
     rounding: Rounding,
 ) -> list[Verdict]:
     """The verdict on each result; evaluates with noise as often as it takes.
@@ -381,7 +387,13 @@ def judge(
     ]
 
 
-def _verdict(name: str, found: Any, expected: Any, ratios: Any, spread: Any) -> Verdict:
+def _verdict(
+    name: str,
+    found: np.ndarray,
+    expected: np.ndarray,
+    ratios: np.ndarray,
+    spread: np.ndarray,
+) -> Verdict:
     kinds = [f"{dtypes.canonical(x.dtype)}{list(x.shape)}" for x in (found, expected)]
     if kinds[0] != kinds[1]:
         far = distance(name, found, expected)
@@ -396,7 +408,9 @@ def _verdict(name: str, found: Any, expected: Any, ratios: Any, spread: Any) -> 
     )
 
 
-def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
+def _in_units(
+    found: np.ndarray, expected: np.ndarray, spread: np.ndarray
+) -> tuple[float, float]:
     """Return the largest error, and the greatest effect of rounding, in units."""
     if not is_float(expected) or not expected.size:
         return float(np.any(found != expected)), 0.0
@@ -409,7 +423,7 @@ def _in_units(found: Any, expected: Any, spread: Any) -> tuple[float, float]:
     return float(errors.max()), float(moved.max())
 
 
-def _wrong_elements(found: Any, expected: Any, ratios: Any) -> str:
+def _wrong_elements(found: np.ndarray, expected: np.ndarray, ratios: np.ndarray) -> str:
     """Describe the number of wrong elements and the worst one."""
     place = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))
     at = f" at {list(place)}" if place else ""

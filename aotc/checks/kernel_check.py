@@ -34,7 +34,7 @@ from aotc.kernels.terms import Term
 from aotc.mlir import Function
 from aotc.programs.program import Program
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 STEPS = 50_000  # of the evaluator, for all entries of a target
 _SHARE = 8  # launches that share what is left
 
@@ -105,7 +105,10 @@ class EvaluatedKernels:
         return outputs, [(stored | changed)[x] for name in after for x in states[name]]
 
     def _region(
-        self, function: Function, arguments: Sequence[Any], symbols: Sequence[int]
+        self,
+        function: Function,
+        arguments: Sequence[np.ndarray],
+        symbols: Sequence[int],
     ) -> Arrays:
         """Return the results of a region."""
         name, module = name_of(function), self.program.module

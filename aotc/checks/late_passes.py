@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from aotc import packager
 from aotc.artifacts.leftovers import temporary_folder
@@ -26,6 +27,7 @@ from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import copy_module
 from aotc.errors import CompileError, InputError
 from aotc.machine.target import Target
+from aotc.mlir import Module
 from aotc.passes import load, run_passes
 from aotc.passes.base import Pass, Unit
 from aotc.passes.drop_general import DropGeneral
@@ -69,10 +71,10 @@ def _name(spelled: str) -> str:
 
 def wrong_pass(
     program: Program,
-    graph: Any,
+    graph: Module,
     entry: Entry,
     variant: Compiled,
-    values: Sequence[Any],
+    values: Sequence[np.ndarray],
     rule: Rule,
 ) -> Pass | None:
     """The pass without which a wrong entry is right; None if there is no such pass.

@@ -21,14 +21,14 @@ from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import func, ir
+from aotc.mlir import Module, Operation, func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.mix_precision import MixPrecision
 from aotc.programs.files import holds_program, read_program
 from aotc.programs.program import source_of
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ _HINTS = {
 }
 
 
-def require_source(path: Path, source: Mapping[str, Any]) -> None:
+def require_source(path: Path, source: Mapping[str, object]) -> None:
     """Refuse another model than a bundle's: it would have other ops and lines.
 
     Args:
@@ -127,7 +127,7 @@ _AUTODIFF = "autodiff"
 
 
 def find(
-    path: Path, entry: str, values: Mapping[str, Any], mixed: str | None = None
+    path: Path, entry: str, values: Mapping[str, np.ndarray], mixed: str | None = None
 ) -> Makers:
     """The first ops at fault in one call of an entry; none if all stays finite.
 
@@ -154,7 +154,7 @@ def find(
     return Makers(tuple(watch.first.values()))
 
 
-def _ops_of_model(module: Any) -> set[tuple[str, str]]:
+def _ops_of_model(module: Module) -> set[tuple[str, str]]:
     """The ops that the model itself asks for, with their lines."""
     return {
         (op.operation.name, str(op.location))
@@ -171,7 +171,7 @@ class _Watch:
         self.first: dict[str, Maker] = {}
         self._ops_of_model = ops_of_model
 
-    def __call__(self, op: Any, operands: Arrays, results: Arrays) -> None:
+    def __call__(self, op: Operation, operands: Arrays, results: Arrays) -> None:
         """Note an op that is the first to make a NaN or an infinity."""
         if isinstance(op, func.CallOp):  # what it runs was here before
             return
@@ -200,7 +200,7 @@ class _Watch:
         self.first.setdefault(kind, maker)
 
 
-def _example(name: str, operands: Arrays, result: Any, index: Any) -> str:
+def _example(name: str, operands: Arrays, result: np.ndarray, index: Any) -> str:
     """`divide(1, 0) = inf at [3]`, where the operands have such an element."""
     place = tuple(index.tolist())
     at = f" at {list(place)}" if place else ""
@@ -211,5 +211,5 @@ def _example(name: str, operands: Arrays, result: Any, index: Any) -> str:
     return f"{name}({given}) = {made}"
 
 
-def _is_float(array: Any) -> bool:
+def _is_float(array: np.ndarray) -> bool:
     return dtypes.is_float(dtypes.canonical(array.dtype))

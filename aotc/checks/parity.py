@@ -40,7 +40,7 @@ from aotc.dialects.functions.entries import Entry
 from aotc.errors import AotcError, CompileError, Finding, InputError
 from aotc.errors.system import raise_system_error
 from aotc.importers.common.original import Original
-from aotc.mlir import ir
+from aotc.mlir import Module, ir
 from aotc.programs.program import Program
 
 __all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
@@ -146,7 +146,7 @@ def require(parities: Sequence[Parity]) -> None:
 
 def measure(
     program: Program,
-    graph: Any,
+    graph: Module,
     bundle: Path,
     variants: Sequence[Compiled],
     plan: Plan,
@@ -247,7 +247,7 @@ class _Comparison:
 
     def compiled_outputs(self, process: CompiledProcess, sample: Sample) -> list[Any]:
         """The outputs of the compiled entry, in its first state."""
-        first = {
+        first: dict[str, list[Any]] = {
             state.name: [self.program.parameters[leaf] for leaf in state.leaves]
             for state in self.program.states  # another entry may have changed them
         }
@@ -316,7 +316,7 @@ def _rows(
     variant: Compiled,
     process: CompiledProcess,
     samples: Sequence[Sample],
-    wanted: Sequence[Sequence[Any]],
+    wanted: Sequence[Sequence[object]],
 ) -> Iterator[list[Difference]]:
     """The differences of each call.
 

@@ -320,7 +320,7 @@ class StoredWeights:
                 return each.path if is_computed_alike(held, array) else None
         return None
 
-    def _stored(self, name: str) -> Any:
+    def _stored(self, name: str) -> np.ndarray:
         path = self._path_of(name)
         assert path is not None
         if path not in self._opened:

@@ -197,7 +197,7 @@ class SelfCheck:
             "results": [each.to_json() for each in self.results],
         }
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self) -> dict[str, object]:
         """Return the findings as the manifest holds them.
 
         Errors are the next power of ten: their digits depend on the machine, and the

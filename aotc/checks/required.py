@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from aotc.artifacts.checked import require_checked
 from aotc.artifacts.rollout.candidates import reasons_against
@@ -35,7 +34,7 @@ def require_runnable(targets: Sequence[Target]) -> None:
         )
 
 
-def require_run(manifest: Mapping[str, Any], targets: Sequence[Target]) -> None:
+def require_run(manifest: Mapping[str, object], targets: Sequence[Target]) -> None:
     """Refuse code for targets that the self-check did not run.
 
     Args:

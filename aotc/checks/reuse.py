@@ -29,6 +29,7 @@ from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import BlockCount, SelfCheck
 from aotc.core import options
 from aotc.core.cache import Cache, Recipe, arrays_digest, digest, sources_digest
+from aotc.core.json_values import JsonObject
 from aotc.core.pytree import flatten
 from aotc.machine import gpus, processor
 from aotc.mlir import Module
@@ -131,7 +132,7 @@ def _check_and_keep(
     return rows, reuse
 
 
-def _row(stored: Mapping[str, Any]) -> SelfCheck:
+def _row(stored: JsonObject) -> SelfCheck:
     """Read the findings on an entry from the cache."""
     results = (
         Verdict(**{**each, "distance": Distance(**each["distance"])})

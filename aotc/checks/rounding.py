@@ -31,7 +31,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.reduction import ReduceSum
-from aotc.mlir import ir
+from aotc.mlir import Operation, Value, ir
 from aotc.programs.program import numerics_of
 
 # What a sum that overflows is in one evaluation after the other: what is computed from
@@ -88,7 +88,7 @@ class Noise:
             return [self._meeting(operands, results[0])]
         return results
 
-    def _flushed(self, op: Any, number: int, array: Any) -> Any:
+    def _flushed(self, op: Operation, number: int, array: np.ndarray) -> object:
         """An operand with zeros for numbers below the normal ones.
 
         The arguments of an entry are the same in each evaluation: looked at once.
@@ -100,7 +100,7 @@ class Noise:
             self._seen.normal.add((op, number))
         return found
 
-    def _meeting(self, operands: Sequence[Any], found: Any) -> Any:
+    def _meeting(self, operands: Sequence[Any], found: Any) -> object:
         """A sum or difference with other numbers where infinities make it NaN.
 
         Of a product that overflows, a multiply-add has the exact value, so what is left
@@ -117,8 +117,12 @@ class Noise:
         return np.where(is_open, some[numbers], found)
 
     def _overflowed(
-        self, op: Any, operands: Sequence[Any], symbols: Sequence[int], found: Any
-    ) -> Any:
+        self,
+        op: Any,
+        operands: Sequence[np.ndarray],
+        symbols: Sequence[int],
+        found: np.ndarray,
+    ) -> np.ndarray:
         """A result with other numbers where its absolute terms overflow together.
 
         What is added up on the way, in any order, is at most their sum. What is not
@@ -161,7 +165,7 @@ class Noise:
             return found
         return [self._disturb_beside(beside, y) for y in found]
 
-    def _disturb_operands(self, op: Any, operands: Sequence[Any]) -> list[Any]:
+    def _disturb_operands(self, op: Any, operands: Sequence[Any]) -> list[np.ndarray]:
         """Disturb operands by random errors as rounding makes them in the op's results.
 
         Of two that are multiplied and differ much in size, as activations and weights
@@ -180,7 +184,7 @@ class Noise:
             for x, is_large in zip(operands, is_spared, strict=True)
         ]
 
-    def _convolve(self, op: ConvGeneral, x: Any, kernel: Any) -> Any:
+    def _convolve(self, op: ConvGeneral, x: np.ndarray, kernel: np.ndarray) -> object:
         """A convolution by the algorithm that `--numerics` allows for it.
 
         Errors go into the operands of each of its steps, which cancel in other places
@@ -192,7 +196,7 @@ class Noise:
         tiles = Transforms.of(max(OUTPUTS))
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
-    def _with_rounded_rows(self, op: DotGeneral, x: Any) -> Any:
+    def _with_rounded_rows(self, op: DotGeneral, x: np.ndarray) -> object:
         """Return rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
         from aotc.kernels.planning.dequantized import ROUNDED
         from aotc.passes.round_rows import MOST
@@ -206,11 +210,11 @@ class Noise:
         found = (parts + errors * steps).reshape(moved.shape).astype(x.dtype)
         return np.moveaxis(found, -1, op.lhs_contract[0])
 
-    def _disturb_beside(self, terms: Any, y: Any) -> Any:
+    def _disturb_beside(self, terms: np.ndarray, y: np.ndarray) -> Any:
         """Add rounding errors of `terms`, which cancel in `y`, to `y`."""
         return (y + (self._disturb(terms) - terms)).astype(y.dtype)
 
-    def _answer(self, op: Any, operands: Sequence[Any], found: Any) -> Any:
+    def _answer(self, op: GraphOp, operands: Sequence[object], found: object) -> Any:
         """Return the answer of a comparison, which rounding may flip."""
         turn = self._turns[op]
         self._turns[op] += 1
@@ -236,7 +240,7 @@ class Noise:
         return with_errors(array, self._rng, terms, axes, scale)
 
 
-def _is_argument(value: Any) -> bool:
+def _is_argument(value: Value) -> bool:
     """Return whether a value is an argument of an entry, perhaps with its elements
     moved.
     """
@@ -254,7 +258,9 @@ def noises() -> Iterator[Noise]:
     return (Noise(seed, seen) for seed in count())
 
 
-def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
+def _terms(
+    op: Any, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]
+) -> float:
     """Estimate the number of terms in each element of the results."""
     sizes = [float(x.size) for x in operands if is_float(x)]
     made = float(max((x.size for x in results), default=1) or 1)
@@ -263,7 +269,7 @@ def _terms(op: Any, operands: Sequence[Any], results: Sequence[Any]) -> float:
     return max(sizes, default=1.0) / made
 
 
-def _may_overflow(operands: Sequence[Any]) -> bool:
+def _may_overflow(operands: Sequence[np.ndarray]) -> bool:
     """Return whether sums of products of all elements of some floats might overflow."""
     if not all(map(is_float, operands)):
         return False
@@ -274,7 +280,7 @@ def _may_overflow(operands: Sequence[Any]) -> bool:
     return not bound < float(np.finfo(dtype).max)
 
 
-def _largest_finite(x: Any) -> float:
+def _largest_finite(x: np.ndarray) -> float:
     """The largest absolute value of finite elements."""
     if not x.size:
         return 0.0
@@ -304,7 +310,7 @@ def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
     )
 
 
-def _may_be_winograd(op: Any) -> bool:
+def _may_be_winograd(op: Operation) -> bool:
     """Return whether a kernel on some target may round as Winograd's algorithm does."""
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
@@ -313,7 +319,7 @@ def _may_be_winograd(op: Any) -> bool:
     return winograd.is_window_of_three(op) and not winograd.is_exact(op)
 
 
-def _may_round_rows(op: Any) -> bool:
+def _may_round_rows(op: Operation) -> bool:
     """Return whether an op on some target may round rows that it multiplies."""
     if not isinstance(op, DotGeneral) or numerics_of(op) != RELAXED:
         return False
@@ -322,7 +328,7 @@ def _may_round_rows(op: Any) -> bool:
     return len(op.lhs_contract) == 1 and is_dequantized(op.rhs)
 
 
-def _flush(array: Any) -> Any:
+def _flush(array: np.ndarray) -> np.ndarray:
     """Replace subnormal numbers by zeros; half floats have none.
 
     They are computed in f32, in which all of them are normal.
@@ -340,8 +346,8 @@ def _flush(array: Any) -> Any:
 
 
 def _is_exact(
-    result: Any,
-    operands: Sequence[Any],
+    result: np.ndarray,
+    operands: Sequence[np.ndarray],
     most: float = np.inf,
     briefly: bool = False,
 ) -> bool:
@@ -371,15 +377,19 @@ def _is_exact(
     return briefly or bool(np.isin(np.abs(x).astype(np.float64), sizes).all())
 
 
-def _inexact(result: Any, alike: Sequence[Any], most: float) -> Any:
+def _inexact(
+    result: np.ndarray, alike: Sequence[np.ndarray], most: float
+) -> np.ndarray:
     """Return the elements that are finite, no integers, and not those of arrays."""
-    left = np.isfinite(result) & ((result != np.rint(result)) | (abs(result) > most))
+    left: np.ndarray = np.isfinite(result)
+    left &= (result != np.rint(result)) | (abs(result) > most)
     for y in alike:
         left &= (result != y) & (result != -y)
-    return result[left]
+    found: np.ndarray = result[left]
+    return found
 
 
-def _is_whole(array: Any) -> bool:
+def _is_whole(array: np.ndarray) -> bool:
     """Return whether all elements of an array are integers."""
     if not is_float(array):
         return True
@@ -387,7 +397,7 @@ def _is_whole(array: Any) -> bool:
     return all(bool((x == np.rint(x.astype(float))).all()) for x in (some, array))
 
 
-def _are_among(x: Any, given: Sequence[Any]) -> bool:
+def _are_among(x: np.ndarray, given: Sequence[object]) -> bool:
     """Return whether each of a few numbers is, up to sign, among given ones."""
     return all(
         any(((y == number) | (y == -number)).any() for y in given) for number in x
@@ -399,7 +409,7 @@ def is_float(array: Any) -> bool:
     return dtypes.is_float(dtypes.canonical(array.dtype))
 
 
-def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[Any]:
+def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[np.ndarray]:
     """Return, for each result, the largest deviation of elements between noisy runs.
 
     Infinitely, where an element is a number in one run and none, or another infinity,
@@ -418,7 +428,7 @@ def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[Any]
     ]
 
 
-def _largest_deviation(array: Any, runs: Sequence[Any]) -> Any:
+def _largest_deviation(array: Any, runs: Sequence[Any]) -> np.ndarray:
     center = array.astype(np.float64)
     found = np.zeros(array.shape)
     for run in runs:

@@ -32,6 +32,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Tensor, evaluate_size, symbols_of
 from aotc.errors import InputError
+from aotc.mlir import Module
 from aotc.programs.program import Program
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
@@ -109,7 +110,7 @@ class Calls:
     states: Mapping[str, Any]
 
 
-def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
+def items_of(program: Program, graph: Module, entry: Entry) -> list[Item]:
     """Return the items that an entry is called with, in turn.
 
     Args:
@@ -158,7 +159,7 @@ def items_of(program: Program, graph: Any, entry: Entry) -> list[Item]:
     return found
 
 
-def _structured(graph: Any, entry: Entry) -> int:
+def _structured(graph: Module, entry: Entry) -> int:
     """Return how many items have nothing but structure: as many as see all masks."""
     uses = uses_of_inputs(graph, entry).values()
     kinds = {port.type.dtype for port in entry.ports("input")}
@@ -181,7 +182,7 @@ def parts_of(entry: Entry, sizes: Mapping[str, int]) -> list[int]:
 
 
 def calls_of(
-    program: Program, graph: Any, entry: Entry, item: Item, seed: int
+    program: Program, graph: Module, entry: Entry, item: Item, seed: int
 ) -> Calls:
     """The calls of an item: one, or two in turn if the entry updates a state.
 
@@ -259,7 +260,7 @@ def _size_per_symbol(sizes: Parts, entry: Entry) -> list[int]:
     return list(islice(cycle(sizes), len(entry.symbols)))
 
 
-def _long_sizes(graph: Any, entry: Entry, few: Parts) -> Iterator[Parts]:
+def _long_sizes(graph: Module, entry: Entry, few: Parts) -> Iterator[Parts]:
     """Yield, for each symbol that is summed over, `few` with a long size of it."""
     for position in sorted(_summed_symbols(graph, entry.name)):
         wanted = list(few)
@@ -342,7 +343,7 @@ def _sizes_by_name(entry: Entry, parts: Parts) -> dict[str, int]:
     }
 
 
-def _summed_symbols(graph: Any, name: str) -> set[int]:
+def _summed_symbols(graph: Module, name: str) -> set[int]:
     """The symbols of axes that ops reduce, or work along, in all that is reached."""
     known = functions_of(graph)
     with graph.context:

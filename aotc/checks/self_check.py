@@ -15,7 +15,6 @@ from functools import partial, reduce
 from itertools import count, groupby
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import Compiled
@@ -52,7 +51,7 @@ from aotc.dialects import context
 from aotc.dialects.functions.entries import Entry, entries_of
 from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.machine.target import Target
-from aotc.mlir import ir
+from aotc.mlir import Module, ir
 from aotc.packager import PackedWeights
 from aotc.programs.program import Program
 
@@ -74,7 +73,7 @@ _NOT_IN_IR = "the IR of this stage has no code of it for any sizes to compare wi
 
 def check_entries(
     program: Program,
-    graph: Any,
+    graph: Module,
     packed: PackedWeights,
     variants: Sequence[Compiled],
     *,

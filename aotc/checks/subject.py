@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from aotc import reference
 from aotc.checks.samples import Calls
 from aotc.core import printing
@@ -15,7 +17,7 @@ from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import functions_of
 from aotc.programs.program import Program
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 
 
 class Process(Protocol):

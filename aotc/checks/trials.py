@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
     return [array for _, results in calls for array in results]
 
 
-def _says_nothing(results: Sequence[Any]) -> bool:
+def _says_nothing(results: Sequence[np.ndarray]) -> bool:
     """Return whether there are floats among the results, and none of them is finite."""
     floats = [x.astype(np.float64) for x in results if x.size and is_float(x)]
     return bool(floats) and not any(np.isfinite(x).any() for x in floats)

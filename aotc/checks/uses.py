@@ -19,6 +19,7 @@ from aotc.dialects.control import control_of
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import callee_of, functions_of, signature
 from aotc.dialects.functions.walking import walk
+from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.binary import Add, Divide, Maximum, Multiply, Subtract
 from aotc.dialects.ops.creation import Constant, Iota
@@ -31,7 +32,7 @@ from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Size, Tensor, evaluate_size
-from aotc.mlir import func, ir
+from aotc.mlir import Module, Operation, Value, func, ir
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Use:
         self.is_factor |= other.is_factor
 
 
-def uses_of_inputs(module: Any, entry: Entry) -> dict[str, Use]:
+def uses_of_inputs(module: Module, entry: Entry) -> dict[str, Use]:
     """Return the known uses of an entry's inputs, by name.
 
     Args:
@@ -212,7 +213,7 @@ class _Search:
         return found
 
 
-def _result_origin(op: Any, operands: Sequence[_Origin]) -> _Origin:
+def _result_origin(op: GraphOp, operands: Sequence[_Origin]) -> _Origin:
     """Return the origin of an op's results, whether they are floats or not."""
     if not operands:
         return _Origin()
@@ -235,7 +236,7 @@ def _result_origin(op: Any, operands: Sequence[_Origin]) -> _Origin:
     return _Origin(whole.integers, added=added)
 
 
-def _integers_of(op: Any, operands: Sequence[_Origin]) -> frozenset[_Integer]:
+def _integers_of(op: GraphOp, operands: Sequence[_Origin]) -> frozenset[_Integer]:
     """Return the integers that an op other than a move computes with, and how."""
     integers = _union(operands).integers
     if type(op).selects:
@@ -255,7 +256,7 @@ def _computed(integers: Iterable[_Integer]) -> frozenset[_Integer]:
     return frozenset(_Integer(each.name, None) for each in integers)
 
 
-def _ends_of(value: Any) -> tuple[Size, Size] | None:
+def _ends_of(value: Value) -> tuple[Size, Size] | None:
     """Return the least and the greatest of known integers; None if not known."""
     number = splat_of(value)
     if number is not None and Tensor.of(value).dtype in dtypes.INTEGERS:
@@ -295,7 +296,7 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 def _uses_in(
-    op: Any, operands: Sequence[_Origin], known: Mapping[Any, _Origin]
+    op: Operation, operands: Sequence[_Origin], known: Mapping[object, _Origin]
 ) -> Iterator[tuple[str, Use]]:
     """Yield the names of the inputs that an op reads, and their uses by it."""
     sources = dict(zip(op.operands, operands, strict=True))
@@ -323,7 +324,7 @@ def _uses_in(
         yield from _masks(bias.floats | bias.added)
 
 
-def _counted(value: Any) -> Size | None:
+def _counted(value: Value) -> Size | None:
     """Return how many numbers from 0 on a value counts along an axis, if it does."""
     made = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if isinstance(made, _MOVES):
@@ -345,7 +346,7 @@ def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Use]]:
 
 
 def _starts_in(
-    op: DynamicSlice | DynamicUpdateSlice, known: Mapping[Any, _Origin]
+    op: DynamicSlice | DynamicUpdateSlice, known: Mapping[object, _Origin]
 ) -> Iterator[tuple[str, Use]]:
     """Yield the inputs that say where slices start, and the bounds of these starts."""
     sizes = op.sizes if isinstance(op, DynamicSlice) else Tensor.of(op.update).shape
@@ -359,7 +360,7 @@ def _starts_in(
         yield from _in_range(known[op.starts].integers, tuple(places))
 
 
-def _concatenated(value: Any) -> Iterator[Any]:
+def _concatenated(value: Value) -> Iterator[object]:
     """Yield the parts that a vector is put together of."""
     whole = made_by(value, Concatenate)
     if whole is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from aotc.dialects.graph import LOW, Evaluator, GraphOp
 from aotc.dialects.types import Tensor, evaluate_size
+from aotc.mlir import Value
 
 _USUAL = 2e10  # elements: some 20 s
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
@@ -91,7 +92,7 @@ class Work:
         self.take(_work_of(op, [getattr(x, "shape", ()) for x in operands]))
         return self._evaluate(op, operands, symbols)
 
-    def require(self, ops: Iterable[Any], symbols: Sequence[int]) -> None:
+    def require(self, ops: Iterable[object], symbols: Sequence[int]) -> None:
         """Refuse ops that would take too long, before they are run.
 
         What ops of other functions that they call take is not known, and left out.
@@ -148,7 +149,7 @@ class Work:
             raise OverBudget(TOO_LONG)
 
 
-def _shape_of(value: Any, symbols: Sequence[int]) -> tuple[int, ...]:
+def _shape_of(value: Value, symbols: Sequence[int]) -> tuple[int, ...]:
     return tuple(evaluate_size(n, symbols) for n in Tensor.of(value).shape)
 
 

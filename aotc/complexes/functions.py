@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from aotc import numpy as np
 from aotc.complexes.pairs import (
     Complex,
+    ComplexLike,
     absolute,
     angle,
     as_complex,
@@ -119,7 +119,7 @@ def cbrt(z: Complex) -> Complex:
     return polar(np.cbrt(absolute(z)), angle(z) * (1.0 / 3.0))
 
 
-def power(z: Complex, w: Any) -> Complex:
+def power(z: Complex, w: ComplexLike) -> Complex:
     """`z**w`: products for small whole numbers w, else `exp(w log z)`; 0**0 is 1.
 
     Args:

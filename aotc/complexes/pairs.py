@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape
+from aotc.numpy.axes import Axes
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
 
@@ -43,21 +44,21 @@ class Complex(NamedTuple):
 
     # ---- arithmetic -----------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Complex:
+    def __add__(self, other: ComplexLike) -> Complex:
         x, y = _pair(self, other)
         return Complex(x.real + y.real, x.imag + y.imag)
 
-    def __sub__(self, other: Any) -> Complex:
+    def __sub__(self, other: ComplexLike) -> Complex:
         x, y = _pair(self, other)
         return Complex(x.real - y.real, x.imag - y.imag)
 
-    def __mul__(self, other: Any) -> Complex:
+    def __mul__(self, other: ComplexLike) -> Complex:  # type: ignore[override]
         x, y = _pair(self, other)
         return Complex(
             x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real
         )
 
-    def __truediv__(self, other: Any) -> Complex:
+    def __truediv__(self, other: ComplexLike) -> Complex:
         """The quotient; a part within a factor of 2 of the greatest may give NaN.
 
         R. L. Smith, Algorithm 116: Complex division, Communications of the ACM 5, 1962.
@@ -75,25 +76,25 @@ class Complex(NamedTuple):
             (first + second * ratio) / size, np.where(wide, imag, -imag) / size
         )
 
-    def __matmul__(self, other: Any) -> Complex:
+    def __matmul__(self, other: ComplexLike) -> Complex:
         x, y = _pair(self, other)
         return Complex(
             x.real @ y.real - x.imag @ y.imag, x.real @ y.imag + x.imag @ y.real
         )
 
-    def __radd__(self, other: Any) -> Complex:
+    def __radd__(self, other: ComplexLike) -> Complex:
         return self.__add__(other)
 
-    def __rsub__(self, other: Any) -> Complex:
+    def __rsub__(self, other: ComplexLike) -> Complex:
         return as_complex(other, self.dtype).__sub__(self)
 
-    def __rmul__(self, other: Any) -> Complex:
+    def __rmul__(self, other: ComplexLike) -> Complex:  # type: ignore[override]
         return self.__mul__(other)
 
-    def __rtruediv__(self, other: Any) -> Complex:
+    def __rtruediv__(self, other: ComplexLike) -> Complex:
         return as_complex(other, self.dtype).__truediv__(self)
 
-    def __rmatmul__(self, other: Any) -> Complex:
+    def __rmatmul__(self, other: ComplexLike) -> Complex:
         return as_complex(other, self.dtype).__matmul__(self)
 
     def __neg__(self) -> Complex:
@@ -104,22 +105,22 @@ class Complex(NamedTuple):
 
     # ---- both parts alike -----------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> Complex:  # type: ignore[override]
+    def __getitem__(self, key: object) -> Complex:  # type: ignore[override]
         return self.map(lambda x: x[key])
 
-    def reshape(self, *shape: Any) -> Complex:
+    def reshape(self, *shape: object) -> Complex:
         """Return the array in another shape."""
         return self.map(lambda x: x.reshape(*shape))
 
-    def transpose(self, *axes: Any) -> Complex:
+    def transpose(self, *axes: object) -> Complex:
         """Return the array with its axes in another order; nothing is conjugated."""
         return self.map(lambda x: x.transpose(*axes))
 
-    def sum(self, axis: Any = None, *, keepdims: bool = False) -> Complex:
+    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Complex:
         """The sum over axes."""
         return self.map(lambda x: x.sum(axis, keepdims=keepdims))
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Complex:
+    def mean(self, axis: Axes = None, *, keepdims: bool = False) -> Complex:
         """The mean over axes."""
         return self.map(lambda x: x.mean(axis, keepdims=keepdims))
 
@@ -128,11 +129,17 @@ class Complex(NamedTuple):
         return Complex(function(self.real), function(self.imag))
 
 
+if TYPE_CHECKING:
+    # Everything that `as_complex` takes, which refuses the rest itself.
+    ComplexLike: TypeAlias = Complex | complex | ArrayLike
+else:
+    ComplexLike = Any
+
 # so that arrays, NumPy's and ours, leave their operators to this class
 Complex.__array_ufunc__ = None  # type: ignore[attr-defined]
 
 
-def as_complex(x: Any, dtype: str = "f32") -> Complex:
+def as_complex(x: ComplexLike, dtype: str = "f32") -> Complex:
     """An array, a number or a Complex as a Complex; `dtype` for Python's numbers."""
     if isinstance(x, Complex):
         return x
@@ -142,7 +149,7 @@ def as_complex(x: Any, dtype: str = "f32") -> Complex:
     return Complex(real, np.zeros_like(real))
 
 
-def _pair(x: Complex, other: Any) -> tuple[Complex, Complex]:
+def _pair(x: Complex, other: ComplexLike) -> tuple[Complex, Complex]:
     return x, as_complex(other, x.dtype)
 
 

@@ -8,21 +8,21 @@ traced the same functions run as Python loops, on arrays that have values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from aotc import numpy as np
 from aotc.control.scanning import associative_scan, reduce, reduce_window
 from aotc.control.segments import in_segments
-from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects import control
 from aotc.dialects.types import Dim, Size
-from aotc.mlir import ir
+from aotc.mlir import Value, ir
 from aotc.numpy.rows import Rows, no_rows
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, returned_arrays, trace_bodies
 from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.calls import guard
-from aotc.tracing.conversion import lift
+from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail, location
 from aotc.tracing.tracing import Trace, current_trace, emit
 
@@ -38,13 +38,18 @@ __all__ = [
     "while_loop",
 ]
 
+Result = TypeVar("Result")
+Carried = TypeVar("Carried")
+Element = TypeVar("Element")
+Stacked = TypeVar("Stacked")
+
 
 def cond(
-    condition: Any,
-    true_function: Callable[..., Any],
-    false_function: Callable[..., Any],
-    *operands: Any,
-) -> Any:
+    condition: ArrayLike,
+    true_function: Callable[..., Result],
+    false_function: Callable[..., Result],
+    *operands: PyTree,
+) -> Result:
     """`true_function(*operands)` where `condition` holds, else `false_function(…)`.
 
     Args:
@@ -59,7 +64,9 @@ def cond(
     return switch(np.astype(flag, "i32"), [false_function, true_function], *operands)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(
+    index: ArrayLike, branches: Sequence[Callable[..., Result]], *operands: PyTree
+) -> Result:
     """`branches[index](*operands)`; an index out of range means the nearest branch.
 
     Args:
@@ -86,15 +93,16 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     names = tuple(body.name for body in bodies)
     selected = np.astype(np.clip(chosen, 0, len(branches) - 1), "i32")
     results = _invoke(trace, control.Switch(names), [selected, *arrays], captures)
-    return bodies[0].tree.unflatten(results)
+    found: Result = bodies[0].tree.unflatten(results)
+    return found
 
 
 def while_loop(
-    condition: Callable[[Any], Any],
-    body: Callable[[Any], Any],
-    initial: Any,
+    condition: Callable[[Carried], ArrayLike],
+    body: Callable[[Carried], Carried],
+    initial: Carried,
     max_steps: Size | None = None,
-) -> Any:
+) -> Carried:
     """`body` on the carried value again and again, as long as `condition` holds of it.
 
     Forward-mode derivatives are always there. Reverse mode saves the values of every
@@ -113,11 +121,11 @@ def while_loop(
     if isinstance(max_steps, int) and max_steps < 0:
         fail("bad-bounds", f"expected max_steps of 0 or more; got {max_steps}")
 
-    def bounded_condition(carried: Any) -> Any:
+    def bounded_condition(carried: tuple[Array, Carried]) -> Array:
         held = _checked_condition(condition, condition(carried[1]))
         return np.logical_and(np.less(carried[0], max_steps), held)
 
-    def step(carried: Any) -> Any:
+    def step(carried: tuple[Array, Carried]) -> tuple[Array, Carried]:
         return carried[0] + 1, body(carried[1])
 
     step.__name__ = function_name(body)
@@ -125,24 +133,24 @@ def while_loop(
 
 
 def _while(
-    condition: Callable[[Any], Any],
-    body: Callable[[Any], Any],
-    initial: Any,
+    condition: Callable[[Carried], ArrayLike],
+    body: Callable[[Carried], Carried],
+    initial: Carried,
     max_steps: Size | None,
-) -> Any:
+) -> Carried:
     """`while_loop`, whose condition sees to `max_steps`."""
     trace = current_trace()
     leaves, tree = flatten(initial)
     arrays = [lift(leaf) for leaf in leaves]
     if trace is None:
-        carried = tree.unflatten(arrays)
+        carried: Carried = tree.unflatten(arrays)
         while _checked_condition(condition, condition(carried)):
             carried = _check_carried(body, tree, arrays, body(carried))
         return carried
     types = [array.type for array in arrays]
     arguments = flatten(((initial,), {}))[1]
 
-    def adapt_result(function: Callable[..., Any], result: Any) -> Any:
+    def adapt_result(function: Callable[..., object], result: PyTree) -> PyTree:
         if function is condition:
             return _checked_condition(condition, result)
         return _check_carried(body, tree, arrays, result)
@@ -152,12 +160,16 @@ def _while(
     )
     names = tuple(body.name for body in bodies)
     loop = control.While(names, len(arrays), max_steps)
-    return tree.unflatten(_invoke(trace, loop, arrays, captures))
+    last: Carried = tree.unflatten(_invoke(trace, loop, arrays, captures))
+    return last
 
 
 def fori_loop(
-    lower: Any, upper: Any, body: Callable[[Any, Any], Any], initial: Any
-) -> Any:
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body: Callable[[Array, Carried], Carried],
+    initial: Carried,
+) -> Carried:
     """`body(i, carried)` for i = lower … upper - 1; returns the last carried value.
 
     With bounds that are known when the model is built (numbers, or sizes of its inputs)
@@ -182,18 +194,21 @@ def fori_loop(
             f"{first.type} and {last.type}",
         )
 
-    def condition(carried: Any) -> Any:
+    def condition(carried: tuple[Array, Carried]) -> Array:
         return np.less(carried[0], last)
 
-    def step(carried: Any) -> Any:
+    def step(carried: tuple[Array, Carried]) -> tuple[Array, Carried]:
         return carried[0] + 1, body(*carried)
 
     return while_loop(condition, step, (first, initial))[1]
 
 
 def _count_loop(
-    lower: Any, length: Size, body: Callable[..., Any], initial: Any
-) -> Any:
+    lower: Size,
+    length: Size,
+    body: Callable[[Array, Carried], Carried],
+    initial: Carried,
+) -> Carried:
     """A scan over the numbers; numbers alone count for themselves.
 
     The ones of a loop within another would be a vector in its body, which then is no
@@ -204,14 +219,21 @@ def _count_loop(
     offsets = emit("iota", shape=(length,), axis=0, dtype="i32")
     steps = offsets + lower
 
-    def step(carried: Any, i: Any) -> Any:
+    def step(carried: Carried, i: Array) -> tuple[Carried, None]:
         return body(i, carried), None
 
     return scan(step, initial, steps)[0]
 
 
-def _counting(lower: Any, length: Size, body: Callable[..., Any], initial: Any) -> Any:
-    def step(carried: Any, _: Any) -> Any:
+def _counting(
+    lower: Size,
+    length: Size,
+    body: Callable[[Array, Carried], Carried],
+    initial: Carried,
+) -> Carried:
+    def step(
+        carried: tuple[Array, Carried], _: None
+    ) -> tuple[tuple[Array, Carried], None]:
         i, value = carried
         return (i + 1, body(i, value)), None
 
@@ -220,13 +242,13 @@ def _counting(lower: Any, length: Size, body: Callable[..., Any], initial: Any) 
 
 
 def scan(
-    function: Callable[[Any, Any], Any],
-    initial: Any,
-    xs: Any = None,
+    function: Callable[[Carried, Element], tuple[Carried, Stacked]],
+    initial: Carried,
+    xs: Element | None = None,
     length: Size | None = None,
     reverse: bool = False,
     checkpoint_every: int | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Carried, Stacked]:
     """A loop over the leading axis of arrays that carries a value and stacks results.
 
         carried = initial
@@ -254,9 +276,14 @@ def scan(
     stacks = [lift(leaf) for leaf in leaves]
     count = _length_of(stacks, xs_tree, length)
     if checkpoint_every is not None:
-        xs = xs_tree.unflatten(stacks)
         return in_segments(
-            scan, function, initial, xs, count, reverse, checkpoint_every
+            scan,
+            function,
+            initial,
+            xs_tree.unflatten(stacks),
+            count,
+            reverse,
+            checkpoint_every,
         )
     trace = current_trace()
     if trace is None:
@@ -266,18 +293,18 @@ def scan(
     types += [stack.type.with_shape(stack.type.shape[1:]) for stack in stacks]
     arguments = flatten(((initial, xs), {}))[1]
 
-    def adapt_result(_: Callable[..., Any], result: Any) -> Any:
+    def adapt_result(_: Callable[..., object], result: PyTree) -> PyTree:
         new, stacked = _pair(function, result)
         return _check_carried(function, tree, arrays, new), stacked
 
     (body,), captures = trace_bodies(trace, [function], types, arguments, adapt_result)
     loop = control.Scan((body.name,), len(arrays), len(stacks), count, reverse)
     results = _invoke(trace, loop, [*arrays, *stacks], captures)
-    found: tuple[Any, Any] = body.tree.unflatten(results)
+    found: tuple[Carried, Stacked] = body.tree.unflatten(results)
     return found
 
 
-def map(function: Callable[[Any], Any], xs: Any) -> Any:
+def map(function: Callable[[Element], Stacked], xs: Element) -> Stacked:
     """`function` of each element along the leading axis of `xs`, one after the other.
 
     As `vmap`, but in a loop: it needs the memory of one element at a time.
@@ -289,12 +316,12 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:
 
 
 def _python_scan(
-    function: Callable[[Any, Any], Any],
+    function: Callable[[Carried, Element], tuple[Carried, Stacked]],
     initial: tuple[Structure, Sequence[Array]],
     xs: tuple[Structure, Sequence[Array]],
     count: int,
     reverse: bool,
-) -> tuple[Any, Any]:
+) -> tuple[Carried, Stacked]:
     """Compute `scan` on arrays that have values, from the forms and leaves of its
     inputs.
     """
@@ -317,17 +344,21 @@ def _python_scan(
     return carried, form.unflatten(ys)
 
 
-def _arrays_of(function: Callable[..., Any], result: Any) -> Any:
+def _arrays_of(function: Callable[..., object], result: Result) -> Result:
     """Return a function's result with arrays as leaves."""
     leaves, tree = flatten(result)
-    return tree.unflatten(returned_arrays(function, leaves, tree))
+    found: Result = tree.unflatten(returned_arrays(function, leaves, tree))
+    return found
 
 
 # ---- checks -------------------------------------------------------------------------
 
 
 def _invoke(
-    trace: Trace, loop: control.Control, arrays: Sequence[Array], captures: Any
+    trace: Trace,
+    loop: control.Control,
+    arrays: Sequence[Array],
+    captures: Sequence[Value],
 ) -> list[Array]:
     operands = [trace.value_of(array) for array in arrays]
     with location(), ir.InsertionPoint(trace.block):
@@ -361,7 +392,7 @@ def _length_of(
     return first
 
 
-def _pair(function: Callable[..., Any], result: Any) -> tuple[Any, Any]:
+def _pair(function: Callable[..., object], result: PyTree) -> tuple[PyTree, PyTree]:
     if not isinstance(result, tuple) or len(result) != 2:
         fail(
             "bad-body",
@@ -371,7 +402,7 @@ def _pair(function: Callable[..., Any], result: Any) -> tuple[Any, Any]:
     return result
 
 
-def _checked_condition(condition: Callable[..., Any], result: Any) -> Array:
+def _checked_condition(condition: Callable[..., object], result: PyTree) -> Array:
     flag = lift(result)
     if flag.dtype != "bool" or flag.ndim:
         fail(
@@ -382,7 +413,10 @@ def _checked_condition(condition: Callable[..., Any], result: Any) -> Array:
 
 
 def _check_carried(
-    function: Callable[..., Any], tree: Structure, arrays: Sequence[Array], new: Any
+    function: Callable[..., object],
+    tree: Structure,
+    arrays: Sequence[Array],
+    new: PyTree,
 ) -> Any:
     """Check that a body's next carried value keeps form and types, and return it."""
     leaves, found = flatten(new)
@@ -406,7 +440,7 @@ def _check_carried(
 
 
 def _require_same_results(
-    branches: Sequence[Callable[..., Any]], number: int, first: Body, other: Body
+    branches: Sequence[Callable[..., object]], number: int, first: Body, other: Body
 ) -> None:
     names = [function_name(branch) for branch in (branches[0], branches[number])]
     if first.tree != other.tree:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from aotc.core.pytree import Structure, flatten
+from aotc.core.pytree import PyTree, Structure, flatten
 from aotc.dialects.types import Dim, Size, format_shape
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
@@ -23,14 +23,15 @@ from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
-Function = Callable[[Any, Any], Any]
+Elements = TypeVar("Elements")
+Function = Callable[[Elements, Elements], Elements]
 Leaves = list[Array]
 
 
 class _Combine:
     """The user's function, on lists of leaves."""
 
-    def __init__(self, function: Function, structure: Structure) -> None:
+    def __init__(self, function: Function[Any], structure: Structure) -> None:
         self.function, self.structure = function, structure
 
     def __call__(self, earlier: Leaves, later: Leaves) -> Leaves:
@@ -48,7 +49,7 @@ class _Combine:
         return found
 
 
-def _scan_operands(elems: Any, axis: int) -> tuple[Leaves, Structure, int, int]:
+def _scan_operands(elems: PyTree, axis: int) -> tuple[Leaves, Structure, int, int]:
     """The leaves, their structure, the axis and its size, the same for all."""
     leaves, structure = flatten(elems)
     arrays = [lift(leaf) for leaf in leaves]
@@ -79,8 +80,8 @@ def _join(parts: Sequence[Leaves], axis: int) -> Leaves:
 
 
 def associative_scan(
-    function: Function, elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+    function: Function[Elements], elems: Elements, reverse: bool = False, axis: int = 0
+) -> Elements:
     """Combine all elements up to each along `axis` (JAX's).
 
     Args:
@@ -98,7 +99,8 @@ def associative_scan(
         ys = [flip(y, number) for y in ys]
     else:
         ys = _scan(combine, xs, number, size)
-    return structure.unflatten(ys)
+    found: Elements = structure.unflatten(ys)
+    return found
 
 
 def _scan(combine: _Combine, xs: Leaves, axis: int, size: int) -> Leaves:
@@ -130,7 +132,12 @@ def _interleave(even: Leaves, odd: Leaves, axis: int, half: int) -> Leaves:
 # ---- reductions ---------------------------------------------------------------------
 
 
-def reduce(function: Function, elems: Any, axis: int = 0, initial: Any = None) -> Any:
+def reduce(
+    function: Function[Elements],
+    elems: Elements,
+    axis: int = 0,
+    initial: PyTree = None,
+) -> Elements:
     """Combine all elements along `axis` into one, in their order.
 
     Args:
@@ -156,10 +163,11 @@ def reduce(function: Function, elems: Any, axis: int = 0, initial: Any = None) -
         size = half + size % 2
     rest_of = [[*x.shape[:number], *x.shape[number + 1 :]] for x in xs]
     ys = [reshape(x, shape) for x, shape in zip(xs, rest_of, strict=True)]
-    return structure.unflatten(ys)
+    found: Elements = structure.unflatten(ys)
+    return found
 
 
-def _with_first(xs: Leaves, structure: Structure, axis: int, initial: Any) -> Leaves:
+def _with_first(xs: Leaves, structure: Structure, axis: int, initial: PyTree) -> Leaves:
     values, found = flatten(initial)
     if found != structure:
         fail("bad-tree", f"expected `initial` like {structure}; got {found}")
@@ -179,7 +187,7 @@ _NAMED: dict[str, tuple[Callable[..., Array], Callable[[str], float]]] = {
 
 
 def reduce_window(
-    function: str | Function,
+    function: str | Function[Array],
     x: ArrayLike,
     window: Sequence[int],
     strides: Sequence[int] | None = None,
@@ -221,8 +229,7 @@ def reduce_window(
     flat = reshape(every, (*counts, math.prod(sizes)))
     if isinstance(function, str):
         return _NAMED[function][0](flat, -1)
-    combined: Array = reduce(function, flat, -1)
-    return combined
+    return reduce(function, flat, -1)
 
 
 def _sides(
@@ -251,7 +258,10 @@ def _sides(
 
 
 def _pad(
-    x: Array, function: Any, sides: Sequence[tuple[Size, Size]], initial: Any
+    x: Array,
+    function: str | Function[Array],
+    sides: Sequence[tuple[Size, Size]],
+    initial: float | None,
 ) -> Array:
     if isinstance(function, str) and function not in _NAMED:
         named = ", ".join(_NAMED)

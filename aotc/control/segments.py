@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from aotc.core.pytree import tree_map
+from aotc.core.pytree import PyTree, tree_map
+from aotc.dialects.types import Size
 from aotc.numpy.indexing import getitem
 from aotc.numpy.joining import concatenate
 from aotc.numpy.shaping import reshape
+from aotc.tracing.array import Array
 from aotc.tracing.custom import checkpoint
 from aotc.tracing.source_locations import fail
 
 Scan = Callable[..., tuple[Any, Any]]
+Carried = TypeVar("Carried")
+Element = TypeVar("Element")
+Stacked = TypeVar("Stacked")
 
 
 def in_segments(
     scan: Scan,
-    function: Callable[[Any, Any], Any],
-    initial: Any,
-    xs: Any,
-    count: Any,
+    function: Callable[[Carried, Element], tuple[Carried, Stacked]],
+    initial: Carried,
+    xs: Element,
+    count: Size,
     reverse: bool,
     size: int,
-) -> tuple[Any, Any]:
+) -> tuple[Carried, Stacked]:
     """Scan in segments: reverse mode saves the carried values once for each segment.
 
     With segments of √n of n steps it holds 2 √n carried values and not n, for one more
@@ -51,7 +56,7 @@ def in_segments(
     first = rest if reverse else 0  # where the segments begin
     left = slice(0, rest) if reverse else slice(whole * size, count)
 
-    def segment(carried: Any, part: Any) -> Any:
+    def segment(carried: PyTree, part: PyTree) -> object:
         inner = checkpoint(lambda c, p: scan(function, c, p, size, reverse))
         return inner(carried, part)
 
@@ -66,7 +71,7 @@ def in_segments(
     return carried, tree_map(lambda a, b: concatenate([a, b]), *pair)
 
 
-def _segments_of(x: Any, first: int, whole: int, size: int) -> Any:
+def _segments_of(x: Array, first: int, whole: int, size: int) -> Array:
     """Split the leading axis from `first` on into segments of `size` elements."""
     some = getitem(x, slice(first, first + whole * size))
     return reshape(some, (whole, size, *some.shape[1:]))

@@ -28,7 +28,7 @@ from aotc.core import dtypes
 from aotc.errors import AotcError, InputError
 from aotc.errors.system import raise_system_error, require_path
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 _RELATIVE = "check the path; a relative one begins at the current folder"
 

@@ -7,11 +7,21 @@ This module is edge-safe: the loader views raw buffers through it.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from aotc.errors import InputError, SetupError
+
+if TYPE_CHECKING:
+    # Everything that `canonical` takes. Calls that models make are held to what their
+    # annotations say at run time (`aotc.tracing.calls`); what no dtype can be made of,
+    # `canonical` refuses itself, and says what there is.
+    DTypeLike: TypeAlias = (
+        str | np.dtype | type[np.generic] | type[bool] | type[int] | type[float]
+    )
+else:
+    DTypeLike = Any
 
 _NUMPY_NAMES = {
     "bool": "bool",
@@ -38,7 +48,7 @@ INTEGERS = SIGNED + UNSIGNED
 NUMBERS = INTEGERS + FLOATS
 
 
-def to_numpy(dtype: str) -> np.dtype[Any]:
+def to_numpy(dtype: str) -> np.dtype:
     """The NumPy dtype of `dtype`; `bf16` needs the `ml_dtypes` package.
 
     Raises:
@@ -54,11 +64,11 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
             "bf16 arrays need the 'ml_dtypes' package, which is not installed",
             hint="pip install ml_dtypes",
         ) from None
-    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    bfloat16: np.dtype = np.dtype(ml_dtypes.bfloat16)
     return bfloat16
 
 
-def restore(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+def restore(array: np.ndarray, dtype: str) -> np.ndarray:
     """An array of a file in the dtype that it was written in.
 
     NumPy files keep the bytes of a bf16 array but forget its type.
@@ -94,7 +104,7 @@ def canonical(dtype: Any) -> str:
     return _FROM_NUMPY[name]
 
 
-def _numpy_spelling(dtype: Any) -> str:
+def _numpy_spelling(dtype: DTypeLike) -> str:
     """Return NumPy's name of a dtype; for anything else, the most telling text."""
     if isinstance(dtype, str):
         return dtype
@@ -116,7 +126,7 @@ def _hint(name: str) -> str:
 
 
 @cache  # NumPy puts the name together each time, and every op asks for it
-def _spelling(dtype: np.dtype[Any]) -> str:
+def _spelling(dtype: np.dtype) -> str:
     return str(dtype.name)
 
 

@@ -11,6 +11,8 @@ import shlex
 from importlib.util import find_spec
 from typing import Any
 
+from aotc.core.json_values import JsonObject
+
 _NAME = "aotc"
 
 
@@ -51,7 +53,7 @@ def install_command(extra: str = "") -> str:
     return f"pip install {shlex.quote(f'{_NAME}{wanted} @ {url}')}"
 
 
-def _origin() -> dict[str, Any]:
+def _origin() -> JsonObject:
     """Return pip's record of the installation; empty from an index or without a
     record.
     """

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+# A document, or a part of one, as its reader has it: keys are checked where a schema is
+# (`aotc.artifacts.schema`), and values have the types that it gives them.
+JsonObject: TypeAlias = Mapping[str, Any]
 
-def python_numbers(array: np.ndarray[Any, np.dtype[Any]]) -> Any:
+
+def python_numbers(array: np.ndarray) -> Any:
     """The elements as Python's own numbers, in nested lists."""
     # `tolist` of bf16 gives objects that JSON does not know.
     own = array if array.dtype.kind in "biuf" else array.astype(np.float64)
     return own.tolist()
 
 
-def json_value(value: Any) -> Any:
+def json_value(value: object) -> object:
     """`value` for JSON, which has no NaN and no infinity: those become strings."""
     if isinstance(value, list):
         return [json_value(item) for item in value]

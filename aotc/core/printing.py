@@ -34,7 +34,7 @@ class _Value:
         return np.array2string(self._array, formatter=by_element)
 
 
-def render(text: str, array: Any) -> str:
+def render(text: str, array: np.ndarray) -> str:
     """`text` with `array` in the place of its `{}`.
 
     Raises:
@@ -43,7 +43,7 @@ def render(text: str, array: Any) -> str:
     return text.format(_Value(array))
 
 
-def show(text: str, array: Any) -> None:
+def show(text: str, array: np.ndarray) -> None:
     """Write `text` with `array` in it to standard error, unless it is silenced."""
     if _is_silent.get():
         return

@@ -11,9 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from aotc.errors import InputError
+
+# A tree of any of these kinds around leaves of any type, or a leaf alone: `flatten`
+# finds out which. Functions that give back the kind of tree that they take say so with
+# a type variable.
+PyTree: TypeAlias = object
 
 
 class OrderedTree(dict[str, Any]):
@@ -63,12 +68,12 @@ class Structure:
         """The number of leaves of a tree of this structure."""
         return 1 if self.kind == "leaf" else sum(c.leaf_count for c in self.children)
 
-    def unflatten(self, leaves: Sequence[Any]) -> Any:
+    def unflatten(self, leaves: Sequence[object]) -> Any:
         """The tree of this structure with these leaves, in the order of `flatten`."""
         iterator = iter(leaves)
         return self._build(iterator)
 
-    def _build(self, leaves: Iterator[Any]) -> Any:
+    def _build(self, leaves: Iterator[object]) -> object:
         if self.kind == "leaf":
             return next(leaves)
         if self.kind == "none":
@@ -118,7 +123,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     return leaves, _flatten(tree, leaves)
 
 
-def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+def _flatten(tree: PyTree, leaves: list[object]) -> Structure:
     if tree is None:
         return Structure("none")
     if isinstance(tree, dict):
@@ -146,7 +151,7 @@ def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
     return Structure.of_dict(keys, tuple(_flatten(tree[key], leaves) for key in keys))
 
 
-def nodes_in(tree: Any) -> Iterator[Node]:
+def nodes_in(tree: PyTree) -> Iterator[Node]:
     """Yield the nodes of a tree, those in the parts of others after these."""
     if isinstance(tree, Node):
         yield tree
@@ -156,7 +161,7 @@ def nodes_in(tree: Any) -> Iterator[Node]:
             yield from nodes_in(child)
 
 
-def flatten_in_order(tree: Any) -> tuple[list[Any], Structure]:
+def flatten_in_order(tree: PyTree) -> tuple[list[Any], Structure]:
     """The leaves of `tree` and its structure, which dicts enter in their own order.
 
     Only dicts, lists and tuples themselves are taken apart, and named tuples: objects
@@ -214,7 +219,7 @@ def _leaf_names(structure: Structure, prefix: str) -> list[str]:
     return names
 
 
-def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+def tree_map(function: Callable[..., object], tree: PyTree, *others: object) -> Any:
     """`function` on the leaves of trees of one structure; a tree of the results.
 
     Raises:
@@ -233,7 +238,7 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     return structure.unflatten([function(*row) for row in zip(*columns, strict=True)])
 
 
-def subtrees(tree: Any, prefix: Structure) -> list[Any]:
+def subtrees(tree: PyTree, prefix: Structure) -> list[Any]:
     """The branches of `tree` at the leaves of a structure that it starts with.
 
     ``prefix.unflatten(subtrees(tree, prefix)) == tree``

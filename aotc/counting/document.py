@@ -16,18 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Any
 
 from aotc.counting.families import PREFIX
 from aotc.counting.samples import Distribution, Metric, Sample
 
 
-def of_metrics(metrics: Iterable[Metric]) -> dict[str, Any]:
+def of_metrics(metrics: Iterable[Metric]) -> dict[str, object]:
     """Return the metrics as a document."""
     return {"schema": "aotc.counters/1", "metrics": list(_metrics(metrics))}
 
 
-def _metrics(metrics: Iterable[Metric]) -> Iterator[dict[str, Any]]:
+def _metrics(metrics: Iterable[Metric]) -> Iterator[dict[str, object]]:
     for family, samples in metrics:
         yield {
             "name": PREFIX + family.name,
@@ -41,7 +40,7 @@ def _metrics(metrics: Iterable[Metric]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _value(sample: Sample, bounds: tuple[float, ...]) -> dict[str, Any]:
+def _value(sample: Sample, bounds: tuple[float, ...]) -> dict[str, object]:
     value = sample.value
     if not isinstance(value, Distribution):
         return {"value": value}

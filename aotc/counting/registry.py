@@ -148,7 +148,7 @@ class Registry:
             if metric.family is family and labels.items() <= sample.labels.items()
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return all figures as a document of the schema `aotc.counters/1`."""
         return document.of_metrics(self.metrics())
 

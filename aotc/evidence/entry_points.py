@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.dialects.functions.entries import Entry, Port
@@ -24,5 +23,5 @@ def _leaf(port: Port) -> Leaf:
     return Leaf(port.name, port.type.dtype, _shape(port.type.shape))
 
 
-def _shape(sizes: Sequence[Any]) -> tuple[int | str, ...]:
+def _shape(sizes: Sequence[object]) -> tuple[int | str, ...]:
     return tuple(n if isinstance(n, int) else str(n) for n in sizes)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Times = np.ndarray[Any, np.dtype[np.float64]]
+Times = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 SHARE = 0.99  # of calls that have to end in time
 _LEAST_ARRIVALS = 10_000

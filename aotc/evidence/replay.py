@@ -142,7 +142,7 @@ class _Started:
     cold: Replayed
     agreement: Agreement | None = None
 
-    def ask(self, question: Any) -> Any:
+    def ask(self, question: object) -> Any:
         """The answer of its process."""
         with _told_of(self.contender):
             return self.server.ask(question)

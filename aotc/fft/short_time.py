@@ -7,10 +7,8 @@ and its like: of n + 1 elements without the last.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotc import numpy as np
-from aotc.complexes.pairs import Complex
+from aotc.complexes.pairs import Complex, ComplexLike
 from aotc.dialects.types import Size, maximum
 from aotc.fft.transforms import fft, ifft, irfft, rfft
 from aotc.tracing.array import Array
@@ -61,7 +59,7 @@ def stft(
 
 
 def istft(
-    z: Any,
+    z: ComplexLike,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,

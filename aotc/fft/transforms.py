@@ -11,10 +11,12 @@ import numpy
 from aotc import numpy as np
 from aotc.complexes.pairs import (
     Complex,
+    ComplexLike,
     as_complex,
     conj,
 )
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, lift
@@ -27,7 +29,6 @@ __all__ = [
     "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
-ComplexLike = Any
 Norm = str | None
 
 
@@ -136,7 +137,7 @@ def _full_spectrum(half: Complex, axis: int, count: int) -> Complex:
     return Complex(re, np.where(alone, 0.0, im))
 
 
-def _constant(values: Any, dtype: str) -> Complex:
+def _constant(values: numpy.ndarray, dtype: str) -> Complex:
     target = dtypes.to_numpy(dtype)
     return Complex(lift(values.real.astype(target)), lift(values.imag.astype(target)))
 
@@ -153,8 +154,9 @@ def _prepare(a: ComplexLike, n: int | None, axis: int) -> tuple[Complex, int, in
 
 
 def _floating(a: ComplexLike) -> Complex:
+    given: Any = a
     if getattr(getattr(a, "dtype", None), "kind", None) == "c":
-        return _constant(a, "f32" if a.dtype.itemsize == 8 else "f64")
+        return _constant(given, "f32" if given.dtype.itemsize == 8 else "f64")
     z = as_complex(a)
     return z if z.dtype in ("f32", "f64") else z.map(lambda x: astype(x, "f32"))
 
@@ -209,7 +211,7 @@ def _plan(z: Complex, s: Sizes, axes: Axes) -> Plan:
     return list(zip(sizes, numbers, strict=True))
 
 
-def _along(one: Callable[..., Any], z: Any, plan: Sequence[Any], norm: Norm) -> Any:
+def _along(one: Callable[..., Any], z: object, plan: Sequence[Any], norm: Norm) -> Any:
     for n, axis in reversed(plan):
         z = one(z, n, axis, norm)
     return z
@@ -291,12 +293,12 @@ def irfft2(
 # ---- frequencies --------------------------------------------------------------------
 
 
-def fftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Array:
+def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike = "f32") -> Array:
     """The frequency of each element of `fft`, for a distance d of samples."""
     return np.asarray(numpy.fft.fftfreq(*_spacing(n, d)), dtype)
 
 
-def rfftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Array:
+def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike = "f32") -> Array:
     """The frequency of each element of `rfft`."""
     return np.asarray(numpy.fft.rfftfreq(*_spacing(n, d)), dtype)
 
@@ -307,17 +309,17 @@ def _spacing(n: int, d: float) -> tuple[int, float]:
     return n, d
 
 
-def fftshift(x: ComplexLike, axes: Any = None) -> Any:
+def fftshift(x: ComplexLike, axes: Axes = None) -> Any:
     """Move frequency zero to the middle of each of the axes."""
     return _roll(x, axes, lambda size: size // 2)
 
 
-def ifftshift(x: ComplexLike, axes: Any = None) -> Any:
+def ifftshift(x: ComplexLike, axes: Axes = None) -> Any:
     """The inverse of `fftshift`."""
     return _roll(x, axes, lambda size: -(size // 2))
 
 
-def _roll(x: ComplexLike, axes: Any, shift: Callable[[Any], Any]) -> Any:
+def _roll(x: ComplexLike, axes: Axes, shift: Callable[[Any], Any]) -> Any:
     if isinstance(x, Complex):
         return x.map(lambda part: _roll(part, axes, shift))
     x = lift(x)

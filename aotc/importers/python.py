@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from aotc.errors import InputError
 from aotc.importers.common.imported import Imported
@@ -129,7 +128,7 @@ def _hybrid_functions(module: ModuleType) -> list[str]:
     ]
 
 
-def _clash(entry: EntryFunction, other: Any) -> InputError:
+def _clash(entry: EntryFunction, other: object) -> InputError:
     """Return the error of an entry whose name stands for something else as well."""
     place = other.place if isinstance(other, EntryFunction) else _place_of(other)
     what = "entry" if isinstance(other, EntryFunction) else type(other).__name__
@@ -143,7 +142,7 @@ def _clash(entry: EntryFunction, other: Any) -> InputError:
     )
 
 
-def _place_of(value: Any) -> Place | None:
+def _place_of(value: object) -> Place | None:
     code = getattr(value, "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else None
 

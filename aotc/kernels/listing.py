@@ -12,6 +12,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.dialects import iree_text
 from aotc.dialects.calls.callees import calls_in
 from aotc.dialects.functions.entries import entries_of
@@ -61,7 +62,7 @@ def note_refusals(
 
 def kernels_listed(
     module: Module, target: Target, passes: Sequence[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The field `kernels` of a variant in a manifest.
 
     Args:
@@ -155,7 +156,7 @@ def _calls(
     return found
 
 
-def _places(found: Iterable[str]) -> dict[str, Any]:
+def _places(found: Iterable[str]) -> JsonObject:
     """The first different lines, and how many more there are."""
     places = [each for each in dict.fromkeys(found) if each]
     return {"places": places[:_MOST_PLACES], "more": len(places[_MOST_PLACES:])}

@@ -122,7 +122,7 @@ class Machine:
             "bytes_per_cycle": self.memory_bytes,
         }
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the machine as a tuning file and the IR hold it, to identify
         schedules.
         """

@@ -76,7 +76,7 @@ class Schedule:
 
 
 @cache  # every region asks, several times
-def _usual(schedule: type[Schedule]) -> tuple[tuple[str, Any], ...]:
+def _usual(schedule: type[Schedule]) -> tuple[tuple[str, object], ...]:
     """The names of the fields of a class, each with its usual value, or `MISSING`."""
     return tuple((each.name, each.default) for each in fields(schedule))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from aotc import numpy as np
 from aotc.dialects.types import element_count
 from aotc.linalg.factorizing import cutoff, matrices, square, svdvals
 from aotc.linalg.solving import inv
-from aotc.numpy.axes import axis_list
+from aotc.numpy.axes import Axes, axis_list
 from aotc.numpy.elementwise import root_of_squares
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, astype, to_accumulator
@@ -21,7 +22,7 @@ __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 def norm(
     x: ArrayLike,
     ord: float | str | None = None,
-    axis: Any = None,
+    axis: Axes = None,
     keepdims: bool = False,  # noqa: A002
 ) -> Array:
     """A norm of vectors or matrices, as NumPy's.
@@ -37,7 +38,7 @@ def norm(
     return astype(_norm(to_accumulator(given), ord, axis, keepdims), given.dtype)
 
 
-def _norm(array: Array, ord: Any, axis: Any, keepdims: bool) -> Array:  # noqa: A002
+def _norm(array: Array, ord: Any, axis: Axes, keepdims: bool) -> Array:  # noqa: A002
     if axis is None and ord is None:
         return _apply_keepdims(
             _euclidean(np.ravel(array), -1), array, range(array.ndim), keepdims
@@ -58,7 +59,7 @@ def vector_norm(
     x: ArrayLike,
     /,
     *,
-    axis: Any = None,
+    axis: Axes = None,
     keepdims: bool = False,
     ord: Any = 2,  # noqa: A002
 ) -> Array:
@@ -148,7 +149,9 @@ _BY_SUMS: dict[Any, Any] = {
 _BY_VALUES: dict[Any, Any] = {"nuc": np.sum, 2: np.max, -2: np.min}
 
 
-def _apply_keepdims(result: Array, x: Array, axes: Any, keepdims: bool) -> Array:
+def _apply_keepdims(
+    result: Array, x: Array, axes: Sequence[int], keepdims: bool
+) -> Array:
     return np.expand_dims(result, tuple(axes)) if keepdims and len(axes) else result
 
 
@@ -182,7 +185,7 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     return np.where(np.logical_and(is_singular, is_known), np.inf, found)
 
 
-def matrix_rank(A: ArrayLike, tol: Any = None) -> Array:  # noqa: N803 - NumPy's name
+def matrix_rank(A: ArrayLike, tol: ArrayLike | None = None) -> Array:  # noqa: N803 - NumPy's name
     """Count the singular values above `tol`, as i32.
 
     By default `tol` is the largest value times the larger size times the rounding of

@@ -138,7 +138,7 @@ def _solve(a: Array, b: Array) -> Array:
     return lu_solve(lu_factor(a), b)
 
 
-def _solve_rule(primals: Any, tangents: Any) -> Any:
+def _solve_rule(primals: Sequence[Array], tangents: Sequence[Array]) -> Any:
     """Solve a x = b and its tangent: a dx = db - da x."""
     (a, b), (da, db) = primals, tangents
     factors = lu_factor(a)
@@ -216,7 +216,7 @@ def pinv(a: ArrayLike, rcond: float | None = None) -> Array:
         scaled = np.matrix_transpose(vh) * np.expand_dims(inverse, -2)
         return np.matmul(scaled, np.matrix_transpose(u))
 
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(primals: Sequence[Array], tangents: Sequence[Array]) -> Any:
         (x,), (dx,) = primals, tangents
         return inverse(x), _pinv_tangent(x, inverse(x), dx)
 
@@ -276,7 +276,7 @@ def _det(a: Array) -> Array:
     return _parity(permutation, a.dtype) * np.prod(_diagonal(packed), -1)
 
 
-def _det_rule(primals: Any, tangents: Any) -> Any:
+def _det_rule(primals: Sequence[Array], tangents: Sequence[Array]) -> Any:
     """det(a) trace(a⁻¹ da)."""
     (a,), (da,) = primals, tangents
     value = _det(a)
@@ -303,7 +303,7 @@ def _slogdet(a: Array) -> tuple[Array, Array]:
     return sign, np.sum(np.log(np.absolute(pivots)), -1)
 
 
-def _slogdet_rule(primals: Any, tangents: Any) -> Any:
+def _slogdet_rule(primals: Sequence[Array], tangents: Sequence[Array]) -> Any:
     """0 and trace(a⁻¹ da)."""
     (a,), (da,) = primals, tangents
     return _slogdet(a), (None, _trace_of_solved(a, da))

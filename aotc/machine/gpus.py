@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from aotc.core.json_values import JsonObject
+
 _KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 # Kinds of memory banks of an AMD GPU: its own, visible to the CPU or not.
 _KFD_GPU_MEMORY = (1, 2)
@@ -99,7 +101,7 @@ def library(*names: str) -> Any:
 # ---- CUDA --------------------------------------------------------------------------
 
 
-def _cuda() -> dict[str, Any] | None:
+def _cuda() -> JsonObject | None:
     cuda = library("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     version, count = ctypes.c_int(), ctypes.c_int()
     if cuda is None or cuda.cuDriverGetVersion(ctypes.byref(version)):
@@ -111,7 +113,7 @@ def _cuda() -> dict[str, Any] | None:
     return {"driver_api": version.value, "devices": devices}
 
 
-def _cuda_device(cuda: Any, ordinal: int) -> dict[str, Any]:
+def _cuda_device(cuda: Any, ordinal: int) -> dict[str, object]:
     handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     major, minor, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
@@ -210,7 +212,7 @@ class _MemoryProperties(ctypes.Structure):
     ]
 
 
-def _vulkan() -> dict[str, Any] | None:
+def _vulkan() -> dict[str, object] | None:
     """Return the Vulkan loader's version, and each device's features that IREE
     needs.
     """
@@ -229,7 +231,7 @@ def _vulkan_version(word: int) -> str:
     return f"{word >> 22 & 0x7F}.{word >> 12 & 0x3FF}.{word & 0xFFF}"
 
 
-def _vulkan_devices(vulkan: Any) -> list[dict[str, Any]]:
+def _vulkan_devices(vulkan: Any) -> list[dict[str, object]]:
     """Return the Vulkan devices in the order of the loader, in which IREE chooses."""
     application = _ApplicationInfo(api=_VULKAN_1_3)
     create = _InstanceInfo(type=1, application=ctypes.pointer(application))
@@ -245,7 +247,7 @@ def _vulkan_devices(vulkan: Any) -> list[dict[str, Any]]:
     return devices
 
 
-def _vulkan_device(vulkan: Any, handle: ctypes.c_void_p) -> dict[str, Any]:
+def _vulkan_device(vulkan: Any, handle: ctypes.c_void_p) -> dict[str, object]:
     properties = _Properties()
     vulkan.vkGetPhysicalDeviceProperties(handle, ctypes.byref(properties))
     api = properties.api
@@ -290,7 +292,7 @@ def _vulkan_features(vulkan: Any, handle: ctypes.c_void_p) -> list[str]:
 # ---- ROCm --------------------------------------------------------------------------
 
 
-def _rocm() -> dict[str, Any] | None:
+def _rocm() -> dict[str, object] | None:
     """The AMD GPUs that the kernel's compute driver (KFD) knows; None without it.
 
     `hip` says whether the library is here too that runs programs on them.
@@ -306,7 +308,7 @@ def _rocm() -> dict[str, Any] | None:
     return {"hip": bool(found) and library(_HIP) is not None, "devices": found}
 
 
-def _rocm_device(folder: Path) -> dict[str, Any] | None:
+def _rocm_device(folder: Path) -> dict[str, object] | None:
     version = _numbers(folder / "properties").get("gfx_target_version", 0)
     if not version:
         return None

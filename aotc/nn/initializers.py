@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from aotc import numpy as np
 from aotc import random
+from aotc.core.dtypes import DTypeLike
+from aotc.numpy.broadcasting import ShapeLike
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike
 from aotc.tracing.source_locations import fail
@@ -23,12 +24,12 @@ Initializer = Callable[..., Array]
 _TRUNCATED_DEVIATION = 0.87962566103423978
 
 
-def zeros(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
+def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
     """Return zeros; the key is not used."""
     return np.zeros(shape, dtype)
 
 
-def ones(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
+def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
     """Return ones; the key is not used."""
     return np.ones(shape, dtype)
 
@@ -41,7 +42,7 @@ def constant(value: float) -> Initializer:
 def normal(stddev: float = 0.01) -> Initializer:
     """Return an initializer by normal numbers of mean 0."""
 
-    def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
+    def init(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
         return random.normal(key, shape, dtype) * stddev
 
     return init
@@ -50,7 +51,7 @@ def normal(stddev: float = 0.01) -> Initializer:
 def uniform(scale: float = 0.01) -> Initializer:
     """Return an initializer by uniform numbers in [0, scale)."""
 
-    def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
+    def init(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
         return random.uniform(key, shape, dtype, 0.0, scale)
 
     return init
@@ -61,7 +62,7 @@ def truncated_normal(stddev: float = 0.01) -> Initializer:
     are scaled.
     """
 
-    def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
+    def init(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
         return random.truncated_normal(key, -2.0, 2.0, shape, dtype) * stddev
 
     return init
@@ -88,7 +89,7 @@ def variance_scaling(
             f"{distribution!r}",
         )
 
-    def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
+    def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = "f32") -> Array:
         fans = _fans(shape, in_axis, out_axis)
         count = {"fan_in": fans[0], "fan_out": fans[1], "fan_avg": sum(fans) / 2}[mode]
         deviation = math.sqrt(scale / max(1.0, count))
@@ -117,7 +118,7 @@ def orthogonal(scale: float = 1.0) -> Initializer:
     All axes but the last one are rows. Saxe, McClelland and Ganguli, ICLR 2014.
     """
 
-    def init(key: ArrayLike, shape: Any, dtype: Any = "f32") -> Array:
+    def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = "f32") -> Array:
         if len(shape) < 2:
             fail("bad-shape", f"expected a shape of two axes or more; got {shape}")
         rows, columns = math.prod(shape[:-1]), shape[-1]

@@ -19,9 +19,9 @@ from aotc.nn.spatial import static_size
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 
-Numbers = numpy.ndarray[Any, Any]
+Numbers = numpy.ndarray
 Places = Numbers | Array
-Number = numpy.floating[Any] | Array
+Number = numpy.floating | Array
 
 
 # ---- sizes --------------------------------------------------------------------------

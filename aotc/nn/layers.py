@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotc import numpy as np
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
@@ -49,7 +48,7 @@ def embedding(table: ArrayLike, indices: ArrayLike) -> Array:
     return np.take(table, indices, 0, mode="clip")
 
 
-def one_hot(indices: ArrayLike, count: int, dtype: Any = "f32") -> Array:
+def one_hot(indices: ArrayLike, count: int, dtype: DTypeLike = "f32") -> Array:
     """1 at the position that each index names along a new last axis, 0 elsewhere."""
     return np.astype(is_class(indices, count), dtype)
 

@@ -23,7 +23,7 @@ import numpy
 
 from aotc.core import dtypes
 from aotc.core.array_files import read_safetensors
-from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.core.writing import atomic_write
 from aotc.dialects import context
 from aotc.dialects.functions.function_table import index_functions
@@ -35,7 +35,7 @@ from aotc.numpy.products import dot_general
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
-from aotc.tracing.conversion import astype, lift
+from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.entry import Spec
 from aotc.tracing.layer_ops import LayerOp, LayerOps, Weight
 from aotc.tracing.source_locations import fail
@@ -44,7 +44,7 @@ from aotc.tracing.tracing import Trace
 __all__ = ["Lora", "lora"]
 
 DOWN, UP = "down", "up"  # the leaves of an adapter
-Adapters = Mapping[str, Mapping[str, Any]]
+Adapters = Mapping[str, Mapping[str, ArrayLike]]
 _Change = Callable[[LayerOps, LayerOp], "list[Array]"]
 _PEFT = {DOWN: "lora_A", UP: "lora_B"}  # names in files of adapters
 _PREFIX = "base_model.model."
@@ -52,7 +52,7 @@ _LISTED = 12
 
 
 def lora(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     rank: int = 8,
     *,
     alpha: float | None = None,
@@ -103,7 +103,7 @@ class Lora:
     patterns: tuple[str, ...]
 
     def __call__(
-        self, adapters: Adapters, params: Any, *args: Any, **kwargs: Any
+        self, adapters: Adapters, params: PyTree, *args: PyTree, **kwargs: PyTree
     ) -> Any:
         """Call the function with the adapters' additions."""
 
@@ -119,8 +119,8 @@ class Lora:
         return self._run(add, params, args, kwargs)
 
     def init(
-        self, params: Any, *args: Any, seed: int = 0, **kwargs: Any
-    ) -> dict[str, dict[str, Any]]:
+        self, params: PyTree, *args: PyTree, seed: int = 0, **kwargs: PyTree
+    ) -> dict[str, dict[str, numpy.ndarray]]:
         """Return adapters before training, with which the function is as without.
 
         Args:
@@ -141,7 +141,9 @@ class Lora:
             found[name] = {DOWN: down.astype("f4"), UP: up}
         return found
 
-    def merge(self, adapters: Adapters, params: Any, *args: Any, **kwargs: Any) -> Any:
+    def merge(
+        self, adapters: Adapters, params: PyTree, *args: PyTree, **kwargs: PyTree
+    ) -> Any:
         """Return the weights with the adapters added, for the function without.
 
         Args:
@@ -198,8 +200,8 @@ class Lora:
             save_file(arrays, aside, metadata=facts)
 
     def load(
-        self, path: Path | str, params: Any, *args: Any, **kwargs: Any
-    ) -> dict[str, dict[str, Any]]:
+        self, path: Path | str, params: PyTree, *args: PyTree, **kwargs: PyTree
+    ) -> dict[str, dict[str, numpy.ndarray]]:
         """Read adapters of a file as `save` and PEFT write it.
 
         Args:
@@ -246,7 +248,7 @@ class Lora:
                 "make them by init, with arguments that run the same layers",
             )
         for key, shape in self._wanted(layer).items():
-            array = adapters[name][key]
+            array: Any = adapters[name][key]
             found = tuple(array.shape if _is_array(array) else numpy.shape(array))
             if found != shape:  # of another rank they would have another scale
                 fail(
@@ -270,7 +272,9 @@ class Lora:
         low = dot_general(x, row[DOWN], (contract, range(len(contract))))
         return dot_general(low, row[UP], ((low.ndim - 1,), (0,))) * self.scale
 
-    def _layers(self, params: Any, args: Any, kwargs: Any) -> dict[str, LayerOp]:
+    def _layers(
+        self, params: PyTree, args: tuple[PyTree, ...], kwargs: Mapping[str, PyTree]
+    ) -> dict[str, LayerOp]:
         """The layers that have adapters, of a trace that is thrown away."""
         found: dict[str, LayerOp] = {}
         seen: list[str] = []
@@ -307,7 +311,13 @@ class Lora:
             )
         return found
 
-    def _run(self, change: _Change, params: Any, args: Any, kwargs: Any) -> Any:
+    def _run(
+        self,
+        change: _Change,
+        params: PyTree,
+        args: tuple[PyTree, ...],
+        kwargs: Mapping[str, PyTree],
+    ) -> Any:
         """Call the function with its layers changed."""
         layers = LayerOps(lambda layer: change(layers, layer))
         return layers.call(self.function, params, args, kwargs, _weight_names)
@@ -327,7 +337,7 @@ def _weight_names(structure: Structure) -> list[str]:
     ]
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return isinstance(leaf, Spec) or (hasattr(leaf, "dtype") and hasattr(leaf, "shape"))
 
 
@@ -378,17 +388,17 @@ def _shapes(layer: LayerOp) -> tuple[list[int], list[int]]:
 
 
 def _add(
-    weight: Any,
-    added: Any,
+    weight: numpy.ndarray,
+    added: numpy.ndarray,
     axes: tuple[tuple[int, ...], tuple[int, ...]],
     order: Sequence[int],
-) -> Any:
+) -> numpy.ndarray:
     """Return a weight plus an adapter's addition, whose axes are ordered summed,
     free.
     """
     places = [order[axis] for part in axes for axis in part]
     moved = numpy.transpose(added, numpy.argsort(places))
-    wide = numpy.asarray(weight).astype("f4") + moved
+    wide: numpy.ndarray = numpy.asarray(weight).astype("f4") + moved
     return wide.astype(numpy.asarray(weight).dtype)
 
 
@@ -396,7 +406,9 @@ def _peft_name(layer: str, key: str) -> str:
     return f"{_PREFIX}{layer.removesuffix('.weight')}.{_PEFT[key]}.weight"
 
 
-def _read(file: Mapping[str, Any], name: str, shape: Sequence[int]) -> Any:
+def _read(
+    file: Mapping[str, numpy.ndarray], name: str, shape: Sequence[int]
+) -> numpy.ndarray:
     """Return an array of a file, transposed as files of adapters have them."""
     array = file.get(name)
     if array is None or array.T.shape != tuple(shape):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from aotc import numpy as np
 from aotc.dialects.types import Shape, format_shape
-from aotc.numpy.axes import one_axis, rising_axes
+from aotc.numpy.axes import Axes, one_axis, rising_axes
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift, to_accumulator
 from aotc.tracing.source_locations import fail
@@ -279,7 +278,7 @@ def _broadcast_parameter(
 # ---- by size ------------------------------------------------------------------------
 
 
-def l2_normalize(x: ArrayLike, axis: Any = -1, epsilon: float = 1e-12) -> Array:
+def l2_normalize(x: ArrayLike, axis: Axes = -1, epsilon: float = 1e-12) -> Array:
     """`x` divided by its Euclidean norm over `axis`, which is at least `epsilon`."""
     x = as_float(x)
     wide = to_accumulator(x)

@@ -258,7 +258,7 @@ def _adaptive_pool(
     x: Array,
     sizes: Window,
     pool: Callable[[Array, Window], Array],
-    along: Callable[[Array, int, Any, Any], Array],
+    along: Callable[[Array, int, object, object], Array],
 ) -> Array:
     """Pool windows where the parts are equal, else one axis at a time."""
     spatial = spatial_rank(x)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
+
 from aotc import numpy as np
 from aotc.core import dtypes
 from aotc.core.pytree import Node
@@ -193,7 +195,12 @@ class _Form:
     dtype: str
 
     def __call__(
-        self, data: Any, scale: Any, zero_point: Any, minimum: Any, order: Any
+        self,
+        data: numpy.ndarray,
+        scale: ArrayLike,
+        zero_point: object,
+        minimum: object,
+        order: numpy.ndarray,
     ) -> QuantizedWeights:
         return QuantizedWeights(
             data,
@@ -208,11 +215,11 @@ class _Form:
         )
 
 
-def _bits_of(data: Any) -> int:
+def _bits_of(data: numpy.ndarray) -> int:
     return dtypes.bits(dtypes.canonical(data.dtype))
 
 
-def _as_floats(part: Any, dtype: str) -> Array:
+def _as_floats(part: object, dtype: str) -> Array:
     """A scale or minimum as floats of a dtype."""
     if isinstance(part, QuantizedWeights):
         return part.dequantize(dtype)

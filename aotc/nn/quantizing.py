@@ -8,10 +8,9 @@ halves to even, and saturate.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotc import numpy as np
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.types import Shape
 from aotc.nn.convolving import require_kernel
@@ -43,7 +42,7 @@ def quantize(
     x: ArrayLike,
     scale: ArrayLike,
     zero_point: ArrayLike = 0,
-    dtype: Any = "i8",
+    dtype: DTypeLike = "i8",
     *,
     axis: int | None = None,
     block: int | None = None,
@@ -119,7 +118,7 @@ def fake_quantize(
     x: ArrayLike,
     scale: ArrayLike,
     zero_point: ArrayLike = 0,
-    dtype: Any = "i8",
+    dtype: DTypeLike = "i8",
     *,
     axis: int | None = None,
     block: int | None = None,
@@ -168,7 +167,7 @@ def _steps(
     return np.minimum(np.maximum(ratio, low), high), offset
 
 
-def _range(dtype: Any, bits: int | None) -> Bounds:
+def _range(dtype: DTypeLike, bits: int | None) -> Bounds:
     """The least and the greatest integer."""
     name = dtypes.canonical(dtype)
     if name not in dtypes.INTEGERS or dtypes.bits(name) > 16:
@@ -222,7 +221,7 @@ def _counts(x: Array, axis: int, block: int | None) -> Shape:
 
 
 def quantization_scale(
-    low: ArrayLike, high: ArrayLike, dtype: Any = "i8", *, bits: int | None = None
+    low: ArrayLike, high: ArrayLike, dtype: DTypeLike = "i8", *, bits: int | None = None
 ) -> tuple[Array, Array]:
     """The scale and zero point (i32) for floats from `low` to `high`, and 0."""
     least, greatest = _range(dtype, bits)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aotc import numpy as np
+from aotc.dialects.types import Size
 from aotc.nn.layers import one_hot
 from aotc.nn.normalizing import softmax
 from aotc.nn.spatial import static_size
@@ -114,7 +115,7 @@ def _assign_places(chosen: Array, count: int, capacity: int) -> tuple[Array, Arr
     return fits, np.where(fits, place, count * groups * capacity)
 
 
-def _sources(places: Array, total: int) -> Array:
+def _sources(places: Array, total: Size) -> Array:
     """Return the token at each place; the number of tokens for an empty place."""
     groups, tokens, _ = places.shape
     numbers = emit("iota", shape=(groups * tokens, 1), axis=0, dtype="i32")

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 
+if TYPE_CHECKING:
+    # an axis, several, or None for all or for the usual one
+    Axes: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
+else:  # `one_axis` refuses the rest, and says what it got
+    Axes = Any
 
-def one_axis(x: Array, axis: Any, new: int = 0) -> int:
+
+def one_axis(x: Array, axis: SupportsIndex | None, new: int = 0) -> int:
     """`axis` counted from the front; `new` axes are about to be added to `x`."""
     rank = x.ndim + new
     try:
-        number = operator.index(axis)
+        number = operator.index(axis)  # type: ignore[arg-type]
     except TypeError:
         fail("bad-axis", f"expected an axis to be an integer; got {axis!r}")
     if not -rank <= number < rank:
@@ -22,16 +28,16 @@ def one_axis(x: Array, axis: Any, new: int = 0) -> int:
     return number % rank
 
 
-def axis_list(x: Array, axes: Any, new: int = 0) -> list[int]:
+def axis_list(x: Array, axes: Axes, new: int = 0) -> list[int]:
     """Return one axis or several, counted from the front, in the order given."""
-    wanted = axes if isinstance(axes, (tuple, list, range)) else (axes,)
+    wanted: Sequence[Any] = axes if isinstance(axes, (tuple, list, range)) else (axes,)
     numbers = [one_axis(x, axis, new) for axis in wanted]
     if len(set(numbers)) != len(numbers):
         fail("bad-axis", f"an axis is named twice in {tuple(wanted)}")
     return numbers
 
 
-def rising_axes(x: Array, axes: Any) -> tuple[int, ...]:
+def rising_axes(x: Array, axes: Axes) -> tuple[int, ...]:
     """The axes in rising order; all of them for None."""
     return tuple(range(x.ndim) if axes is None else sorted(axis_list(x, axes)))
 

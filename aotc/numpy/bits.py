@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -53,7 +54,7 @@ _FORMATS = {
 }
 
 
-def bitcast(x: ArrayLike, dtype: Any) -> Array:
+def bitcast(x: ArrayLike, dtype: DTypeLike) -> Array:
     """The bits of x as another dtype of equal width (`ndarray.view` of NumPy)."""
     return emit("bitcast", lift(x), dtype=dtypes.canonical(dtype))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from aotc.dialects.types import Dim, Shape, Size, format_shape
 from aotc.tracing.array import Array
@@ -13,6 +14,12 @@ from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 __all__ = ["broadcast_arrays", "broadcast_shapes", "broadcast_to"]
+
+if TYPE_CHECKING:
+    # a size alone, or one for each axis
+    ShapeLike: TypeAlias = Size | SupportsIndex | Sequence[Size | SupportsIndex]
+else:  # `as_shape` refuses the rest, and says what it got
+    ShapeLike = Any
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
@@ -52,7 +59,7 @@ def _common_size(sizes: tuple[Size, ...], shapes: tuple[Shape, ...]) -> Size:
     return distinct[0] if distinct else 1
 
 
-def broadcast_to(array: ArrayLike, shape: Any) -> Array:
+def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     """`array` repeated to `shape`, of as many axes or more; sizes may be symbolic.
 
     Raises:
@@ -87,13 +94,15 @@ def common(*xs: ArrayLike) -> list[Array]:
     return broadcast_arrays(*one_dtype(*xs))
 
 
-def as_shape(shape: Any) -> Shape:
+def as_shape(shape: ShapeLike) -> Shape:
     """A shape given as a tuple, a list or a single size, in the compiler's sizes."""
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    sizes: tuple[Any, ...] = (
+        tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    )
     return tuple(_as_size(size) for size in sizes)
 
 
-def _as_size(size: Any) -> Size:
+def _as_size(size: Size | SupportsIndex) -> Size:
     if isinstance(size, Dim):
         return compiler_size(size)
     try:
@@ -105,7 +114,7 @@ def _as_size(size: Any) -> Size:
         fail("bad-shape", f"expected sizes that are integers; got {size!r}", hint)
 
 
-def new_shape(shape: Any) -> Shape:
+def new_shape(shape: ShapeLike) -> Shape:
     """The shape of an array that is to be made: no size is negative."""
     sizes = as_shape(shape)
     if any(isinstance(size, int) and size < 0 for size in sizes):

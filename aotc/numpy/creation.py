@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import Dim, Shape, Size, bounds, ceil_divide, format_shape
-from aotc.numpy.broadcasting import as_shape, broadcast_arrays, broadcast_to
+from aotc.numpy.broadcasting import ShapeLike, as_shape, broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import add, floor_divide, multiply, remainder
 from aotc.numpy.joining import stack
 from aotc.numpy.positions import integers, true_positions
@@ -32,11 +33,13 @@ __all__ = [
 _MOST_NUMBERS = 2**31 - 1
 
 
-def asarray(a: ArrayLike, dtype: Any = None) -> Array:
+def asarray(a: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """`a` as an array; nested lists may hold arrays."""
     wanted = None if dtype is None else dtypes.canonical(dtype)
-    nested = isinstance(a, (list, tuple)) and any(_is_array(part) for part in a)
-    made = _stack_parts(a) if nested else lift(a, wanted)
+    if isinstance(a, (list, tuple)) and any(_is_array(part) for part in a):
+        made = _stack_parts(a)
+    else:
+        made = lift(a, wanted)
     return made if wanted is None else astype(made, wanted)
 
 
@@ -50,18 +53,20 @@ def _stack_parts(parts: Sequence[ArrayLike]) -> Array:
     return stack([part if is_weak(part) else asarray(part) for part in parts])
 
 
-def _is_array(part: Any) -> bool:
+def _is_array(part: object) -> bool:
     if isinstance(part, (list, tuple)):
         return any(map(_is_array, part))
     return isinstance(part, (Array, Dim))
 
 
-def full(shape: Any, fill_value: ArrayLike, dtype: Any = None) -> Array:
+def full(
+    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
+) -> Array:
     """`fill_value` in every element of a new array."""
     return broadcast_to(asarray(fill_value, dtype), as_shape(shape))
 
 
-def zeros(shape: Any, dtype: Any = "f32") -> Array:
+def zeros(shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
     """Return zeros, in a shape of ints and symbolic sizes.
 
     Raises:
@@ -70,33 +75,35 @@ def zeros(shape: Any, dtype: Any = "f32") -> Array:
     return full(shape, 0, "f32" if dtype is None else dtype)
 
 
-def empty(shape: Any, dtype: Any = "f32") -> Array:
+def empty(shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
     """Return zeros: nothing here has a value that is not decided."""
     return zeros(shape, dtype)
 
 
-def ones(shape: Any, dtype: Any = "f32") -> Array:
+def ones(shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
     """Return ones, in a shape of ints and symbolic sizes; raises like `zeros`."""
     return full(shape, 1, "f32" if dtype is None else dtype)
 
 
-def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: Any = None) -> Array:
+def full_like(
+    a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
+) -> Array:
     """`fill_value` in every element of an array like `a`."""
     like = lift(a)
     return full(like.shape, fill_value, like.dtype if dtype is None else dtype)
 
 
-def zeros_like(a: ArrayLike, dtype: Any = None) -> Array:
+def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Return zeros in the shape and dtype of `a`."""
     return full_like(a, 0, dtype)
 
 
-def empty_like(prototype: ArrayLike, dtype: Any = None) -> Array:
+def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Return zeros in the shape and dtype of `prototype`."""
     return zeros_like(prototype, dtype)
 
 
-def ones_like(a: ArrayLike, dtype: Any = None) -> Array:
+def ones_like(a: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Return ones in the shape and dtype of `a`."""
     return full_like(a, 1, dtype)
 
@@ -105,7 +112,7 @@ def arange(
     start: float | Dim,
     stop: float | Dim | None = None,
     step: float = 1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """`start, start + step, …` below `stop`; whole bounds may be symbolic sizes."""
     start, stop = (0, start) if stop is None else (start, stop)
@@ -132,7 +139,7 @@ def arange(
     return scaled if start == 0 else add(scaled, start)
 
 
-def _float_bounds(*parts: Any) -> list[float]:
+def _float_bounds(*parts: object) -> list[float]:
     return [part for part in parts if isinstance(part, float)]
 
 
@@ -146,7 +153,7 @@ def _float_range(start: float, stop: float, step: float) -> Any:
     return np.arange(start, stop, step)
 
 
-def _as_int(part: Any) -> Any:
+def _as_int(part: object) -> Any:
     return int(part) if isinstance(part, float) else part
 
 
@@ -170,7 +177,7 @@ def linspace(
     num: int = 50,
     endpoint: bool = True,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one."""
     whole = dtype is not None and dtypes.canonical(dtype) in dtypes.INTEGERS
@@ -185,7 +192,7 @@ def logspace(
     endpoint: bool = True,
     base: float = 10.0,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """`base` to the power of evenly spaced numbers."""
     return _spaced_numbers(
@@ -199,7 +206,7 @@ def geomspace(
     num: int = 50,
     endpoint: bool = True,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """`num` numbers from `start` to `stop` with one ratio between neighbours."""
     if not start * stop > 0:
@@ -208,7 +215,12 @@ def geomspace(
 
 
 def _spaced_numbers(
-    function: Any, start: float, stop: float, num: int, dtype: Any, **how: Any
+    function: Callable[..., np.ndarray],
+    start: float,
+    stop: float,
+    num: int,
+    dtype: DTypeLike | None,
+    **how: float,
 ) -> Array:
     if num < 0:
         fail("bad-range", f"expected num to be an integer of 0 or more; got {num}")
@@ -216,12 +228,14 @@ def _spaced_numbers(
         return _numbers(function(start, stop, num, **how), dtype)
 
 
-def _floored_linspace(start: float, stop: float, num: int, endpoint: bool) -> Any:
+def _floored_linspace(
+    start: float, stop: float, num: int, endpoint: bool
+) -> np.ndarray:
     """Return NumPy's linspace, rounded down for integers as NumPy rounds."""
     return np.floor(np.linspace(start, stop, num, endpoint))
 
 
-def _numbers(values: Any, dtype: Any) -> Array:
+def _numbers(values: np.ndarray, dtype: DTypeLike | None) -> Array:
     """Convert NumPy's f64 to the dtype that is wanted."""
     name = dtypes.canonical("f32" if dtype is None else dtype)
     with np.errstate(all="ignore"):
@@ -261,7 +275,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     return tuple(meshgrid(*places, indexing="ij", sparse=True))
 
 
-def indices(dimensions: Any, dtype: Any = "i32", sparse: bool = False) -> Any:
+def indices(dimensions: Any, dtype: DTypeLike = "i32", sparse: bool = False) -> Any:
     """The position along each axis of a grid: stacked, or a tuple if `sparse`."""
     shape, name = as_shape(dimensions), dtypes.canonical(dtype)
     rank = len(shape)
@@ -276,7 +290,11 @@ def indices(dimensions: Any, dtype: Any = "i32", sparse: bool = False) -> Any:
 
 
 def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = "f32", **kwargs: Any
+    function: Callable[..., object],
+    shape: ShapeLike,
+    *,
+    dtype: DTypeLike = "f32",
+    **kwargs: object,
 ) -> Any:
     """`function` of the position along each axis."""
     sizes = as_shape(shape)
@@ -299,7 +317,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     return stack(powers[:count] if increasing else powers[:count][::-1], 1)
 
 
-def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
+def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     """The position along each axis of a number that counts elements row by row.
 
     Numbers that are known must be those of elements.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from aotc.core.dtypes import DTypeLike
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import common_floats
@@ -22,21 +21,29 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _cumulate(name: str, x: Array, axis: Any, reverse: bool) -> Array:
+def _cumulate(name: str, x: Array, axis: int | None, reverse: bool) -> Array:
     """The op along `axis`; of the flattened array for None."""
     x, axis = (ravel(x), 0) if axis is None else (x, axis)
     return emit(name, x, axis=one_axis(x, axis), reverse=reverse)
 
 
 def cumsum(
-    a: ArrayLike, axis: int | None = None, dtype: Any = None, *, reverse: bool = False
+    a: ArrayLike,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    reverse: bool = False,
 ) -> Array:
     """The sum of all elements up to each (from the end if `reverse`, as JAX's)."""
     return _cumulate("cumsum", summable(a, dtype), axis, reverse)
 
 
 def cumprod(
-    a: ArrayLike, axis: int | None = None, dtype: Any = None, *, reverse: bool = False
+    a: ArrayLike,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    reverse: bool = False,
 ) -> Array:
     """The product of all elements up to each; right derivatives at zeros, too."""
     return _cumulate("cumprod", summable(a, dtype), axis, reverse)
@@ -47,7 +54,7 @@ def cumulative_sum(
     /,
     *,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Array:
     """`cumsum` of a vector or along `axis`; from 0 on if `include_initial`."""
@@ -61,7 +68,7 @@ def cumulative_prod(
     /,
     *,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Array:
     """`cumprod` of a vector or along `axis`; from 1 on if `include_initial`."""
@@ -82,12 +89,16 @@ def _prepend(first: int, y: Array, axis: int) -> Array:
     return concatenate([broadcast_to(lift(first, y.dtype), shape), y], axis)
 
 
-def nancumsum(a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Array:
+def nancumsum(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
+) -> Array:
     """`cumsum` with NaN as zero."""
     return cumsum(without_nan(a, 0.0), axis, dtype)
 
 
-def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Array:
+def nancumprod(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
+) -> Array:
     """`cumprod` with NaN as one."""
     return cumprod(without_nan(a, 1.0), axis, dtype)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import SupportsIndex
 
 from aotc.dialects.types import Dim, Size, bounds
 from aotc.tracing.array import Array
@@ -13,7 +13,7 @@ from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
 
-def slice_axis(x: Array, axis: int, key: Any) -> Array:
+def slice_axis(x: Array, axis: int, key: slice | SupportsIndex) -> Array:
     """Slice an axis of `x`, or select one of its elements."""
     size = x.type.shape[axis]
     if isinstance(key, slice):
@@ -49,7 +49,9 @@ def cut(x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Array:
     )
 
 
-def _require_inside(x: Array, axis: int, key: Any, position: Size) -> None:
+def _require_inside(
+    x: Array, axis: int, key: slice | SupportsIndex, position: Size
+) -> None:
     """Refuse an element that the contracts do not prove to be there."""
     size = x.type.shape[axis]
     missing = max(-bounds(position)[0], 1 - bounds(size - position)[0])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import Dim, Size, maximum, minimum
 from aotc.numpy.axes import axis_list
 from aotc.numpy.broadcasting import broadcast_to
@@ -26,17 +27,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-def eye(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
+def eye(N: Size, M: Size | None = None, k: int = 0, dtype: DTypeLike = "f32") -> Array:  # noqa: N803
     """Return ones on the k-th diagonal of an N × M matrix."""
     return astype(equal(_diagonal_of(N, N if M is None else M), k), dtype)
 
 
-def identity(n: Size, dtype: Any = "f32") -> Array:
+def identity(n: Size, dtype: DTypeLike = "f32") -> Array:
     """The n × n matrix with ones on its diagonal."""
     return eye(n, dtype=dtype)
 
 
-def tri(N: Size, M: Size | None = None, k: int = 0, dtype: Any = "f32") -> Array:  # noqa: N803
+def tri(N: Size, M: Size | None = None, k: int = 0, dtype: DTypeLike = "f32") -> Array:  # noqa: N803
     """Return ones on and below the k-th diagonal."""
     return astype(less_equal(_diagonal_of(N, N if M is None else M), k), dtype)
 
@@ -165,7 +166,11 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 
 
 def trace(
-    a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """The sum of a diagonal of two axes, which are left out; see `sum`."""
     return total(diagonal(a, offset, axis1, axis2), -1, dtype)

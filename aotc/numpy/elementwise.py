@@ -181,11 +181,11 @@ def _unless_nan(choose: Callable[..., Array], x1: ArrayLike, x2: ArrayLike) -> A
 
 def clip(
     a: ArrayLike,
-    a_min: Any = None,
-    a_max: Any = None,
+    a_min: ArrayLike | None = None,
+    a_max: ArrayLike | None = None,
     *,
-    min: Any = None,
-    max: Any = None,
+    min: ArrayLike | None = None,
+    max: ArrayLike | None = None,
 ) -> Array:
     """`a` between `a_min` and `a_max`, which may also be given as `min` and `max`.
 
@@ -195,8 +195,8 @@ def clip(
     given = [name for name, bound in names.items() if bound is not None]
     if len({name.startswith("a_") for name in given}) > 1:
         fail("bad-argument", f"expected a_min and a_max, or min and max; got {given}")
-    low = min if a_min is None else a_min
-    high = max if a_max is None else a_max
+    low: Any = min if a_min is None else a_min
+    high: Any = max if a_max is None else a_max
     if low is None and high is None:
         return lift(a)
     least, most = _range_of(common(a, high if low is None else low)[0].dtype)
@@ -204,7 +204,7 @@ def clip(
     return emit("clamp", *common(a, low, high))
 
 
-def _range_of(dtype: str) -> tuple[Any, Any]:
+def _range_of(dtype: str) -> tuple[object, object]:
     """The least and the greatest value of a dtype."""
     if dtypes.is_float(dtype) or dtype == "bool":
         return (-np.inf, np.inf) if dtypes.is_float(dtype) else (False, True)

@@ -63,7 +63,7 @@ def _required_size(size: Any) -> Size:
 
 
 def nonzero(
-    a: ArrayLike, *, size: Size | None = None, fill_value: Any = 0
+    a: ArrayLike, *, size: Size | None = None, fill_value: ArrayLike = 0
 ) -> tuple[Array, ...]:
     """The positions (i32) of the elements that are not 0: an array for each axis.
 
@@ -91,13 +91,15 @@ def nonzero(
 
 
 def flatnonzero(
-    a: ArrayLike, *, size: Size | None = None, fill_value: Any = 0
+    a: ArrayLike, *, size: Size | None = None, fill_value: ArrayLike = 0
 ) -> Array:
     """The positions (i32) of the elements that are not 0 among all, row by row."""
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a: ArrayLike, *, size: Size | None = None, fill_value: Any = 0) -> Array:
+def argwhere(
+    a: ArrayLike, *, size: Size | None = None, fill_value: ArrayLike = 0
+) -> Array:
     """`nonzero` as an array [size, axes]."""
     return stack(nonzero(a, size=size, fill_value=fill_value), 1)
 
@@ -108,7 +110,7 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
 
 @overload
 def where(
-    condition: ArrayLike, /, *, size: Size | None, fill_value: Any = 0
+    condition: ArrayLike, /, *, size: Size | None, fill_value: ArrayLike = 0
 ) -> tuple[Array, ...]: ...
 
 
@@ -119,7 +121,7 @@ def where(
     /,
     *,
     size: Size | None = None,
-    fill_value: Any = 0,
+    fill_value: ArrayLike = 0,
 ) -> Any:
     """`x` where the condition holds, `y` elsewhere; without both, `nonzero` of it.
 
@@ -147,7 +149,7 @@ def compress(
     axis: int | None = None,
     *,
     size: Size | None = None,
-    fill_value: Any = 0,
+    fill_value: ArrayLike = 0,
 ) -> Array:
     """The parts of `a` along `axis` where `condition` holds.
 
@@ -183,7 +185,7 @@ def extract(
     arr: ArrayLike,
     *,
     size: Size | None = None,
-    fill_value: Any = 0,
+    fill_value: ArrayLike = 0,
 ) -> Array:
     """The elements of `arr` where `condition` is not 0, row by row."""
     x, mask = ravel(arr), ravel(astype(condition, "bool"))
@@ -195,7 +197,7 @@ def extract(
     return _elements_where(x, mask, _required_size(size), fill_value)
 
 
-def _true_places(mask: Array, count: Size, fill: Any) -> Array:
+def _true_places(mask: Array, count: Size, fill: ArrayLike) -> Array:
     """Return the first `count` places where a vector is true, then `fill`."""
     number = subtract(cumsum(mask, 0, "i32"), 1)
     found = At(full((count,), fill, "i32"))
@@ -203,7 +205,9 @@ def _true_places(mask: Array, count: Size, fill: Any) -> Array:
     return places.set(arange(mask.shape[0]), mode="drop")
 
 
-def _elements_where(x: Array, mask: Array, count: Size, fill_value: Any) -> Array:
+def _elements_where(
+    x: Array, mask: Array, count: Size, fill_value: ArrayLike | None
+) -> Array:
     """The elements of a vector where `mask` holds; None fills with the first."""
     if fill_value is None:
         _require_elements(x, count)
@@ -233,7 +237,7 @@ def unique(
     *,
     equal_nan: bool = True,
     size: Size | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """Return the distinct elements in rising order, and for each, if asked for:
 
@@ -278,7 +282,11 @@ def _differs(ordered: Array, equal_nan: bool = True) -> Array:
 
 
 def union1d(
-    ar1: ArrayLike, ar2: ArrayLike, *, size: Size | None = None, fill_value: Any = None
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    *,
+    size: Size | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array:
     """The distinct elements of two arrays, as `unique` gives them."""
     both = [ravel(x) for x in one_dtype(ar1, ar2)]
@@ -287,21 +295,33 @@ def union1d(
 
 
 def intersect1d(
-    ar1: ArrayLike, ar2: ArrayLike, *, size: Size | None = None, fill_value: Any = None
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    *,
+    size: Size | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array:
     """The distinct elements that both arrays have; filled as by `unique`."""
     return _distinct_among(ar1, ar2, True, size, fill_value)
 
 
 def setdiff1d(
-    ar1: ArrayLike, ar2: ArrayLike, *, size: Size | None = None, fill_value: Any = None
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    *,
+    size: Size | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array:
     """The distinct elements of `ar1` that `ar2` has not; filled as by `unique`."""
     return _distinct_among(ar1, ar2, False, size, fill_value)
 
 
 def _distinct_among(
-    ar1: ArrayLike, ar2: ArrayLike, inside: bool, size: Size | None, fill_value: Any
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    inside: bool,
+    size: Size | None,
+    fill_value: ArrayLike | None,
 ) -> Array:
     count = _required_size(size)
     x, others = (ravel(x) for x in one_dtype(ar1, ar2))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from aotc.dialects.types import Shape, Size
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import where
-from aotc.numpy.positions import gather_at, integers, nonnegative_positions, read
+from aotc.numpy.positions import Maps, gather_at, integers, nonnegative_positions, read
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
@@ -25,7 +25,7 @@ def take(
     axis: int | None = None,
     *,
     mode: str = "raise",
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array:
     """`a` at `indices` along `axis`; negative ones count from the end.
 
@@ -76,7 +76,7 @@ def take_along_axis(
     axis: int | None = -1,
     *,
     mode: str = "raise",
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array:
     """`arr` at `indices` along `axis`, each within its own place on the other axes.
 
@@ -137,7 +137,7 @@ def _along(
     return x, positions, number
 
 
-def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, dict[str, Any]]:
+def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, Maps]:
     """Return indices without the axes that they only broadcast along, and the maps."""
     others = [n for n in range(x.ndim) if n != axis]
     along = [
@@ -151,11 +151,11 @@ def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, dict[str,
     return positions, {"axes": (axis,), "along": tuple(along), "kept": tuple(others)}
 
 
-def _shape_without(shape: Sequence[Any], axis: int) -> tuple[Any, ...]:
+def _shape_without(shape: Shape, axis: int) -> Shape:
     return tuple(size for number, size in enumerate(shape) if number != axis)
 
 
-def _shape_with(shape: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...]:
+def _shape_with(shape: Shape, axis: int, size: Size) -> Shape:
     return (*shape[:axis], size, *shape[axis:])
 
 
@@ -180,7 +180,9 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -
 
 
 def select(
-    condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: Any = 0
+    condlist: Sequence[ArrayLike],
+    choicelist: Sequence[ArrayLike],
+    default: ArrayLike = 0,
 ) -> Array:
     """Select each element from the choice of the first condition that holds, or
     `default`.

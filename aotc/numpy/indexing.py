@@ -30,7 +30,7 @@ from aotc.tracing.tracing import emit
 __all__ = ["getitem"]
 
 
-def getitem(x: ArrayLike, key: Any) -> Array:
+def getitem(x: ArrayLike, key: object) -> Array:
     """`x[key]`, as in NumPy.
 
     Positions out of bounds are an error where they are known, and clipped to the
@@ -56,7 +56,7 @@ class Key:
     place: int
 
 
-def read_key(x: Array, key: Any) -> Key:
+def read_key(x: Array, key: object) -> Key:
     """Parse an index `key` of `x`."""
     keys = _expand_ellipsis(
         x, _without_masks(x, key if isinstance(key, tuple) else (key,))
@@ -93,7 +93,7 @@ def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
     return x if same else emit("reshape", x, shape=tuple(sizes))
 
 
-def elements_at(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
+def elements_at(x: Array, key: Key, mode: str, fill: ArrayLike | None = None) -> Array:
     """Take the elements at a key; `mode` is for positions out of bounds."""
     part = cut_out(x, key.fixed)
     if not key.axes:
@@ -104,11 +104,11 @@ def elements_at(x: Array, key: Key, mode: str, fill: Any = None) -> Array:
 # ---- the parts of a key -------------------------------------------------------------
 
 
-def _is_number(part: Any) -> bool:
+def _is_number(part: object) -> bool:
     return isinstance(part, (int, np.integer, Dim)) and not isinstance(part, bool)
 
 
-def _is_array(part: Any) -> bool:
+def _is_array(part: object) -> bool:
     simple = part is None or part is Ellipsis or isinstance(part, slice)
     return not simple and (isinstance(part, bool) or not _is_number(part))
 
@@ -129,14 +129,14 @@ def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
     return found
 
 
-def _axis_count(part: Any) -> int:
+def _axis_count(part: object) -> int:
     """Return the number of axes of x that a part of the key consumes."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if isinstance(part, Array) and part.dtype == "bool" else 1
 
 
-def _expand_ellipsis(x: Array, keys: list[Any]) -> list[Any]:
+def _expand_ellipsis(x: Array, keys: list[object]) -> list[Any]:
     """Return one key per axis and new axis, with `...` filled in."""
     dots = [number for number, part in enumerate(keys) if part is Ellipsis]
     used = len([part for part in keys if part is not None and part is not Ellipsis])

@@ -100,14 +100,14 @@ def column_stack(tup: Sequence[ArrayLike]) -> Array:
     return concatenate(columns, 1)
 
 
-def block(arrays: Any) -> Array:
+def block(arrays: object) -> Array:
     """Join nested lists of arrays: the innermost ones along the last axis."""
     depth = _depth(arrays)
     leaves = _parts(_leaves(arrays), "block")
     rank = max(depth, *(leaf.ndim for leaf in leaves))
     parts = iter([reshape(x, (1,) * (rank - x.ndim) + x.shape) for x in leaves])
 
-    def join(nested: Any, level: int) -> Array:
+    def join(nested: object, level: int) -> Array:
         if not isinstance(nested, list):
             return next(parts)
         inner = [join(part, level + 1) for part in nested]
@@ -116,7 +116,7 @@ def block(arrays: Any) -> Array:
     return join(arrays, 0)
 
 
-def _depth(nested: Any) -> int:
+def _depth(nested: object) -> int:
     if not isinstance(nested, list):
         return 0
     depths = {_depth(part) for part in nested}
@@ -125,7 +125,7 @@ def _depth(nested: Any) -> int:
     return 1 + depths.pop()
 
 
-def _leaves(nested: Any) -> list[Any]:
+def _leaves(nested: object) -> list[Any]:
     if not isinstance(nested, list):
         return [nested]
     return [leaf for part in nested for leaf in _leaves(part)]
@@ -221,7 +221,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
 # ---- at fixed positions -------------------------------------------------------------
 
 
-def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
+def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> Array:
     """`arr` without the elements at fixed positions along `axis`."""
     x, number = (ravel(arr), 0) if axis is None else (lift(arr), axis)
     number = one_axis(x, number)
@@ -245,7 +245,7 @@ def _without_one(x: Array, axis: int, position: int) -> Array:
 
 
 def insert(
-    arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None
+    arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int | None = None
 ) -> Array:
     """`values` before fixed positions of `arr` along `axis`."""
     x, number = (ravel(arr), 0) if axis is None else (lift(arr), axis)
@@ -285,11 +285,11 @@ def _static_size(x: Array, axis: int) -> int:
     return size
 
 
-def _known_positions(obj: Any, size: int) -> Any:
+def _known_positions(obj: ArrayLike | slice, size: int) -> np.ndarray:
     return np.arange(size)[obj] if isinstance(obj, slice) else known_integers(obj)
 
 
-def _require_positions(x: Array, axis: int, places: Any, end: int) -> None:
+def _require_positions(x: Array, axis: int, places: np.ndarray, end: int) -> None:
     """Refuse positions that are no integers of -size up to `end`."""
     size = x.shape[axis]
     if places.ndim > 1 or ((places < -size) | (places >= end)).any():

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.tracing.source_locations import fail
 
 __all__ = ["finfo", "iinfo"]
 
 
-def finfo(dtype: Any) -> Any:
+def finfo(dtype: DTypeLike) -> Any:
     """Describe a float dtype as NumPy does: `finfo("f32").max`, `.eps`, `.tiny`, …"""
     name = dtypes.canonical(dtype)
     if not dtypes.is_float(name):
@@ -24,7 +25,7 @@ def finfo(dtype: Any) -> Any:
     return np.finfo(dtypes.to_numpy(name))
 
 
-def iinfo(int_type: Any) -> Any:
+def iinfo(int_type: DTypeLike) -> Any:
     """Return NumPy's description of an integer dtype: `iinfo("i8").min` and `.max`."""
     name = dtypes.canonical(int_type)
     if name not in dtypes.INTEGERS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.numpy import reducing
+from aotc.numpy.axes import Axes
 from aotc.numpy.elementwise import isnan, less_equal, logical_not, where
 from aotc.numpy.reducing import highest, lowest
 from aotc.tracing.array import Array
@@ -31,25 +32,33 @@ def _not_nan(x: Array) -> Array:
 
 
 def nansum(
-    a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """Sum over `axis`, leaving NaNs out."""
     return reducing.sum(without_nan(a, 0.0), axis, dtype, keepdims=keepdims)
 
 
 def nanprod(
-    a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """Multiply over `axis`, leaving NaNs out."""
     return reducing.prod(without_nan(a, 1.0), axis, dtype, keepdims=keepdims)
 
 
-def nanmax(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+def nanmax(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """The largest element over `axis` that is not NaN; NaN if all are."""
     return _nan_extreme(reducing.max, lowest, a, axis, keepdims)
 
 
-def nanmin(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+def nanmin(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """The smallest element over `axis` that is not NaN; NaN if all are."""
     return _nan_extreme(reducing.min, highest, a, axis, keepdims)
 
@@ -58,7 +67,7 @@ def _nan_extreme(
     reduce: Callable[..., Array],
     worst: Callable[[str], float],
     a: ArrayLike,
-    axis: Any,
+    axis: Axes,
     keepdims: bool,
 ) -> Array:
     x = lift(a)
@@ -70,7 +79,11 @@ def _nan_extreme(
 
 
 def nanmean(
-    a: ArrayLike, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """Return the mean over `axis`, leaving NaNs out; NaN if all are."""
     x = as_float(a)
@@ -79,8 +92,8 @@ def nanmean(
 
 def nanvar(
     a: ArrayLike,
-    axis: Any = None,
-    dtype: Any = None,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
@@ -95,8 +108,8 @@ def nanvar(
 
 def nanstd(
     a: ArrayLike,
-    axis: Any = None,
-    dtype: Any = None,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
@@ -110,7 +123,7 @@ def nanstd(
 
 
 def _nan_of_too_few(
-    found: Array, x: Array, axis: Any, ddof: float, keepdims: bool
+    found: Array, x: Array, axis: Axes, ddof: float, keepdims: bool
 ) -> Array:
     """Return `found`, with NaN where no more than `ddof` elements of x are not NaN."""
     if ddof <= 0:

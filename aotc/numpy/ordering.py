@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 from aotc.core import dtypes
 from aotc.dialects.types import Dim, Size, bounds
@@ -38,7 +38,7 @@ __all__ = [
 SMALL = 256
 
 
-def _array_and_axis(a: ArrayLike, axis: Any) -> tuple[Array, int]:
+def _array_and_axis(a: ArrayLike, axis: SupportsIndex | None) -> tuple[Array, int]:
     x = lift(a)
     return (ravel(x), 0) if axis is None else (x, one_axis(x, axis))
 

@@ -49,7 +49,7 @@ def pad(
     return x
 
 
-def _widths(x: Array, pad_width: Any) -> list[Pair]:
+def _widths(x: Array, pad_width: object) -> list[Pair]:
     """Return (before, after) per axis, of a number, a pair, or a pair for each axis."""
     given = np.asarray(pad_width, object)
     try:
@@ -65,7 +65,7 @@ def _widths(x: Array, pad_width: Any) -> list[Pair]:
     return [(low, high) for low, high in pairs]
 
 
-def _is_size(n: Any) -> bool:
+def _is_size(n: object) -> bool:
     return isinstance(n, (int, np.integer, Dim)) and not isinstance(n, bool)
 
 

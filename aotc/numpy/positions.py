@@ -9,7 +9,7 @@ Negative positions count from the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
+Maps = dict[str, tuple[int, ...]]  # of axes, those that a gather relates
+
 # ---- what may be a position ---------------------------------------------------------
 
 
@@ -40,7 +42,7 @@ def integers(positions: ArrayLike) -> Array:
     return array
 
 
-def known_integers(values: ArrayLike) -> Any:
+def known_integers(values: ArrayLike) -> np.ndarray:
     """Return integers that are known when the model is built, as a NumPy array."""
     array = integers(values)
     if array._data is None:
@@ -49,7 +51,8 @@ def known_integers(values: ArrayLike) -> Any:
             f"expected integers that are known when the model is built; got "
             f"{array.type}",
         )
-    return array._data
+    known: np.ndarray = array._data
+    return known
 
 
 def integers_or_mask(positions: ArrayLike) -> Array:
@@ -123,7 +126,7 @@ def _wide_positions(positions: Array) -> Array:
     return astype(positions, "i32") if narrow else positions
 
 
-def _narrow_positions(known: Any) -> Array:
+def _narrow_positions(known: np.ndarray) -> Array:
     """Return known positions in i32 where they fit."""
     fits = (np.abs(known) < 1 << 31).all()
     return Array(data=known.astype("i4" if fits else "i8"))
@@ -142,9 +145,7 @@ def _require_inside(x: Array, axis: int, positions: Array) -> None:
 # ---- reading ------------------------------------------------------------------------
 
 
-def index_maps(
-    rank: int, axes: Sequence[int], count: int, place: int
-) -> dict[str, tuple[int, ...]]:
+def index_maps(rank: int, axes: Sequence[int], count: int, place: int) -> Maps:
     """The maps of a gather whose index axes, `count` of them, go to `place`."""
     kept = [*range(place), *range(place + count, rank - len(axes) + count)]
     along = tuple(range(place, place + count))
@@ -157,7 +158,7 @@ def gather_at(
     axes: Sequence[int],
     place: int,
     mode: str,
-    fill: Any = None,
+    fill: ArrayLike | None = None,
 ) -> Array:
     """`x` at arrays of positions along `axes`, whose axes go to `place`."""
     pairs = list(zip(axes, arrays, strict=True))
@@ -169,7 +170,7 @@ def gather_at(
 
 
 def read(
-    x: Array, indices: Sequence[Array], maps: dict[str, Any], mode: str, fill: Any
+    x: Array, indices: Sequence[Array], maps: Maps, mode: str, fill: ArrayLike | None
 ) -> Array:
     """Gather elements; mode "fill" gives `fill` (NaN or 0) out of bounds."""
     if mode != "fill":
@@ -182,9 +183,7 @@ def read(
     return where(inside, found, lift(value, x.dtype))
 
 
-def _inside(
-    x: Array, indices: Sequence[Array], maps: dict[str, Any], shape: Shape
-) -> Array:
+def _inside(x: Array, indices: Sequence[Array], maps: Maps, shape: Shape) -> Array:
     """Return whether each element that is read is inside of `x`."""
     inside = lift(True)
     for axis, positions in zip(maps["axes"], indices, strict=True):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from aotc.core.dtypes import canonical
+from aotc.core.dtypes import DTypeLike, canonical
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import multiply, subtract
@@ -29,7 +28,7 @@ def dot_general(
     y: ArrayLike,
     contract: AxisPair,
     batch: AxisPair = ((), ()),
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Sum of products over the axes `contract` for each index of the axes `batch`.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.numpy.axes import other_axes, rising_axes
+from aotc.numpy.axes import Axes, other_axes, rising_axes
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import (
     add,
@@ -41,7 +41,7 @@ METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 def quantile(
     a: ArrayLike,
     q: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     *,
     method: str = "linear",
     keepdims: bool = False,
@@ -59,7 +59,7 @@ def quantile(
 def nanquantile(
     a: ArrayLike,
     q: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     *,
     method: str = "linear",
     keepdims: bool = False,
@@ -71,7 +71,7 @@ def nanquantile(
 def percentile(
     a: ArrayLike,
     q: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     *,
     method: str = "linear",
     keepdims: bool = False,
@@ -83,7 +83,7 @@ def percentile(
 def nanpercentile(
     a: ArrayLike,
     q: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     *,
     method: str = "linear",
     keepdims: bool = False,
@@ -94,18 +94,18 @@ def nanpercentile(
     )
 
 
-def median(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+def median(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """The middle element, or the mean of the two in the middle; NaN if any is."""
     return quantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
 
 
-def nanmedian(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+def nanmedian(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """Return the median, leaving NaNs out."""
     return nanquantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
 
 
 def _quantile(
-    a: ArrayLike, q: ArrayLike, axis: Any, method: str, keepdims: bool, skip_nan: bool
+    a: ArrayLike, q: ArrayLike, axis: Axes, method: str, keepdims: bool, skip_nan: bool
 ) -> Array:
     x, parts = as_float(a), _as_floats(a, q)
     _check(parts, method)

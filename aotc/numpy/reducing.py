@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.types import Size, bounds, element_count
 from aotc.numpy import elementwise as each
-from aotc.numpy.axes import one_axis, rising_axes
+from aotc.numpy.axes import Axes, one_axis, rising_axes
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.shaping import ravel, reshape
 from aotc.tracing.array import Array
@@ -34,19 +35,19 @@ def apply_keepdims(
     return reshape(result, [1 if i in axes else n for i, n in enumerate(x.shape)])
 
 
-def _reduce(name: str, x: Array, axis: Any, keepdims: bool) -> Array:
+def _reduce(name: str, x: Array, axis: Axes, keepdims: bool) -> Array:
     axes = rising_axes(x, axis)
     return apply_keepdims(emit(name, x, axes=axes), x, axes, keepdims)
 
 
-def summable(a: ArrayLike, dtype: Any) -> Array:
+def summable(a: ArrayLike, dtype: DTypeLike | None) -> Array:
     """Cast to `dtype`, or for sums to the array's own; bool is counted in i32."""
     x = lift(a)
     natural = "i32" if x.dtype == "bool" else x.dtype
     return astype(x, natural if dtype is None else dtype)
 
 
-def apply_where(x: Array, where: Any, neutral: Any) -> Array:
+def apply_where(x: Array, where: ArrayLike | None, neutral: ArrayLike) -> Array:
     """Return `x` where the mask holds, and the neutral element elsewhere."""
     if where is None:
         return x
@@ -71,8 +72,8 @@ def highest(dtype: str) -> float | int:
 
 def sum(  # noqa: A001 - NumPy's name
     a: ArrayLike,
-    axis: Any = None,
-    dtype: Any = None,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
@@ -86,8 +87,8 @@ def sum(  # noqa: A001 - NumPy's name
 
 def prod(
     a: ArrayLike,
-    axis: Any = None,
-    dtype: Any = None,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
@@ -101,7 +102,7 @@ def prod(
 
 def max(  # noqa: A001 - NumPy's name
     a: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
@@ -113,7 +114,7 @@ def max(  # noqa: A001 - NumPy's name
 
 def min(  # noqa: A001 - NumPy's name
     a: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
@@ -124,7 +125,12 @@ def min(  # noqa: A001 - NumPy's name
 
 
 def _extreme(
-    name: str, a: ArrayLike, axis: Any, keepdims: bool, initial: Any, where: Any
+    name: str,
+    a: ArrayLike,
+    axis: Axes,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
 ) -> Array:
     x = lift(a)
     if x.dtype == "bool":
@@ -169,7 +175,7 @@ def require_elements(x: Array, axes: Sequence[int]) -> None:
             )
 
 
-def ptp(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+def ptp(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """The distance from the smallest to the largest element over `axis`."""
     largest, smallest = max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims)
     return each.subtract(largest, smallest)
@@ -177,7 +183,7 @@ def ptp(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 def any(  # noqa: A001 - NumPy's name
     a: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     *,
     keepdims: bool = False,
     where: ArrayLike | None = None,
@@ -191,7 +197,7 @@ def any(  # noqa: A001 - NumPy's name
 
 def all(  # noqa: A001 - NumPy's name
     a: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     *,
     keepdims: bool = False,
     where: ArrayLike | None = None,
@@ -203,7 +209,7 @@ def all(  # noqa: A001 - NumPy's name
     return each.equal(sum(doubts, axis, keepdims=keepdims), 0)
 
 
-def count_nonzero(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> Array:
+def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """Count the elements (i32) that are not zero."""
     return sum(each.truth(a), axis, keepdims=keepdims)
 
@@ -213,8 +219,8 @@ def count_nonzero(a: ArrayLike, axis: Any = None, *, keepdims: bool = False) -> 
 
 def mean(
     a: ArrayLike,
-    axis: Any = None,
-    dtype: Any = None,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
     *,
     keepdims: bool = False,
     where: ArrayLike | None = None,
@@ -227,7 +233,7 @@ def mean(
 
 
 def _count(
-    x: Array, axis: Any, keepdims: bool, where: Any, fewer: float = 0
+    x: Array, axis: Axes, keepdims: bool, where: ArrayLike | None, fewer: float = 0
 ) -> ArrayLike:
     """Return the number of elements reduced over; a float, so that zero divides to
     NaN.
@@ -246,8 +252,8 @@ def _count(
 
 def var(
     a: ArrayLike,
-    axis: Any = None,
-    dtype: Any = None,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
@@ -258,7 +264,9 @@ def var(
     return astype(_variance(to_accumulator(x), axis, ddof, keepdims, where), x.dtype)
 
 
-def _variance(x: Array, axis: Any, ddof: float, keepdims: bool, where: Any) -> Array:
+def _variance(
+    x: Array, axis: Axes, ddof: float, keepdims: bool, where: ArrayLike | None
+) -> Array:
     axes = rising_axes(x, axis)
     if where is not None:  # what is left out, NaN perhaps, has a derivative of 0
         x = apply_where(x, where, 0.0)
@@ -269,8 +277,8 @@ def _variance(x: Array, axis: Any, ddof: float, keepdims: bool, where: Any) -> A
 
 def std(
     a: ArrayLike,
-    axis: Any = None,
-    dtype: Any = None,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
@@ -284,7 +292,7 @@ def std(
 
 def average(
     a: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     weights: ArrayLike | None = None,
     returned: bool = False,
     *,
@@ -307,7 +315,7 @@ def average(
     return (found, total) if returned else found
 
 
-def _weights(x: Array, weights: ArrayLike, axis: Any) -> Array:
+def _weights(x: Array, weights: ArrayLike, axis: Axes) -> Array:
     w = lift(weights)
     if w.type.shape == x.type.shape:
         return w

@@ -63,10 +63,12 @@ def _shown(tree: Structure | None, types: Sequence[Tensor]) -> str:
 
 
 def no_rows(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     types: Sequence[Tensor],
     arguments: Structure,
-    adapt_result: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
+    adapt_result: Callable[
+        [Callable[..., object], object], object
+    ] = lambda _, result: result,
 ) -> tuple[list[Array], Structure]:
     """The stacked results of no calls at all: leaves with a leading axis of size 0.
 

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from aotc.dialects.types import Dim, Shape, bounds
-from aotc.numpy.axes import axis_list, one_axis
+from aotc.numpy.axes import Axes, axis_list, one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.creation import zeros_like
 from aotc.numpy.cutting import slice_axis
@@ -46,7 +46,9 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1) -> Array:
     return x
 
 
-def ediff1d(ary: ArrayLike, to_end: Any = None, to_begin: Any = None) -> Array:
+def ediff1d(
+    ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
+) -> Array:
     """The differences of all elements, with more before and after them."""
     x = diff(ravel(ary))
     ends = [
@@ -55,7 +57,7 @@ def ediff1d(ary: ArrayLike, to_end: Any = None, to_begin: Any = None) -> Array:
     return concatenate([part for part in (ends[0], x, ends[1]) if part is not None])
 
 
-def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
+def gradient(f: ArrayLike, *varargs: object, axis: Axes = None) -> Any:
     """Return central differences along each axis, one-sided at the ends.
 
     Args:
@@ -77,7 +79,7 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
     return slopes[0] if len(slopes) == 1 else slopes
 
 
-def _axis_gradient(x: Array, axis: int, step: Any) -> Array:
+def _axis_gradient(x: Array, axis: int, step: object) -> Array:
     if bounds(x.shape[axis])[0] < 2:
         fail(
             "shape-mismatch",

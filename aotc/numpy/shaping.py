@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from aotc.dialects.types import (
     same_count,
 )
 from aotc.errors import InputError
-from aotc.numpy.axes import axis_list, one_axis, other_axes, rising_axes
-from aotc.numpy.broadcasting import as_shape, broadcast_to
+from aotc.numpy.axes import Axes, axis_list, one_axis, other_axes, rising_axes
+from aotc.numpy.broadcasting import ShapeLike, as_shape, broadcast_to
 from aotc.numpy.cutting import cut
 from aotc.numpy.elementwise import remainder, subtract
 from aotc.numpy.gathering import take
@@ -41,7 +41,7 @@ __all__ = [
 # ---- shapes -------------------------------------------------------------------------
 
 
-def reshape(a: ArrayLike, shape: Any) -> Array:
+def reshape(a: ArrayLike, shape: ShapeLike) -> Array:
     """`a` in another shape, row-major, with the same number of elements.
 
     Args:
@@ -86,7 +86,7 @@ def ravel(a: ArrayLike) -> Array:
     return reshape(a, (-1,))
 
 
-def expand_dims(a: ArrayLike, axis: Any) -> Array:
+def expand_dims(a: ArrayLike, axis: Axes) -> Array:
     """`a` with new axes of size 1, at their places in the result."""
     x = lift(a)
     new = axis_list(x, axis, len(axis) if isinstance(axis, (tuple, list)) else 1)
@@ -95,7 +95,7 @@ def expand_dims(a: ArrayLike, axis: Any) -> Array:
     return reshape(x, [1 if place in new else next(sizes) for place in range(rank)])
 
 
-def squeeze(a: ArrayLike, axis: Any = None) -> Array:
+def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     """`a` without all axes of size 1, or without those that `axis` names.
 
     Raises:
@@ -137,12 +137,12 @@ def atleast_3d(*arys: ArrayLike) -> Any:
     return _map_each(arys, wide)
 
 
-def _map_each(arys: Sequence[ArrayLike], change: Any) -> Any:
+def _map_each(arys: Sequence[ArrayLike], change: Callable[[Array], Array]) -> Any:
     changed = [change(lift(x)) for x in arys]
     return changed[0] if len(changed) == 1 else changed
 
 
-def resize(a: ArrayLike, new_shape: Any) -> Array:
+def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     """The elements of `a` over and over, in a new shape."""
     x, shape = ravel(a), as_shape(new_shape)
     count, have = element_count(shape), x.type.shape[0]
@@ -176,7 +176,7 @@ def size(a: ArrayLike, axis: int | None = None) -> Size:
 # ---- the order of axes --------------------------------------------------------------
 
 
-def transpose(a: ArrayLike, axes: Any = None) -> Array:
+def transpose(a: ArrayLike, axes: Axes = None) -> Array:
     """`a` with its axes permuted; reversed without `axes`."""
     x = lift(a)
     order = range(x.ndim)[::-1] if axes is None else axis_list(x, axes)
@@ -197,7 +197,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return transpose(x, order)
 
 
-def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
+def moveaxis(a: ArrayLike, source: Axes, destination: Axes) -> Array:
     """`a` with axes moved to other places; the rest keep their order."""
     x = lift(a)
     sources, places = axis_list(x, source), axis_list(x, destination)
@@ -226,7 +226,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 # ---- the order of elements ----------------------------------------------------------
 
 
-def flip(m: ArrayLike, axis: Any = None) -> Array:
+def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """`m` backwards along `axis`."""
     x = lift(m)
     return emit("reverse", x, axes=rising_axes(x, axis))
@@ -258,7 +258,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     return flip(swapaxes(x, first, second), second)
 
 
-def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
+def roll(a: ArrayLike, shift: ArrayLike, axis: Axes = None) -> Array:
     """`a` moved along `axis`; what leaves at one end comes back at the other.
 
     Shifts may be numbers, sizes, or an integer scalar that the model computes; one for
@@ -267,8 +267,8 @@ def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
     x = lift(a)
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
-    axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
-    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
+    axes: list[Any] = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+    shifts: list[Any] = list(shift) if isinstance(shift, (tuple, list)) else [shift]
     count = max(len(axes), len(shifts))
     if {len(axes), len(shifts)} - {1, count}:
         fail("bad-axis", f"expected one shift per axis; got {shift!r} for {axis}")
@@ -278,7 +278,7 @@ def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
     return x
 
 
-def _roll_axis(x: Array, shift: Any, axis: int) -> Array:
+def _roll_axis(x: Array, shift: ArrayLike, axis: int) -> Array:
     size = x.type.shape[axis]
     by = compiler_size(shift) if isinstance(shift, Dim) else _shift(shift)
     if isinstance(by, Array):
@@ -303,7 +303,7 @@ def _shift(shift: ArrayLike) -> int | Array:
 # ---- repetition ---------------------------------------------------------------------
 
 
-def repeat(a: ArrayLike, repeats: Any, axis: int | None = None) -> Array:
+def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
     """Repeat every element along `axis` `repeats` times in a row; or a number for
     each.
     """
@@ -317,7 +317,7 @@ def repeat(a: ArrayLike, repeats: Any, axis: int | None = None) -> Array:
     return reshape(wide, (*before, size * counts, *after))
 
 
-def _counts(repeats: Any) -> int | list[int]:
+def _counts(repeats: ArrayLike) -> int | list[int]:
     """Return one number of 0 or more, or a list of them."""
     numbers = known_integers(repeats)
     if numbers.ndim > 1 or (numbers < 0).any():
@@ -337,7 +337,7 @@ def _repeat_by_counts(x: Array, counts: list[int], axis: int) -> Array:
     return take(x, np.repeat(np.arange(len(counts), dtype="i4"), counts), axis)
 
 
-def tile(A: ArrayLike, reps: Any) -> Array:  # noqa: N803 - NumPy's name
+def tile(A: ArrayLike, reps: ShapeLike) -> Array:  # noqa: N803 - NumPy's name
     """The whole of `A`, repeated `reps` times along each axis."""
     x, counts = lift(A), as_shape(reps)
     if any(isinstance(count, int) and count < 0 for count in counts):

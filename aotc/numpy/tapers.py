@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
@@ -20,34 +21,34 @@ from aotc.tracing.source_locations import fail
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
 
-def hanning(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
+def hanning(M: int, *, dtype: DTypeLike = "f32") -> Array:  # noqa: N803
     """Return Hann's window of `M` elements: one period of a cosine, from 0 to 0."""
     return _window(np.hanning, M, dtype)
 
 
-def hamming(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
+def hamming(M: int, *, dtype: DTypeLike = "f32") -> Array:  # noqa: N803
     """Return Hamming's window of `M` elements: a cosine that ends at 0.08."""
     return _window(np.hamming, M, dtype)
 
 
-def blackman(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
+def blackman(M: int, *, dtype: DTypeLike = "f32") -> Array:  # noqa: N803
     """Return Blackman's window of `M` elements: a sum of two cosines."""
     return _window(np.blackman, M, dtype)
 
 
-def bartlett(M: int, *, dtype: Any = "f32") -> Array:  # noqa: N803
+def bartlett(M: int, *, dtype: DTypeLike = "f32") -> Array:  # noqa: N803
     """Return Bartlett's window of `M` elements: a triangle."""
     return _window(np.bartlett, M, dtype)
 
 
-def kaiser(M: int, beta: float, *, dtype: Any = "f32") -> Array:  # noqa: N803
+def kaiser(M: int, beta: float, *, dtype: DTypeLike = "f32") -> Array:  # noqa: N803
     """Return Kaiser's window of `M` elements, the narrower the larger `beta`."""
     if not math.isfinite(beta):
         fail("bad-argument", f"expected 'beta' to be finite; got {beta}")
     return _window(lambda count: np.kaiser(count, beta), M, dtype)
 
 
-def _window(window: Callable[[int], Any], count: int, dtype: Any) -> Array:
+def _window(window: Callable[[int], Any], count: int, dtype: DTypeLike) -> Array:
     if count < 0:
         fail("bad-size", f"expected M of 0 or more; got {count}")
     return lift(window(count).astype(dtypes.to_numpy(dtypes.canonical(dtype))))

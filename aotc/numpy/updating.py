@@ -30,7 +30,7 @@ class At:
 
     array: Array
 
-    def __getitem__(self, key: Any) -> Place:
+    def __getitem__(self, key: object) -> Place:
         return Place(self.array, key)
 
 
@@ -47,7 +47,9 @@ class Place:
     array: Array
     key: Any
 
-    def get(self, *, mode: str | None = None, fill_value: Any = None) -> Array:
+    def get(
+        self, *, mode: str | None = None, fill_value: ArrayLike | None = None
+    ) -> Array:
         """The elements; mode "fill" gives `fill_value` out of bounds."""
         modes = {None: "raise", "clip": "clip", "fill": "fill", "wrap": "wrap"}
         if mode not in modes:
@@ -93,7 +95,7 @@ class Place:
         return _put_back(x, key.fixed, function(part, broadcast_to(new, part.shape)))
 
 
-def _fail_mode(mode: Any, known: dict[str | None, str]) -> None:
+def _fail_mode(mode: object, known: dict[str | None, str]) -> None:
     words = ", ".join(repr(name) for name in known if name is not None)
     fail("bad-index", f"expected a mode out of {words}; got {mode!r}")
 
@@ -117,7 +119,7 @@ def _scatter(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Ar
 # ---- the inverse of a cut -----------------------------------------------------------
 
 
-def _put_back(x: Array, fixed: Sequence[Any], part: Array) -> Array:
+def _put_back(x: Array, fixed: Sequence[object], part: Array) -> Array:
     """Return `x` with `part` in the place of the elements that slices and integers
     select.
     """

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
+from aotc.core.dtypes import DTypeLike
 from aotc.optim.moments import average, average_square
 from aotc.optim.numbers import bias_corrector, fraction, increment, zero_count
 from aotc.optim.transformation import GradientTransformation, stateful
@@ -45,7 +46,7 @@ def scale_by_adam(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
@@ -73,7 +74,9 @@ def scale_by_adam(
     def scale_update(mu: Array, nu: Array) -> Array:
         return mu / (np.sqrt(nu + eps_root) + eps)
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: ScaleByAdamState, params: Tree
+    ) -> tuple[Tree, Tree]:
         count = increment(state.count)
         mu = leafwise(average(b1), updates, state.mu)
         nu = leafwise(average_square(b2), updates, state.nu)
@@ -117,7 +120,9 @@ def scale_by_adamax(
     def init(params: Tree) -> Tree:
         return ScaleByAdamState(zero_count(), zeros_like(params), zeros_like(params))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: ScaleByAdamState, params: Tree
+    ) -> tuple[Tree, Tree]:
         count = increment(state.count)
         mu = leafwise(average(b1), updates, state.mu)
         nu = leafwise(largest, updates, state.nu)
@@ -130,7 +135,7 @@ def scale_by_adamax(
 
 
 def scale_by_lion(
-    b1: float = 0.9, b2: float = 0.99, mu_dtype: Any = None
+    b1: float = 0.9, b2: float = 0.99, mu_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
     """The signs of averages of updates.
 
@@ -148,7 +153,9 @@ def scale_by_lion(
     def init(params: Tree) -> Tree:
         return ScaleByLionState(zero_count(), zeros_like(params, dtype))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: ScaleByLionState, params: Tree
+    ) -> tuple[Tree, Tree]:
         found = leafwise(lambda g, m: np.sign(seen(g, m)), updates, state.mu)
         mu = leafwise(average(b2), updates, state.mu)
         return found, ScaleByLionState(increment(state.count), like(mu, state.mu))
@@ -173,7 +180,9 @@ def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> GradientTransforma
     def init(params: Tree) -> Tree:
         return ScaleByAdaDeltaState(zeros_like(params), zeros_like(params))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: ScaleByAdaDeltaState, params: Tree
+    ) -> tuple[Tree, Tree]:
         squares = leafwise(average_square(rho), updates, state.e_g)
         found = leafwise(scale_update, updates, squares, state.e_x)
         moved = leafwise(average_square(rho), found, state.e_x)

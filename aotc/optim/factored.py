@@ -65,7 +65,7 @@ def scale_by_factored_rms(
         kept = leafwise_unzip(lambda x: _empty(x, axes_of(x)), 3, zeros_like(params))
         return FactoredState(zero_count(), *kept)
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(updates: Tree, state: FactoredState, params: Tree) -> tuple[Tree, Tree]:
         # Refuses updates that have not the form of the parameters.
         updates = leafwise(lambda u, p: u, updates, require_params(params))
         steps = lift(state.count) + (1 - step_offset)

@@ -66,7 +66,9 @@ def dynamic_loss_scale(
         scale = np.asarray(initial_scale, "f32")
         return DynamicLossScaleState(scale, zero_count(), inner.init(params))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: DynamicLossScaleState, params: Tree
+    ) -> tuple[Tree, Tree]:
         scale = lift(state.scale)
         grads = leafwise(lambda g: g / scale.astype(g.dtype), updates)
         finite = all_finite(updates)

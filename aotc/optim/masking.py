@@ -26,7 +26,7 @@ class MaskedState(NamedTuple):
     inner_state: Any
 
 
-def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
+def masked(inner: GradientTransformation, mask: object) -> GradientTransformation:
     """`inner` of some updates; the others stay as they are.
 
     Args:
@@ -39,7 +39,7 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
     def init(params: Tree) -> Tree:
         return MaskedState(inner.init(Mask(mask, params).select(params)))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(updates: Tree, state: MaskedState, params: Tree) -> tuple[Tree, Tree]:
         chosen = Mask(mask, updates)
         kept = None if params is None else chosen.select(params)
         found, new = inner.update(chosen.select(updates), state.inner_state, kept)
@@ -81,7 +81,7 @@ class Mask:
             )
 
 
-def _flag(x: Any) -> bool:
+def _flag(x: object) -> bool:
     if not isinstance(x, bool | numpy.bool_):
         fail("bad-mask", f"expected a mask of True and False; got {shown_value(x)}")
     return bool(x)

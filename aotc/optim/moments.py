@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aotc import numpy as np
+from aotc.core.dtypes import DTypeLike
 from aotc.optim.numbers import bias_corrector, fraction, increment, zero_count
 from aotc.optim.transformation import GradientTransformation, stateful
 from aotc.optim.trees import Tree, float_dtype, full_like, leafwise, like, zeros_like
@@ -49,7 +50,7 @@ class EmaState(NamedTuple):
 
 
 def trace(
-    decay: float, nesterov: bool = False, accumulator_dtype: Any = None
+    decay: float, nesterov: bool = False, accumulator_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
     """The momentum of updates: trace = update + decay * trace.
 
@@ -69,7 +70,7 @@ def trace(
     def init(params: Tree) -> Tree:
         return TraceState(zeros_like(params, dtype))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(updates: Tree, state: TraceState, params: Tree) -> tuple[Tree, Tree]:
         new = leafwise(add_momentum, updates, state.trace)
         ahead = leafwise(add_momentum, updates, new) if nesterov else new
         return ahead, TraceState(like(new, state.trace))
@@ -78,7 +79,7 @@ def trace(
 
 
 def ema(
-    decay: float, debias: bool = True, accumulator_dtype: Any = None
+    decay: float, debias: bool = True, accumulator_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
     """The exponential moving average of updates, or of anything else.
 
@@ -95,7 +96,7 @@ def ema(
     def init(params: Tree) -> Tree:
         return EmaState(zero_count(), zeros_like(params, dtype))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(updates: Tree, state: EmaState, params: Tree) -> tuple[Tree, Tree]:
         count = increment(state.count)
         new = leafwise(average(decay), updates, state.ema)
         found = leafwise(bias_corrector(decay, count), new) if debias else new
@@ -132,7 +133,9 @@ def scale_by_rss(
     def init(params: Tree) -> Tree:
         return ScaleByRssState(full_like(params, initial_accumulator_value))
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: ScaleByRssState, params: Tree
+    ) -> tuple[Tree, Tree]:
         old = state.sum_of_squares
         total = leafwise(lambda g, t: np.square(g) + t, updates, old)
         return leafwise(scale_update, updates, total), ScaleByRssState(like(total, old))

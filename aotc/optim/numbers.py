@@ -8,20 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aotc import numpy as np
 from aotc.core import dtypes
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown_value
-from aotc.tracing.conversion import astype, is_number, lift
+from aotc.tracing.conversion import ArrayLike, astype, is_number, lift
 from aotc.tracing.source_locations import fail
 
 __all__ = ["Schedule"]
 
+Schedule = Callable[[Array], ArrayLike]
 # a number, a float scalar, or a schedule: a function of the number of steps so far
-Rate = Any
-Schedule = Callable[[Any], Any]
+if TYPE_CHECKING:
+    Rate: TypeAlias = ArrayLike | Schedule
+else:  # `rate` refuses the rest
+    Rate = Any
 
 _LAST = 2**31 - 1  # counts stay there
 
@@ -29,7 +32,7 @@ _LAST = 2**31 - 1  # counts stay there
 # ---- rates --------------------------------------------------------------------------
 
 
-def number(name: str, x: Any) -> Any:
+def number(name: str, x: ArrayLike) -> Array | float:
     """A number of Python's or a scalar array of floats, as it is."""
     if is_number(x):
         return x
@@ -42,17 +45,17 @@ def number(name: str, x: Any) -> Any:
     return array
 
 
-def rate(name: str, x: Rate) -> Rate:
+def rate(name: str, x: Rate) -> Array | float | Schedule:
     """Return a schedule as it is, or a number checked as by `number`."""
     return x if callable(x) else number(name, x)
 
 
-def scheduled_value(name: str, schedule: Schedule, count: Array) -> Any:
+def scheduled_value(name: str, schedule: Schedule, count: Array) -> Array | float:
     """Return the value of a schedule for a number of steps."""
     return number(f"{name}(count)", schedule(count))
 
 
-def in_dtype(x: Any, dtype: str) -> Array:
+def in_dtype(x: ArrayLike, dtype: str) -> Array:
     """A number beside arrays of a dtype."""
     return astype(lift(x, dtype), dtype)
 
@@ -79,7 +82,7 @@ def zero_count() -> Array:
     return np.zeros((), "i32")
 
 
-def increment(count: Any) -> Array:
+def increment(count: ArrayLike) -> Array:
     """Count one step more."""
     return np.minimum(count, _LAST - 1) + 1
 

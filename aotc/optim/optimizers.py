@@ -7,8 +7,7 @@ parameters.
 
 from __future__ import annotations
 
-from typing import Any
-
+from aotc.core.dtypes import DTypeLike
 from aotc.optim.adaptive import (
     scale_by_adadelta,
     scale_by_adam,
@@ -38,7 +37,7 @@ def sgd(
     learning_rate: Rate,
     momentum: float | None = None,
     nesterov: bool = False,
-    accumulator_dtype: Any = None,
+    accumulator_dtype: DTypeLike | None = None,
 ) -> GradientTransformation:
     """Return stochastic gradient descent; see `trace` for momentum."""
     return chain(
@@ -83,7 +82,7 @@ def adam(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
@@ -100,7 +99,7 @@ def nadam(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
@@ -114,9 +113,9 @@ def adamw(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-4,
-    mask: Any = None,
+    mask: object = None,
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
@@ -134,9 +133,9 @@ def nadamw(
     b2: float = 0.999,
     eps: float = 1e-8,
     eps_root: float = 0.0,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-4,
-    mask: Any = None,
+    mask: object = None,
     *,
     nesterov: bool = True,
 ) -> GradientTransformation:
@@ -167,7 +166,7 @@ def adamaxw(
     b2: float = 0.999,
     eps: float = 1e-8,
     weight_decay: Rate = 1e-4,
-    mask: Any = None,
+    mask: object = None,
 ) -> GradientTransformation:
     """Return the optimizer Adamax with decoupled weight decay."""
     return chain(
@@ -178,11 +177,11 @@ def adamaxw(
 
 
 def adadelta(
-    learning_rate: Rate = None,
+    learning_rate: Rate | None = None,
     rho: float = 0.9,
     eps: float = 1e-6,
     weight_decay: Rate = 0.0,
-    weight_decay_mask: Any = None,
+    weight_decay_mask: object = None,
 ) -> GradientTransformation:
     """Return the optimizer Adadelta; see `scale_by_adadelta`."""
     return chain(
@@ -196,9 +195,9 @@ def lion(
     learning_rate: Rate,
     b1: float = 0.9,
     b2: float = 0.99,
-    mu_dtype: Any = None,
+    mu_dtype: DTypeLike | None = None,
     weight_decay: Rate = 1e-3,
-    mask: Any = None,
+    mask: object = None,
 ) -> GradientTransformation:
     """Return the optimizer Lion; see `scale_by_lion`."""
     return chain(
@@ -215,7 +214,7 @@ def lamb(
     eps: float = 1e-6,
     eps_root: float = 0.0,
     weight_decay: Rate = 0.0,
-    mask: Any = None,
+    mask: object = None,
 ) -> GradientTransformation:
     """Return Adam with a trust ratio for each array; see `scale_by_trust_ratio`.
 
@@ -231,18 +230,18 @@ def lamb(
 
 
 def adafactor(
-    learning_rate: Rate = None,
+    learning_rate: Rate | None = None,
     min_dim_size_to_factor: int = 128,
     decay_rate: float = 0.8,
     decay_offset: int = 0,
     multiply_by_parameter_scale: bool = True,
     clipping_threshold: float | None = 1.0,
     momentum: float | None = None,
-    dtype_momentum: Any = "f32",
-    weight_decay_rate: Rate = None,
+    dtype_momentum: DTypeLike = "f32",
+    weight_decay_rate: Rate | None = None,
     eps: float = 1e-30,
     factored: bool = True,
-    weight_decay_mask: Any = None,
+    weight_decay_mask: object = None,
 ) -> GradientTransformation:
     """Return the optimizer Adafactor; see `scale_by_factored_rms`.
 
@@ -280,6 +279,6 @@ def adafactor(
 
 
 def _momentum(
-    decay: float | None, nesterov: bool, dtype: Any = None
+    decay: float | None, nesterov: bool, dtype: DTypeLike | None = None
 ) -> GradientTransformation:
     return identity() if decay is None else trace(decay, nesterov, dtype)

@@ -25,6 +25,7 @@ from aotc.optim.transformation import (
 )
 from aotc.optim.trees import Tree, leafwise
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike
 
 __all__ = [
     "ScaleByScheduleState", "WeightDecaySchedule", "add_decayed_weights", "scale",
@@ -62,7 +63,9 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     def init(params: Tree) -> Tree:
         return ScaleByScheduleState(zero_count())
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: ScaleByScheduleState, params: Tree
+    ) -> tuple[Tree, Tree]:
         size = scheduled_value("step_size_fn", step_size_fn, state.count)
         new = ScaleByScheduleState(increment(state.count))
         return _scale_updates(size, updates), new
@@ -71,7 +74,7 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 
 
 def scale_by_learning_rate(
-    learning_rate: Rate = None, *, flip_sign: bool = True
+    learning_rate: Rate | None = None, *, flip_sign: bool = True
 ) -> GradientTransformation:
     """-learning_rate * updates.
 
@@ -91,7 +94,7 @@ def scale_by_learning_rate(
     )
 
 
-def _scale_updates(size: Any, updates: Tree) -> Tree:
+def _scale_updates(size: ArrayLike, updates: Tree) -> Tree:
     return leafwise(lambda u: in_dtype(size, u.dtype) * u, updates)
 
 
@@ -174,7 +177,7 @@ class WeightDecaySchedule(NamedTuple):
 
 
 def add_decayed_weights(
-    weight_decay: Rate = 0.0, mask: Any = None
+    weight_decay: Rate = 0.0, mask: object = None
 ) -> GradientTransformation:
     """Add weight_decay * parameters to the updates.
 
@@ -189,7 +192,7 @@ def add_decayed_weights(
     return added if mask is None else masked(added, mask)
 
 
-def _decay(decay: Any) -> GradientTransformation:
+def _decay(decay: ArrayLike) -> GradientTransformation:
     if not isinstance(decay, Array) and decay == 0:
         return identity()
     return stateless(
@@ -201,7 +204,9 @@ def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
     def init(params: Tree) -> Tree:
         return WeightDecaySchedule(zero_count())
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: WeightDecaySchedule, params: Tree
+    ) -> tuple[Tree, Tree]:
         decay = scheduled_value("weight_decay", schedule, state.count)
         new = WeightDecaySchedule(increment(state.count))
         return _with_weights(updates, decay, require_params(params)), new
@@ -209,5 +214,5 @@ def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
     return stateful(WeightDecaySchedule, init, update)
 
 
-def _with_weights(updates: Tree, decay: Any, params: Tree) -> Tree:
+def _with_weights(updates: Tree, decay: ArrayLike, params: Tree) -> Tree:
     return leafwise(lambda u, p: u + in_dtype(decay, u.dtype) * p, updates, params)

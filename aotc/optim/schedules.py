@@ -52,7 +52,7 @@ def polynomial_schedule(
     if transition_steps == 0:
         return constant_schedule(init_value)
 
-    def schedule(count: Any) -> Array:
+    def schedule(count: object) -> Array:
         steps = np.clip(_float(count) - transition_begin, 0, transition_steps)
         left = 1.0 - steps / transition_steps
         return (init_value - end_value) * left**power + end_value
@@ -88,7 +88,7 @@ def cosine_decay_schedule(
     """
     natural("decay_steps", decay_steps, least=1)
 
-    def schedule(count: Any) -> Array:
+    def schedule(count: object) -> Array:
         steps = np.minimum(_float(count), decay_steps)
         wave = 0.5 * (1.0 + np.cos(math.pi * steps / decay_steps))
         return init_value * ((1.0 - alpha) * wave**exponent + alpha)
@@ -122,7 +122,7 @@ def exponential_decay(
         return constant_schedule(init_value)
     bounded = np.maximum if decay_rate < 1 else np.minimum
 
-    def schedule(count: Any) -> Array:
+    def schedule(count: object) -> Array:
         steps = np.maximum(_float(count) - transition_begin, 0)
         times = steps / transition_steps
         times = np.floor(times) if staircase else times
@@ -143,7 +143,7 @@ def piecewise_constant_schedule(
     """
     scales = _scales({} if boundaries_and_scales is None else boundaries_and_scales)
 
-    def schedule(count: Any) -> Any:
+    def schedule(count: object) -> Any:
         value: Any = init_value
         for step, scale in scales:
             value = np.where(np.less(_float(count), step), value, value * scale)
@@ -248,7 +248,7 @@ def warmup_exponential_decay_schedule(
     return join_schedules([line, decay], [warmup_steps])
 
 
-def _float(count: Any) -> Array:
+def _float(count: object) -> Array:
     return astype(lift(count), "f32")
 
 

@@ -7,7 +7,7 @@ params = optim.apply_updates(params, updates)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from aotc.core.pytree import flatten
 from aotc.numpy.creation import zeros_like
@@ -17,13 +17,15 @@ from aotc.random.rounding import stochastic_round
 from aotc.random.threefry import split
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown_value
-from aotc.tracing.conversion import astype, lift
+from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.source_locations import fail
 
 __all__ = [
     "EmptyState", "GradientTransformation", "apply_updates", "chain", "identity",
     "incremental_update", "set_to_zero", "stateless",
 ]  # fmt: skip
+
+State = TypeVar("State")
 
 
 class Update(Protocol):
@@ -70,9 +72,9 @@ def stateless(f: Callable[[Tree, Tree], Tree]) -> GradientTransformation:
 
 
 def stateful(
-    kind: type,
+    kind: type[State],
     init: Callable[[Tree], Tree],
-    update: Callable[[Tree, Any, Tree], tuple[Tree, Tree]],
+    update: Callable[[Tree, State, Tree], tuple[Tree, Tree]],
 ) -> GradientTransformation:
     """A transformation whose states are named tuples of a kind."""
 
@@ -84,7 +86,7 @@ def stateful(
     return GradientTransformation(init, checked_update)
 
 
-def require_state(kind: type, state: Tree) -> Any:
+def require_state(kind: type[State], state: Tree) -> State:
     """Refuse a state that is not of this transformation; returns it."""
     if not isinstance(state, kind):
         fail(
@@ -142,7 +144,7 @@ def chain(*args: GradientTransformation) -> GradientTransformation:
 # ---- how parameters change ----------------------------------------------------------
 
 
-def apply_updates(params: Tree, updates: Tree, key: Any = None) -> Tree:
+def apply_updates(params: Tree, updates: Tree, key: ArrayLike | None = None) -> Tree:
     """Return params + updates, in the dtypes of the old parameters.
 
     Args:
@@ -185,7 +187,9 @@ def _wide(params: Array) -> Array:
     return astype(params, "f32") if params.dtype == "bf16" else params
 
 
-def incremental_update(new_tensors: Tree, old_tensors: Tree, step_size: Any) -> Tree:
+def incremental_update(
+    new_tensors: Tree, old_tensors: Tree, step_size: ArrayLike
+) -> Tree:
     """step_size * new + (1 - step_size) * old: a moving average of parameters.
 
     Args:

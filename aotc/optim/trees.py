@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from aotc.core import dtypes
-from aotc.core.pytree import Structure, flatten, leaf_names, tree_map
+from aotc.core.dtypes import DTypeLike
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names, tree_map
 from aotc.numpy.creation import full
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.source_locations import fail
 
-Tree = Any
+Tree = PyTree
 
 
 def leafwise(function: Callable[..., Array], tree: Tree, *others: Tree) -> Tree:
@@ -97,7 +97,7 @@ def like(new: Tree, old: Tree) -> Tree:
     return tree_map(lambda x, kept: astype(x, lift(kept).dtype), new, old)
 
 
-def float_dtype(dtype: Any) -> str | None:
+def float_dtype(dtype: DTypeLike | None) -> str | None:
     """The name of a float type; None stays None."""
     if dtype is None:
         return None

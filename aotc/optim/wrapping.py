@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, NoReturn
 import numpy
 
 from aotc import numpy as np
-from aotc.core.pytree import tree_map
+from aotc.core.dtypes import DTypeLike
+from aotc.core.pytree import PyTree, tree_map
 from aotc.optim.numbers import in_each_dtype, increment, natural, zero_count
 from aotc.optim.transformation import GradientTransformation, require_state, stateful
 from aotc.optim.trees import Tree, float_dtype, float_leaves, leafwise, like, zeros_like
 from aotc.tracing.array import Array
 from aotc.tracing.calls import shown_value
-from aotc.tracing.conversion import lift
+from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 
 __all__ = ["ApplyIfFiniteState", "MultiSteps", "MultiStepsState", "apply_if_finite"]
@@ -67,7 +68,7 @@ class MultiSteps:
         every_k_schedule: int | Callable[[Any], Any],
         use_grad_mean: bool = True,
         *,
-        accumulator_dtype: Any = "f32",
+        accumulator_dtype: DTypeLike = "f32",
     ) -> None:
         if not isinstance(opt, GradientTransformation):
             fail(
@@ -110,7 +111,7 @@ class MultiSteps:
         )
         return select_tree(full, found, zeros_like(found)), new
 
-    def has_updated(self, state: Any) -> Array:
+    def has_updated(self, state: PyTree) -> Array:
         """Return whether the last update was a step: a bool scalar."""
         state = require_state(MultiStepsState, state)
         return np.logical_and(
@@ -121,7 +122,7 @@ class MultiSteps:
         """Return the optimizer as a pair of functions."""
         return GradientTransformation(self.init, self.update)
 
-    def _accumulator(self, count: Any) -> Callable[[Array, Array], Array]:
+    def _accumulator(self, count: ArrayLike) -> Callable[[Array, Array], Array]:
         if not self._mean:
             return lambda update, total: update + total
         # the mean of the first ones moves towards the next one, and never overflows
@@ -129,7 +130,7 @@ class MultiSteps:
         return lambda update, mean: mean + (update - mean) * weight(mean)
 
 
-def _gradients_per_step(k: Any) -> Callable[[Any], Any]:
+def _gradients_per_step(k: object) -> Callable[[Any], Any]:
     """The number of gradients that make a step, by the number of steps."""
     if callable(k):
         return lambda count: _as_count(k(count))
@@ -139,7 +140,7 @@ def _gradients_per_step(k: Any) -> Callable[[Any], Any]:
     return lambda count: number
 
 
-def _as_count(k: Any) -> Any:
+def _as_count(k: object) -> object:
     """An integer, or an i32 scalar."""
     if isinstance(k, int | numpy.integer) and not isinstance(k, bool):
         return int(k)
@@ -149,7 +150,7 @@ def _as_count(k: Any) -> Any:
     return array
 
 
-def _fail_to_count(k: Any) -> NoReturn:
+def _fail_to_count(k: object) -> NoReturn:
     fail(
         "bad-number",
         "expected 'every_k_schedule' to be 1 or more, or a function that returns an "
@@ -193,7 +194,9 @@ def apply_if_finite(
             zero_count(), np.asarray(True), zero_count(), inner.init(params)
         )
 
-    def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Tree]:
+    def update(
+        updates: Tree, state: ApplyIfFiniteState, params: Tree
+    ) -> tuple[Tree, Tree]:
         finite = all_finite(updates)
         in_a_row = np.where(finite, 0, increment(state.notfinite_count))
         total = state.total_notfinite

@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aotc.artifacts import Signer, write_bundle
 from aotc.artifacts.pack import FinishedFile, scratch_folder, write_file
@@ -58,7 +57,7 @@ def pack(
     folder: Path,
     *,
     contents: Contents | None = None,
-    findings: Mapping[str, Any] | None = None,
+    findings: Mapping[str, object] | None = None,
     signer: Signer | None = None,
     force: bool = False,
 ) -> Path:

@@ -13,6 +13,7 @@ from aotc import __version__
 from aotc.artifacts import vmfb
 from aotc.backend import Compiled
 from aotc.backend.state_exports import reader_name, writer_name
+from aotc.core.json_values import JsonObject
 from aotc.core.pytree import leaf_names
 from aotc.dialects.functions.entries import Entry, Port, Specialization
 from aotc.dialects.functions.parameters import SCOPE
@@ -29,8 +30,8 @@ def manifest(
     variants: Sequence[Compiled],
     weights: Sequence[WeightFile],
     title: tuple[str, str],
-    findings: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    findings: Mapping[str, object] | None = None,
+) -> dict[str, object]:
     """The manifest without `files` and `channel`, which writing the bundle adds.
 
     Args:
@@ -74,7 +75,7 @@ def manifest(
     }
 
 
-def _quantization(program: Program) -> dict[str, Any]:
+def _quantization(program: Program) -> dict[str, object]:
     """Return the manifest's section on the precision of layers, if they are
     quantised.
     """
@@ -82,7 +83,7 @@ def _quantization(program: Program) -> dict[str, Any]:
     return {} if facts is None else {"quantization": facts}
 
 
-def _tuning(program: Program) -> dict[str, Any]:
+def _tuning(program: Program) -> dict[str, object]:
     """The tuning file that schedules come from, if there is one."""
     tuning = program.tuning
     if tuning is None:
@@ -115,7 +116,7 @@ def _creation_time() -> str | None:
     return created.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _toolchain(variants: Sequence[Compiled]) -> dict[str, Any]:
+def _toolchain(variants: Sequence[Compiled]) -> dict[str, object]:
     return {
         "aotc": __version__,
         "iree_compiler": variants[0].compiler,
@@ -124,7 +125,7 @@ def _toolchain(variants: Sequence[Compiled]) -> dict[str, Any]:
     }
 
 
-def _precision(program: Program) -> dict[str, Any]:
+def _precision(program: Program) -> JsonObject:
     """The element types that cross the boundary, where nothing is converted.
 
     Beside them stands what a build was asked to compute products in (`mixed`).
@@ -135,7 +136,7 @@ def _precision(program: Program) -> dict[str, Any]:
     return dtypes if mixed is None else {**dtypes, "mixed": mixed}
 
 
-def _symbols(program: Program) -> dict[str, Any]:
+def _symbols(program: Program) -> dict[str, object]:
     contracts: dict[str, Any] = {}
     for entry in program.entry_points:
         for contract in entry.symbols:
@@ -168,7 +169,7 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
 
 def _entry_point(
     entry: Entry, specializations: Mapping[str, Specialization]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     guards = [guard.to_json() for guard in entry.guards]
     special = [
         _specialization(entry, name, each) for name, each in specializations.items()
@@ -201,7 +202,7 @@ def _specialization(entry: Entry, name: str, special: Specialization) -> dict[st
     return {**row, "padded": [*special.padded], "told": told}
 
 
-def _state(state: StateSpec) -> dict[str, Any]:
+def _state(state: StateSpec) -> dict[str, object]:
     names = leaf_names(state.tree)
     return {
         "name": state.name,
@@ -212,7 +213,7 @@ def _state(state: StateSpec) -> dict[str, Any]:
     }
 
 
-def _weights(weights: WeightFile) -> dict[str, Any]:
+def _weights(weights: WeightFile) -> dict[str, object]:
     row = {"file": weights.path, "format": "irpa", "scope": SCOPE}
     return {**row, "required_by": list(weights.required_by)}
 
@@ -221,7 +222,7 @@ def module_file(variant: Compiled) -> str:
     return f"variants/{variant.target.id}.vmfb"
 
 
-def _variant(variant: Compiled) -> dict[str, Any]:
+def _variant(variant: Compiled) -> JsonObject:
     abi = vmfb.runtime_abi(variant.vmfb)
     release = variant.compiler["version"].partition("rc")[0]
     unknown = variant.memory_unknown
@@ -240,7 +241,7 @@ def _variant(variant: Compiled) -> dict[str, Any]:
     }
 
 
-def _features_of(code: bytes) -> dict[str, Any]:
+def _features_of(code: bytes) -> dict[str, object]:
     """Return the features that code for Vulkan asks of a device, for the manifest."""
     found = sorted(vmfb.vulkan_features(code))
     return {"vulkan_features": found} if found else {}

@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version as installed_version
-from typing import Any
 
 from aotc import __version__
 from aotc.artifacts.pack import Content, FinishedFile
 from aotc.backend import Compiled
+from aotc.core.json_values import JsonObject
 from aotc.mlir import PACKAGE
 from aotc.programs.program import Program
 
@@ -113,7 +113,7 @@ def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -
     return _canonical(document)
 
 
-def _specializations(program: Program) -> dict[str, Any]:
+def _specializations(program: Program) -> dict[str, object]:
     """Return the sizes for which entries have code of their own, if any."""
     rows = [
         {
@@ -127,7 +127,7 @@ def _specializations(program: Program) -> dict[str, Any]:
     return {"specializations": rows} if rows else {}
 
 
-def _tuning(program: Program) -> list[dict[str, Any]]:
+def _tuning(program: Program) -> list[dict[str, object]]:
     """The tuning file, which the code depends on."""
     tuning = program.tuning
     if tuning is None:
@@ -144,5 +144,5 @@ def _sha256(content: Content) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _canonical(document: dict[str, Any]) -> bytes:
+def _canonical(document: JsonObject) -> bytes:
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")

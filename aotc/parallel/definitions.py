@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.json_values import JsonObject
 from aotc.parallel.engine import Array, Arrays
 
 _FUNCTIONS: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -40,26 +41,26 @@ def _block(x: Array, axis: int, count: int, number: int) -> Array:
     return x[tuple(where)]
 
 
-def _all_reduce(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+def _all_reduce(asked: JsonObject, arrays: Arrays, number: int) -> Array:
     return reduction(arrays, asked["kind"])
 
 
-def _all_gather(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+def _all_gather(asked: JsonObject, arrays: Arrays, number: int) -> Array:
     return np.concatenate(arrays, asked["axis"])
 
 
-def _reduce_scatter(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+def _reduce_scatter(asked: JsonObject, arrays: Arrays, number: int) -> Array:
     count = len(arrays)
     return reduction([_block(x, asked["axis"], count, number) for x in arrays], "sum")
 
 
-def _all_to_all(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+def _all_to_all(asked: JsonObject, arrays: Arrays, number: int) -> Array:
     count, axis = len(arrays), asked["split_axis"]
     blocks = [_block(x, axis, count, number) for x in arrays]
     return np.concatenate(blocks, asked["concat_axis"])
 
 
-def _permute(asked: Mapping[str, Any], arrays: Arrays, number: int) -> Array:
+def _permute(asked: JsonObject, arrays: Arrays, number: int) -> Array:
     sources = dict(zip(asked["targets"], asked["sources"], strict=True))
     if number not in sources:
         return np.zeros_like(arrays[number])

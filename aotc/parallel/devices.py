@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Devices:
         finally:
             self._rendezvous = None
 
-    def exchange(self, place: int, asked: Mapping[str, Any], x: Array) -> Array:
+    def exchange(self, place: int, asked: Mapping[str, object], x: Array) -> Array:
         """Return the part of a device of a collective.
 
         Args:
@@ -129,6 +129,6 @@ class Device:
         """The device's number along the axis."""
         return self.devices.numbers[self.place]
 
-    def exchange(self, asked: Mapping[str, Any], x: Array) -> Array:
+    def exchange(self, asked: Mapping[str, object], x: Array) -> Array:
         """Return the part of this device of a collective, see `Devices.exchange`."""
         return self.devices.exchange(self.place, asked, x)

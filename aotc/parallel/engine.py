@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from aotc.errors import InputError, SetupError
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 Arrays = Sequence[Array]
 
 

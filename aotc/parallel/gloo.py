@@ -44,7 +44,7 @@ class GlooEngine(MessageEngine):
             raise rank_lost(None, self.size, f"gloo says: {first_line}") from error
         return [each.numpy().data for each in found]
 
-    def _gather(self, tensor: Any) -> list[Any]:
+    def _gather(self, tensor: object) -> list[Any]:
         found = [self._torch.empty_like(tensor) for _ in range(self.size)]
         self._distributed.all_gather(found, tensor, group=self._group)
         return found

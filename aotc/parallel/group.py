@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -81,7 +80,7 @@ class Group:
         self.engine.close()
 
     def _collect(
-        self, asked: dict[str, Any], x: Array, cut_axis: int | None = None
+        self, asked: dict[str, object], x: Array, cut_axis: int | None = None
     ) -> Array:
         x = _prepared(x)
         if cut_axis is not None and x.shape[cut_axis] % self.size:

@@ -42,7 +42,7 @@ def view(memory: Any, row: Sequence[Any], start: int = 0) -> Array:
     return found.view(kind).reshape(shape)
 
 
-def write(array: Array, memory: Any, row: Sequence[Any], start: int = 0) -> None:
+def write(array: Array, memory: object, row: Sequence[object], start: int = 0) -> None:
     """Copy an array to where a row of `layout` has it."""
     if array.size:
         view(memory, row, start)[...] = array

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from aotc.errors import InputError
 
 Found = TypeVar("Found")
-Compute = Callable[[Sequence[Any]], Sequence[Any]]
+Compute = Callable[[Sequence[Any]], Sequence[object]]
 
 
 class Diverged(InputError):
@@ -61,7 +61,7 @@ class Rendezvous:
                 self._someone_left = True
                 self._changed.notify_all()
 
-    def meet(self, number: int, brought: Any, compute: Compute) -> Any:
+    def meet(self, number: int, brought: object, compute: Compute) -> Any:
         """Wait for the others; return the own part of the result of all.
 
         Args:

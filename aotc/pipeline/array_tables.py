@@ -17,7 +17,7 @@ from aotc.core import dtypes
 from aotc.mlir import bytecode, ir
 from aotc.programs.computed_arrays import ComputedArray, StoredArray
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 Row = Sequence[Any]
 
 
@@ -99,7 +99,7 @@ def arrays_of_rows(
     return found
 
 
-def value_of(facts: Mapping[str, Any], blobs: Sequence[bytes]) -> bytes:
+def value_of(facts: Mapping[str, object], blobs: Sequence[bytes]) -> bytes:
     """Return facts and blobs as one value."""
     header = json.dumps({**facts, "sizes": [len(each) for each in blobs]})
     return b"\n".join([header.encode(), b"".join(blobs)])

@@ -206,13 +206,13 @@ def _merge_buckets(counts: Mapping[Sizes, int], most: int, top: Sizes) -> list[S
     return [*chosen - {top}, top]
 
 
-def _merging_costs(sizes: Any, calls: Any) -> Any:
+def _merging_costs(sizes: Any, calls: Any) -> np.ndarray:
     return np.array([_costs_with(sizes, calls, i) for i in range(len(sizes))]).reshape(
         len(sizes), len(sizes)
     )
 
 
-def _costs_with(sizes: Any, calls: Any, one: int) -> Any:
+def _costs_with(sizes: Any, calls: Any, one: int) -> object:
     """Return the added cost of merging a bucket with each other one; infinity with
     itself.
     """

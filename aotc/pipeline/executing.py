@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aotc.artifacts.manifest import Leaf
 from aotc.errors import InputError
 from aotc.importers import python, require_known
@@ -13,7 +15,7 @@ from aotc.tracing.entry_calls import executed_outputs, input_leaves
 from aotc.tracing.source_locations import at_location
 from aotc.tracing.user_errors import user_errors
 
-Read = Callable[[Sequence[Leaf]], Sequence[Any]]
+Read = Callable[[Sequence[Leaf]], Sequence[np.ndarray]]
 
 
 def execute_source(

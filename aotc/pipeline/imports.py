@@ -17,7 +17,6 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -153,7 +152,7 @@ def _keep(cache: Cache, recipe: Recipe, found: Import, path: Path) -> None:
 # ---- arrays in a file ---------------------------------------------------------------
 
 
-def _array_in(whole: np.ndarray[Any, Any], row: Row) -> np.ndarray[Any, Any]:
+def _array_in(whole: np.ndarray, row: Row) -> np.ndarray:
     """Return an array of a file, whose bytes are `whole`, by its row."""
     dtype, shape, offset, strides = row
     return np.ndarray(shape, dtypes.to_numpy(dtype), whole, offset, strides)
@@ -178,7 +177,7 @@ def _places(arrays: Iterable[StoredArray], path: Path) -> Iterator[tuple[int, Ro
                     yield id(array), row
 
 
-def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _bits(array: np.ndarray) -> np.ndarray:
     """View elements as unsigned integers, so that NaN equals itself."""
     size = array.dtype.itemsize
     return array.view(f"u{size}") if size in (1, 2, 4, 8) else array

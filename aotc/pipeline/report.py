@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aotc.backend import Compiled
+from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.entries import Entry, Port
 from aotc.passes.base import PassRecord
 from aotc.pipeline.buckets import Buckets
@@ -162,7 +163,7 @@ class BuildReport:
             for target, records in self.variant_passes.items()
         }
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self) -> JsonObject:
         """Return the findings of the checks, by field of the manifest; none without
         a check.
         """
@@ -194,7 +195,7 @@ class BuildReport:
         return "\n".join(lines)
 
     @property
-    def _measurements(self) -> tuple[Any, ...]:
+    def _measurements(self) -> tuple[object, ...]:
         checks = (*self.certificates, *self.fits, *self.parities, *self.self_checks)
         buckets = (self.buckets,) if self.buckets else ()
         return (*buckets, *self.images, *self.tuning, *checks)
@@ -216,7 +217,7 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _variant_json(variant: Compiled) -> dict[str, Any]:
+def _variant_json(variant: Compiled) -> JsonObject:
     return {
         "target": str(variant.target),
         "bytes": len(variant.vmfb),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.calls.specialization import allowed_specializations
@@ -208,7 +207,7 @@ def _require_routes(program: Program, entry: Entry) -> None:
 def _is_alike(entry: Entry, other: Entry) -> bool:
     """Return whether the forms of two entries allow calls of one to be of the other."""
 
-    def form(each: Entry) -> Any:
+    def form(each: Entry) -> object:
         ports = (*each.ports("input"), *each.ports("output"))
         types = [(port.type.dtype, port.type.rank) for port in ports]
         return each.input_tree, each.output_tree, types

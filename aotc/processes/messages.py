@@ -18,7 +18,7 @@ class NoMessageError(Exception):
     """Other bytes are in the place of a message."""
 
 
-def send(stream: BinaryIO, message: Any) -> None:
+def send(stream: BinaryIO, message: object) -> None:
     """Write a message.
 
     Raises:

@@ -20,7 +20,7 @@ from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 MOST_BYTES = 1 << 20  # of the part of a value, if there are as many parts
 

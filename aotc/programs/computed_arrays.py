@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.types import Tensor
@@ -35,7 +36,7 @@ from aotc.programs.parameter_archive import (
     have_same_bytes,
 )
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 class ComputedArray(UnevaluatedArray):
@@ -73,7 +74,9 @@ class ComputedArray(UnevaluatedArray):
         kind = Tensor.of(_ops_of(self._block)[-1].operands[0])
         super().__init__(tuple(map(int, kind.shape)), dtypes.to_numpy(kind.dtype))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
         """Compute the array."""
         parts = self.computed_parts()
         if self._count == 1:

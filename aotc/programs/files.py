@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ _OWN_IR = re.compile(
 )
 
 
-def ir_text(module: Any) -> str:
+def ir_text(module: Module) -> str:
     """A module as text that can be read back, with the lines of the source."""
     return str(
         module.operation.get_asm(enable_debug_info=True, pretty_debug_info=False)
@@ -132,7 +131,7 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def parse_module(text: str, where: str | None = None) -> Any:
+def parse_module(text: str, where: str | None = None) -> Module:
     """The module that a text holds, in the current context.
 
     Raises:
@@ -198,7 +197,7 @@ def _keep_entries(program: Program, path: Path, names: tuple[str, ...]) -> None:
 # ---- parameters ---------------------------------------------------------------------
 
 
-def write_parameters(parameters: Mapping[str, Any], path: Path) -> None:
+def write_parameters(parameters: Mapping[str, object], path: Path) -> None:
     """Write weights and initial states as an IREE parameter archive.
 
     Raises:
@@ -211,7 +210,7 @@ def write_parameters(parameters: Mapping[str, Any], path: Path) -> None:
         file.write(parts.head)
 
 
-def _parameters(module: Any, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+def _parameters(module: Module, path: Path) -> dict[str, np.ndarray]:
     """The arrays of the parameters that a module declares."""
     declared = parameters_of(module)
     if not declared:
@@ -233,7 +232,7 @@ def _parameters(module: Any, path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 def _array(
     stored: Mapping[str, ArchiveEntry], parameter: Parameter, archive: Path
-) -> np.ndarray[Any, Any]:
+) -> np.ndarray:
     kind = parameter.type
     dtype = dtypes.to_numpy(kind.dtype)
     size = math.prod(kind.shape) * dtype.itemsize

@@ -20,7 +20,7 @@ class NetworksOnDemand(Mapping[str, Any]):
         self._load, self.examples = load, examples
 
     @cached_property
-    def _networks(self) -> Mapping[str, Any]:
+    def _networks(self) -> Mapping[str, object]:
         return self._load()
 
     def __getitem__(self, name: str) -> Any:

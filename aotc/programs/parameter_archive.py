@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.dtypes import DTypeLike
+
 MAGIC = b"IRPA"
 # Smaller tensors are written as they are, also where they repeat an element, or are
 # those of another: they take no room, and IREE would allocate memory for each splat.
@@ -41,7 +43,7 @@ _ENTRY_ALIGNMENT = 16
 _ALIGNMENT = 64  # of data
 _FILE_ALIGNMENT = 4096
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 class UnevaluatedArray(ABC):
@@ -52,7 +54,7 @@ class UnevaluatedArray(ABC):
         dtype: of the array.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape, self.dtype = shape, dtype
 
     @property
@@ -66,7 +68,9 @@ class UnevaluatedArray(ABC):
         return math.prod(self.shape) * self.dtype.itemsize
 
     @abstractmethod
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
         """Compute the array."""
 
     def computed_parts(self) -> Iterator[Array]:
@@ -256,7 +260,7 @@ def have_same_bytes(one: Array, other: Array) -> bool:
         a, b = a[length:], b[length:]
 
 
-def _splat_of(array: Any) -> bytes | None:
+def _splat_of(array: object) -> bytes | None:
     """Return the element that a large array repeats; None if there are others.
 
     What is still to be computed is not looked at.
@@ -291,7 +295,7 @@ class ArchiveEntry:
     data: Array
     is_splat: bool
 
-    def array(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    def array(self, dtype: np.dtype, shape: tuple[int, ...]) -> Array:
         """Return the elements, read-only, without a copy.
 
         Raises:

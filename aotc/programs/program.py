@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.core.numerics import LEVELS as NUMERICS_LEVELS
 from aotc.core.numerics import STRICT
 from aotc.core.pytree import Structure
@@ -282,7 +283,7 @@ class Program:
         self._write_attribute(MIXED_PRECISION, compute)
 
     @property
-    def tuning(self) -> dict[str, Any] | None:
+    def tuning(self) -> JsonObject | None:
         """The tuning file that schedules come from, see `aotc.tuning`; None for none.
 
         `file` is its name, `sha256` its digest, and `targets` has for each target
@@ -292,11 +293,11 @@ class Program:
         return tuning
 
     @tuning.setter
-    def tuning(self, tuning: Mapping[str, Any]) -> None:
+    def tuning(self, tuning: Mapping[str, object]) -> None:
         self._write_attribute(TUNING, tuning)
 
     @property
-    def quantization(self) -> dict[str, Any] | None:
+    def quantization(self) -> dict[str, object] | None:
         """The quantisation recipe of the program, see `aotc.quantization.recipe`.
 
         `recipe` is its name, `layers` has the precision of each layer, `calibration`
@@ -306,7 +307,7 @@ class Program:
         return facts
 
     @quantization.setter
-    def quantization(self, facts: Mapping[str, Any]) -> None:
+    def quantization(self, facts: Mapping[str, object]) -> None:
         self._write_attribute(QUANTIZATION, facts)
 
     @property
@@ -411,7 +412,7 @@ class Program:
         drop_parameters(self.module, dropped)
         self.parameters = {k: x for k, x in self.parameters.items() if k not in dropped}
 
-    def _attribute(self, name: str, default: Any) -> Any:
+    def _attribute(self, name: str, default: object) -> Any:
         attributes = self.module.operation.attributes
         return plain_of(attributes[name]) if name in attributes else default
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy
 
 from aotc import numpy as np
+from aotc.core.pytree import PyTree
 from aotc.nn.layers import stop_gradient
 from aotc.quantization.forms import CONVOLUTION, TABLE, Form
 from aotc.quantization.grids import weight_grid
@@ -44,7 +45,7 @@ _MOVING = 0.01  # what a call counts in a moving average
 
 
 def quantization_aware(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     recipe: str,
     *,
     learned: bool = False,
@@ -100,7 +101,9 @@ class QuantizationAware:
     learned: bool = False
     rate: float = _MOVING
 
-    def __call__(self, ranges: Ranges, params: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(
+        self, ranges: Ranges, params: PyTree, *args: object, **kwargs: object
+    ) -> Any:
         """The function's result, by ranges as they are."""
 
         def known(
@@ -111,7 +114,7 @@ class QuantizationAware:
         return self._run(known, params, args, kwargs)[1]
 
     def observe(
-        self, ranges: Ranges, params: Any, *args: Any, **kwargs: Any
+        self, ranges: Ranges, params: PyTree, *args: object, **kwargs: object
     ) -> tuple[dict[str, Any], Any]:
         """Return the ranges updated by the inputs seen, and the function's result by
         them.
@@ -134,7 +137,7 @@ class QuantizationAware:
         found, result = self._run(moved, params, args, kwargs)
         return {**ranges, **found}, result
 
-    def init(self, params: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def init(self, params: PyTree, *args: object, **kwargs: object) -> dict[str, Any]:
         """Return the ranges that weights and inputs have before training.
 
         Args:
@@ -173,7 +176,7 @@ class QuantizationAware:
         return row
 
     def _run(
-        self, range_of: _Range, params: Any, args: Any, kwargs: Any
+        self, range_of: _Range, params: object, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
         """Call the function; returns the ranges that were used, and its result."""
         rounding = _Rounding(self, range_of)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from aotc.errors import InputError
+from aotc.mlir import Operation
 from aotc.programs.computed_arrays import Array
 from aotc.programs.program import Program
 from aotc.quantization.factors import activation_aware, equalize, smooth
@@ -310,7 +310,9 @@ def _with_corrections(
     totals: dict[tuple[str, str], Array] = {}
     counts: Counter[tuple[str, str]] = Counter()
 
-    def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
+    def watch(
+        op: Operation, operands: list[np.ndarray], results: list[np.ndarray]
+    ) -> None:
         for fake in fakes.get(op.results[0], ()) if len(op.results) == 1 else ():
             error = np.asarray(results[0], np.float64) - fake.result(operands)
             flat = error.reshape(-1, int(np.prod(fake.layer.features)))

@@ -159,7 +159,8 @@ def activation_aware(
 
 def _usable(factors: Array) -> Array:
     """Clip factors to bounds, as they are stored."""
-    return np.clip(factors, _LEAST, _MOST).astype(np.float32)
+    found: Array = np.clip(factors, _LEAST, _MOST).astype(np.float32)
+    return found
 
 
 def _channel_most(program: Program, layer: Layer) -> Array:

@@ -135,14 +135,16 @@ def are_half(scales: Array, precision: Precision) -> bool:
 
 def rounded(values: Array, scale: Array, precision: Precision) -> Array:
     """Return the nearest integers of a grid, as floats; halves go to even ones."""
-    return np.clip(np.round(values / scale), *precision.bounds)
+    nearest: Array = np.clip(np.round(values / scale), *precision.bounds)
+    return nearest
 
 
 def fake_weight(weight: Array, grid: WeightGrid, precision: Precision) -> Array:
     """Return a weight after rounding to nearest."""
     grouped = weight.reshape(grid.grouped)
     steps = rounded(grouped, grid.scales, precision)
-    return (steps * grid.scales).reshape(weight.shape).astype(np.float32)
+    found: Array = (steps * grid.scales).reshape(weight.shape).astype(np.float32)
+    return found
 
 
 # ---- inputs -------------------------------------------------------------------------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from aotc import reference
 from aotc.dialects.functions.entries import Entry
 from aotc.errors import InputError
+from aotc.mlir import Module
 from aotc.programs.computed_arrays import Array
 from aotc.programs.program import Program
 from aotc.quantization.data import Data, entries_with
@@ -51,7 +52,7 @@ def run(
 
 
 def _call(
-    module: Any,
+    module: Module,
     entry: Entry,
     arrays: Mapping[str, Array],
     inputs: Sequence[Array],

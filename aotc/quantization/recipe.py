@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.json_values import JsonObject
 from aotc.core.writing import write_text
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
@@ -244,7 +245,7 @@ class Recipe:
             raise _bad(path, str(error)) from None
 
 
-def _plan_of(row: Any) -> LayerPlan:
+def _plan_of(row: JsonObject) -> LayerPlan:
     """Read a row of a recipe file; errors say of which layer it is.
 
     Raises:

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.json_values import JsonObject
 from aotc.machine.processor import NOMINAL_GHZ
 from aotc.machine.target import Target
+from aotc.mlir import Operation
 from aotc.programs.computed_arrays import Array
 from aotc.programs.program import Program
 from aotc.quantization.expected_time import expected_times
@@ -82,7 +84,9 @@ def layer_errors(
     }
     found: dict[str, LayerError] = {}
 
-    def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
+    def watch(
+        op: Operation, operands: list[np.ndarray], results: list[np.ndarray]
+    ) -> None:
         fake = fakes.get(op.results[0]) if len(op.results) == 1 else None
         if fake is not None:
             error = found.setdefault(fake.plan.layer, LayerError())
@@ -224,7 +228,7 @@ class Report:
             "files": dict(self.files),
         }
 
-    def _expected(self) -> dict[str, Any] | None:
+    def _expected(self) -> JsonObject | None:
         if self.seconds is None:
             return None
         before, after = self.seconds
@@ -280,7 +284,7 @@ class Report:
         return "\n".join(lines).rstrip()
 
 
-def _samples(facts: Mapping[str, Any]) -> str:
+def _samples(facts: Mapping[str, object]) -> str:
     count = facts["samples"]
     return f"{count} sample{'s' * (count != 1)}"
 

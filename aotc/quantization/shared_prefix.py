@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -229,7 +228,7 @@ class _Entry:
 
 
 def _needed(
-    ops: Sequence[Operation], known: Mapping[Value, Any], wanted: Sequence[Value]
+    ops: Sequence[Operation], known: Mapping[Value, object], wanted: Sequence[Value]
 ) -> tuple[list[Operation], set[Value]]:
     """Return the ops that compute wanted values from known ones, and the values they
     read.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.errors import InputError
+from aotc.mlir import Operation
 from aotc.programs.computed_arrays import Array
 from aotc.programs.program import Program
 from aotc.quantization.layers import Layer, divide_channels
@@ -84,7 +84,9 @@ def observe(
     by_result = {layer.op.results[0]: layer for layer in layers if not layer.is_table}
     seen: dict[str, Seen] = {}
 
-    def watch(op: Any, operands: list[Any], results: list[Any]) -> None:
+    def watch(
+        op: Operation, operands: list[np.ndarray], results: list[np.ndarray]
+    ) -> None:
         layer = by_result.get(op.results[0]) if len(op.results) == 1 else None
         if layer is None:
             return

@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from aotc import numpy as np
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
+from aotc.numpy.broadcasting import ShapeLike
 from aotc.random import exact
 from aotc.random.distributions import exponential, float_dtypes, parameters, tail
 from aotc.random.threefry import split
@@ -35,7 +36,10 @@ _CANDIDATES = 16
 
 
 def poisson(
-    key: ArrayLike, lam: ArrayLike, shape: Any = None, dtype: Any = "i32"
+    key: ArrayLike,
+    lam: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "i32",
 ) -> Array:
     """Draw Poisson numbers of mean `lam` >= 0."""
     name = _integer(dtype)
@@ -53,8 +57,8 @@ def binomial(
     key: ArrayLike,
     n: ArrayLike,
     p: ArrayLike,
-    shape: Any = None,
-    dtype: Any = "i32",
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "i32",
 ) -> Array:
     """Draw the number of successes in `n` >= 0 trials of probability `p`."""
     name = _integer(dtype)
@@ -74,7 +78,10 @@ def binomial(
 
 
 def geometric(
-    key: ArrayLike, p: ArrayLike, shape: Any = None, dtype: Any = "i32"
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "i32",
 ) -> Array:
     """Draw the number of trials of probability `p` > 0 until the first success: 1,
     2, …
@@ -85,7 +92,7 @@ def geometric(
     return np.astype(np.floor(waited) + 1.0, name)
 
 
-def _integer(dtype: Any) -> str:
+def _integer(dtype: DTypeLike) -> str:
     name = dtypes.canonical(dtype)
     if name not in dtypes.INTEGERS:
         fail("bad-dtype", f"expected an integer dtype; got {name}")

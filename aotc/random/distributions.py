@@ -8,12 +8,12 @@ small probabilities, so that tails reach far.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from aotc import numpy as np
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import Shape
-from aotc.numpy.broadcasting import as_shape, broadcast_to, common_shape
+from aotc.numpy.broadcasting import ShapeLike, as_shape, broadcast_to, common_shape
 from aotc.random import exact
 from aotc.random.threefry import bits, words
 from aotc.tracing.array import Array
@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def float_dtypes(dtype: Any) -> tuple[str, str]:
+def float_dtypes(dtype: DTypeLike) -> tuple[str, str]:
     """Return the name of a float dtype, and the dtype to compute in."""
     name = dtypes.canonical(dtype)
     if not dtypes.is_float(name):
@@ -34,7 +34,9 @@ def float_dtypes(dtype: Any) -> tuple[str, str]:
     return name, "f64" if name == "f64" else "f32"
 
 
-def parameters(*values: ArrayLike, shape: Any, dtype: str) -> tuple[list[Array], Shape]:
+def parameters(
+    *values: ArrayLike, shape: ShapeLike | None, dtype: str
+) -> tuple[list[Array], Shape]:
     """The parameters of a distribution in `dtype` and in the shape of the draws.
 
     For None the shape is theirs.
@@ -55,8 +57,8 @@ def parameters(*values: ArrayLike, shape: Any, dtype: str) -> tuple[list[Array],
 
 def uniform(
     key: ArrayLike,
-    shape: Any = (),
-    dtype: Any = "f32",
+    shape: ShapeLike = (),
+    dtype: DTypeLike = "f32",
     minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0,
 ) -> Array:
@@ -94,7 +96,9 @@ def _unit(key: ArrayLike, shape: Shape, dtype: str) -> Array:
     return np.astype(first >> (32 - count), "f32") * 2.0**-count
 
 
-def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None) -> Array:
+def bernoulli(
+    key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
+) -> Array:
     """Draw True with probability `p`. Not differentiable.
 
     Args:
@@ -111,17 +115,19 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None) -> Array:
     return np.less(uniform(key, wanted, dtype), p)
 
 
-def rademacher(key: ArrayLike, shape: Any = (), dtype: Any = "i32") -> Array:
+def rademacher(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "i32"
+) -> Array:
     """Draw -1 or 1. Not differentiable."""
     return 1 - 2 * np.astype(bits(key, shape) >> 31, dtype)
 
 
 def randint(
     key: ArrayLike,
-    shape: Any,
+    shape: ShapeLike,
     minval: ArrayLike,
     maxval: ArrayLike,
-    dtype: Any = "i32",
+    dtype: DTypeLike = "i32",
 ) -> Array:
     """Draw uniform integers in [minval, maxval), a range of at most 2**32.
 
@@ -193,8 +199,8 @@ def tail(key: ArrayLike, shape: Shape, dtype: str) -> tuple[Array, Array]:
 
 def _standard(
     key: ArrayLike,
-    shape: Any,
-    dtype: Any,
+    shape: ShapeLike,
+    dtype: DTypeLike,
     quantile: Callable[[Array, Array], Array],
 ) -> Array:
     """Draw by inversion: apply `quantile` to the lower end and the distance from the
@@ -214,7 +220,7 @@ def _symmetric(size: Callable[[Array], Array]) -> Callable[[Array, Array], Array
     return quantile
 
 
-def normal(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "f32") -> Array:
     """Draw standard normal numbers, up to 6.3 deviations from zero (f64: 9.1).
 
     Args:
@@ -225,7 +231,9 @@ def normal(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
     return _standard(key, shape, dtype, _symmetric(exact.normal_quantile))
 
 
-def exponential(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+def exponential(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "f32"
+) -> Array:
     """Draw exponential numbers of mean 1."""
     return _standard(key, shape, dtype, _minus_log)
 
@@ -241,12 +249,12 @@ def _minus_log(lower: Array, distance: Array) -> Array:
     return -exact.log_of((f, e))
 
 
-def gumbel(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "f32") -> Array:
     """Draw standard Gumbel numbers: the limit of maxima, `-ln(-ln u)`."""
     return _standard(key, shape, dtype, lambda *tail: -exact.log(_minus_log(*tail)))
 
 
-def laplace(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+def laplace(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "f32") -> Array:
     """Draw standard Laplace numbers: exponential to both sides."""
 
     def size(distance: Array) -> Array:
@@ -255,7 +263,7 @@ def laplace(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
     return _standard(key, shape, dtype, _symmetric(size))
 
 
-def logistic(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "f32") -> Array:
     """Draw standard logistic numbers, `ln(u / (1 - u))`."""
 
     def size(distance: Array) -> Array:
@@ -265,7 +273,7 @@ def logistic(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
     return _standard(key, shape, dtype, _symmetric(size))
 
 
-def cauchy(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "f32") -> Array:
     """Draw standard Cauchy numbers, `tan(pi (u - 1/2))`."""
     return _standard(key, shape, dtype, _symmetric(exact.cotangent))
 
@@ -279,8 +287,8 @@ def truncated_normal(
     key: ArrayLike,
     lower: ArrayLike,
     upper: ArrayLike,
-    shape: Any = None,
-    dtype: Any = "f32",
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "f32",
 ) -> Array:
     """Draw standard normal numbers between two bounds, with derivatives by both.
 

@@ -8,7 +8,7 @@ from typing import Any
 from aotc import numpy as np
 from aotc.dialects.types import Shape, Size, element_count
 from aotc.numpy.axes import one_axis
-from aotc.numpy.broadcasting import as_shape
+from aotc.numpy.broadcasting import ShapeLike, as_shape
 from aotc.random import exact
 from aotc.random.distributions import gumbel, randint
 from aotc.random.threefry import bits
@@ -22,7 +22,7 @@ __all__ = ["categorical", "choice", "permutation"]
 
 
 def categorical(
-    key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Any = None
+    key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None
 ) -> Array:
     """Positions (i32) along `axis`, with probabilities softmax(logits).
 
@@ -50,7 +50,7 @@ def categorical(
 
 
 def permutation(
-    key: ArrayLike, x: Any, axis: int = 0, independent: bool = False
+    key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False
 ) -> Array:
     """`x` in random order along an axis, or the numbers below a whole `x`.
 
@@ -76,7 +76,7 @@ def _order(x: Array, axis: int = 0, descending: bool = False) -> Array:
 def choice(
     key: ArrayLike,
     a: Any,
-    shape: Any = (),
+    shape: ShapeLike = (),
     replace: bool = True,
     p: ArrayLike | None = None,
     axis: int = 0,
@@ -113,7 +113,7 @@ def _positions(
 ) -> Array:
     if replace and logits is None:
         return randint(key, shape, 0, count)
-    if replace:
+    if replace and logits is not None:
         return categorical(key, logits, shape=shape)
     number = element_count(shape)
     if isinstance(count, int) and isinstance(number, int) and number > count:

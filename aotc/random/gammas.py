@@ -13,13 +13,14 @@ NeurIPS 2018.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy
 
 from aotc import numpy as np
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import Shape
-from aotc.numpy.broadcasting import as_shape, broadcast_to
+from aotc.numpy.broadcasting import ShapeLike, as_shape, broadcast_to
 from aotc.random import exact
 from aotc.random.distributions import (
     exponential,
@@ -39,20 +40,31 @@ __all__ = ["beta", "chisquare", "dirichlet", "gamma", "loggamma", "t"]
 _CANDIDATES = 6
 
 
-def gamma(key: ArrayLike, a: ArrayLike, shape: Any = None, dtype: Any = None) -> Array:
+def gamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
     """Draw gamma numbers of shape `a` > 0 and scale 1, with the derivative by `a`."""
     return _of_gamma(key, a, shape, dtype, exact.exp)
 
 
 def loggamma(
-    key: ArrayLike, a: ArrayLike, shape: Any = None, dtype: Any = None
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Draw the logarithm of `gamma` numbers; small `a` do not underflow."""
     return _of_gamma(key, a, shape, dtype, lambda x: x)
 
 
 def chisquare(
-    key: ArrayLike, df: ArrayLike, shape: Any = None, dtype: Any = None
+    key: ArrayLike,
+    df: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Chi-square with `df` degrees of freedom, with its derivative by `df`."""
     return _of_gamma(
@@ -61,16 +73,23 @@ def chisquare(
 
 
 def _of_gamma(
-    key: ArrayLike, a: ArrayLike, shape: Any, dtype: Any, function: Any
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None,
+    dtype: DTypeLike | None,
+    function: Callable[[Array], Array],
 ) -> Array:
     name, wide = float_dtypes(as_float(a).dtype if dtype is None else dtype)
     (a,), wanted = parameters(a, shape=shape, dtype=wide)
-    drawn: Array = function(_log_draw(key, a, wanted))
-    return np.astype(drawn, name)
+    return np.astype(function(_log_draw(key, a, wanted)), name)
 
 
 def beta(
-    key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None
+    key: ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Draw beta numbers of `a` and `b`: of two gamma numbers the share of the first.
 
@@ -84,7 +103,10 @@ def beta(
 
 
 def dirichlet(
-    key: ArrayLike, alpha: ArrayLike, shape: Any = None, dtype: Any = None
+    key: ArrayLike,
+    alpha: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Draw Dirichlet numbers along the last axis of `alpha`, whose other axes broadcast
     to `shape`.
@@ -101,7 +123,9 @@ def dirichlet(
     return np.astype(np.moveaxis(_shares(logs), 0, -1), name)
 
 
-def t(key: ArrayLike, df: ArrayLike, shape: Any = (), dtype: Any = None) -> Array:
+def t(
+    key: ArrayLike, df: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
+) -> Array:
     """Draw Student's t with `df` degrees of freedom, with the derivative by `df`."""
     name, wide = float_dtypes(as_float(df).dtype if dtype is None else dtype)
     like_df = isinstance(shape, tuple) and not shape
@@ -158,7 +182,7 @@ def _marsaglia_tsang(a: Array, x: Array, log_u: Array, log_boost: Array) -> Arra
 _log_gamma = custom_jvp(_marsaglia_tsang)
 
 
-def _rule(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _rule(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Array, Array]:
     """Return gamma numbers and their tangent, by the slope in `a`."""
     drawn: Array = _log_gamma(*primals)
     return drawn, _slope(drawn, primals[0]) * tangents[0]

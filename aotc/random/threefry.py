@@ -9,14 +9,13 @@ SC 2011.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy
 
 from aotc import numpy as np
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import Shape, element_count
-from aotc.numpy.broadcasting import as_shape
+from aotc.numpy.broadcasting import ShapeLike, as_shape
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
@@ -61,7 +60,7 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     return np.concatenate(_words_of(key, _FOLD, word))
 
 
-def bits(key: ArrayLike, shape: Any = (), dtype: Any = "u32") -> Array:
+def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "u32") -> Array:
     """Draw uniform unsigned integers: every bit is 0 or 1 alike."""
     name = dtypes.canonical(dtype)
     if name not in dtypes.UNSIGNED:

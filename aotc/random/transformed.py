@@ -5,11 +5,10 @@ They have derivatives by their parameters.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotc import numpy as np
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import Shape
-from aotc.numpy.broadcasting import as_shape
+from aotc.numpy.broadcasting import ShapeLike, as_shape
 from aotc.random import exact
 from aotc.random.distributions import (
     exponential,
@@ -26,7 +25,9 @@ __all__ = ["lognormal", "maxwell", "pareto", "rayleigh", "triangular", "weibull_
 Given = tuple[list[Array], Shape, str]
 
 
-def _wide_parameters(*values: ArrayLike, shape: Any, dtype: Any) -> Given:
+def _wide_parameters(
+    *values: ArrayLike, shape: ShapeLike | None, dtype: DTypeLike | None
+) -> Given:
     """Return parameters in the wide dtype, the shape, and the dtype wanted."""
     name, wide = float_dtypes(as_float(values[0]).dtype if dtype is None else dtype)
     arrays, wanted = parameters(*values, shape=shape, dtype=wide)
@@ -34,7 +35,10 @@ def _wide_parameters(*values: ArrayLike, shape: Any, dtype: Any) -> Given:
 
 
 def lognormal(
-    key: ArrayLike, sigma: ArrayLike = 1.0, shape: Any = None, dtype: Any = None
+    key: ArrayLike,
+    sigma: ArrayLike = 1.0,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """`e**(sigma z)` of standard normal z."""
     (sigma,), wanted, name = _wide_parameters(sigma, shape=shape, dtype=dtype)
@@ -42,7 +46,12 @@ def lognormal(
     return np.astype(exact.exp(exact.product(sigma, z)), name)
 
 
-def pareto(key: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None) -> Array:
+def pareto(
+    key: ArrayLike,
+    b: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
     """Draw Pareto numbers of shape parameter `b` > 0 and scale 1: at least 1, at most
     2**100.
 
@@ -54,7 +63,10 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Any = None, dtype: Any = None) -
 
 
 def rayleigh(
-    key: ArrayLike, scale: ArrayLike = 1.0, shape: Any = None, dtype: Any = None
+    key: ArrayLike,
+    scale: ArrayLike = 1.0,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Draw Rayleigh numbers: lengths of two normal numbers of deviation `scale`."""
     (scale,), wanted, name = _wide_parameters(scale, shape=shape, dtype=dtype)
@@ -62,7 +74,7 @@ def rayleigh(
     return np.astype(exact.product(scale, size), name)
 
 
-def maxwell(key: ArrayLike, shape: Any = (), dtype: Any = "f32") -> Array:
+def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "f32") -> Array:
     """Draw Maxwell numbers: the length of a vector of three standard normal numbers."""
     name, wide = float_dtypes(dtype)
     z = np.moveaxis(normal(key, (*as_shape(shape), 3), wide), -1, 0)
@@ -73,8 +85,8 @@ def weibull_min(
     key: ArrayLike,
     scale: ArrayLike,
     concentration: ArrayLike,
-    shape: Any = None,
-    dtype: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Draw Weibull numbers: over x with probability `e**-(x /
     scale)**concentration`.
@@ -92,8 +104,8 @@ def triangular(
     left: ArrayLike,
     mode: ArrayLike,
     right: ArrayLike,
-    shape: Any = None,
-    dtype: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Draw triangular numbers between `left` and `right`, most often near `mode`."""
     (left, mode, right), wanted, name = _wide_parameters(

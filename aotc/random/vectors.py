@@ -6,10 +6,9 @@ They are made by products and factorizations of matrices: unlike all other numbe
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotc import numpy as np
-from aotc.numpy.broadcasting import as_shape, common_shape, new_shape
+from aotc.core.dtypes import DTypeLike
+from aotc.numpy.broadcasting import ShapeLike, as_shape, common_shape, new_shape
 from aotc.random.distributions import float_dtypes, normal
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float
@@ -23,8 +22,8 @@ def multivariate_normal(
     key: ArrayLike,
     mean: ArrayLike,
     cov: ArrayLike,
-    shape: Any = None,
-    dtype: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Draw normal vectors of a mean and a covariance, with derivatives by both.
 
@@ -57,7 +56,11 @@ def multivariate_normal(
 
 
 def orthogonal(
-    key: ArrayLike, n: int, shape: Any = (), dtype: Any = "f32", m: int | None = None
+    key: ArrayLike,
+    n: int,
+    shape: ShapeLike = (),
+    dtype: DTypeLike = "f32",
+    m: int | None = None,
 ) -> Array:
     """Draw matrices n × m (n × n) with orthonormal columns, or rows if there are fewer.
 

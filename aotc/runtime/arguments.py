@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from aotc.core.pytree import Node
+from aotc.core.json_values import JsonObject
+from aotc.core.pytree import Node, PyTree
 from aotc.errors import InputError
 
-Flatten = Callable[[Any, list[Any], str], None]
+Flatten = Callable[[PyTree, list[object], str], None]
 
 
 def flattener(owner: str, tree: Any) -> Flatten:
@@ -26,7 +27,7 @@ def flattener(owner: str, tree: Any) -> Flatten:
         return leaf
     if tree is None:
 
-        def nothing(value: Any, leaves: list[Any], path: str) -> None:
+        def nothing(value: object, leaves: list[object], path: str) -> None:
             if value is not None:
                 raise _structure_error(owner, path, "None", value)
 
@@ -37,7 +38,7 @@ def flattener(owner: str, tree: Any) -> Flatten:
     return _sequence_flattener(owner, next(iter(tree.values())), kind)
 
 
-def _dict_flattener(owner: str, tree: Mapping[str, Any]) -> Flatten:
+def _dict_flattener(owner: str, tree: JsonObject) -> Flatten:
     # Plain inputs are the common case, and quicker without a function for each.
     direct = [(key, child) for key, child in tree.items() if isinstance(child, int)]
     nested = [
@@ -76,7 +77,7 @@ def _sequence_flattener(owner: str, tree: Sequence[Any], kind: type) -> Flatten:
 
 
 def _names_error(
-    owner: str, path: str, expected: frozenset[str], got: Mapping[str, Any]
+    owner: str, path: str, expected: frozenset[str], got: Mapping[str, object]
 ) -> InputError:
     within = f"{owner}: input {path!r}" if path else owner
     wanted = ", ".join(sorted(expected)) or "none"
@@ -93,7 +94,7 @@ def _names_error(
     )
 
 
-def look_up(kind: str, table: Mapping[str, Any], name: str) -> Any:
+def look_up(kind: str, table: Mapping[str, object], name: str) -> Any:
     """Return `table[name]`, or raise an error that lists the names.
 
     Raises:
@@ -117,7 +118,7 @@ def suggestion(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {folded[close[0]]!r}?" if close else None
 
 
-def _structure_error(owner: str, path: str, expected: str, value: Any) -> InputError:
+def _structure_error(owner: str, path: str, expected: str, value: object) -> InputError:
     size = f" of {len(value)}" if isinstance(value, (list, tuple, dict)) else ""
     return InputError(
         "input-structure",

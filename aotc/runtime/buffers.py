@@ -33,11 +33,11 @@ ELEMENTS = {
 DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
 USAGE = int(iree.BufferUsage.DEFAULT)
 
-ToDevice = Callable[[Array], Any]
-ToHost = Callable[[Any], Array]
+ToDevice = Callable[[Array], iree.HalBufferView]
+ToHost = Callable[[iree.HalBufferView], Array]
 
 
-def sender(device: Any, leaf: Leaf) -> ToDevice:
+def sender(device: iree.HalDevice, leaf: Leaf) -> ToDevice:
     """A function from an array to a buffer view on `device`, of a copy."""
     allocate = device.allocator.allocate_buffer_copy
     element = ELEMENTS[leaf.dtype]
@@ -61,10 +61,10 @@ class _Capsule:
     # Named parameters, as `**kwargs` would make a dict at every call.
     def __dlpack__(
         self,
-        stream: Any = None,
-        max_version: Any = None,
-        dl_device: Any = None,
-        copy: Any = None,
+        stream: object = None,
+        max_version: object = None,
+        dl_device: object = None,
+        copy: object = None,
     ) -> Any:
         return self._capsule
 
@@ -72,7 +72,7 @@ class _Capsule:
         return 1, 0
 
 
-def viewer(device: Any, leaf: Leaf) -> ToHost:
+def viewer(device: iree.HalDevice, leaf: Leaf) -> ToHost:
     """A function from a buffer view on the CPU to a read-only array of its memory."""
     dtype = to_numpy(leaf.dtype)
     capsule, from_dlpack = device.create_dlpack_capsule, np.from_dlpack
@@ -89,7 +89,7 @@ def viewer(device: Any, leaf: Leaf) -> ToHost:
     return _shape_checked(view, leaf)
 
 
-def view_as(array: Array, leaf: Leaf, dtype: np.dtype[Any]) -> Array:
+def view_as(array: Array, leaf: Leaf, dtype: np.dtype) -> Array:
     """View an array of IREE, with integers of no sign and booleans of bytes."""
     kinds = array.dtype.kind + dtype.kind
     if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
@@ -122,7 +122,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
     check = shape_checker(leaf)
     right: tuple[int, ...] | None = None
 
-    def read_and_check(buffer_view: Any) -> Array:
+    def read_and_check(buffer_view: iree.HalBufferView) -> Array:
         nonlocal right
         array = read(buffer_view)
         if array.shape != right:
@@ -133,7 +133,7 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
     return read_and_check
 
 
-def _bits_viewer(dtype: np.dtype[Any], leaf: Leaf) -> ToHost:
+def _bits_viewer(dtype: np.dtype, leaf: Leaf) -> ToHost:
     """Return a viewer for dtypes unknown to NumPy, such as bfloat16."""
     element = int(ELEMENTS[leaf.dtype])
 
@@ -157,12 +157,14 @@ class _Mapped:
 
     __slots__ = ("__array_interface__", "_memory")
 
-    def __init__(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, memory: Any, shape: Sequence[int], dtype: np.dtype) -> None:
         self._memory = memory
         self.__array_interface__ = memory.asarray(shape, dtype).__array_interface__
 
 
-def mapped_array(buffer: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+def mapped_array(
+    buffer: iree.HalBuffer, shape: Sequence[int], dtype: np.dtype
+) -> Array:
     """An array of the memory of a buffer, or of a buffer view, which it keeps alive."""
     array = np.asarray(_Mapped(buffer.map(), shape, dtype))
     return array.view(dtype)  # dtypes that NumPy itself does not know arrive as bytes

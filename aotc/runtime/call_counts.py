@@ -11,7 +11,6 @@ import math
 import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from aotc.artifacts.manifest import Code, EntryPoint, Manifest, Variant
 from aotc.counting import Distribution, Sample, counters
@@ -134,7 +133,7 @@ class CallCounts:
         }
         return cls(labels, variant_names(spec), fetched)
 
-    def end_with(self, owner: Any) -> None:
+    def end_with(self, owner: object) -> None:
         """Let the registry keep the figures, but nothing else, when `owner` is gone."""
         if self._labels is not None:
             weakref.finalize(owner, counters.detach, self.samples).atexit = False

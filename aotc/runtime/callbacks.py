@@ -13,7 +13,7 @@ from aotc.runtime.contract import Input
 from aotc.runtime.host_arrays import Array
 
 _PREFIX = "callback:"
-Callbacks = Mapping[str, Callable[..., Any]]  # by the names in policies
+Callbacks = Mapping[str, Callable[..., object]]  # by the names in policies
 
 
 def require_callbacks(callbacks: Callbacks, symbols: Iterable[Symbol]) -> None:
@@ -40,7 +40,7 @@ def require_callbacks(callbacks: Callbacks, symbols: Iterable[Symbol]) -> None:
 
 
 def checked_result(
-    name: str, spec: EntryPoint, sizes: Mapping[str, int], result: Any
+    name: str, spec: EntryPoint, sizes: Mapping[str, int], result: object
 ) -> list[Array]:
     """Return the leaves of a callback's result, checked against the entry's.
 

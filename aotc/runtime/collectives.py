@@ -19,6 +19,7 @@ import numpy as np
 from aotc.artifacts import loader_module
 from aotc.artifacts.manifest import DeviceAxis, Leaf
 from aotc.core.dtypes import to_numpy
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 from aotc.parallel import Device
 from aotc.runtime.buffers import mapped_array, sender
@@ -55,7 +56,7 @@ class Exchange:
         interface.export(loader_module.FINISH, "0I_r", _keeping_error(Exchange.finish))
         return interface.create()
 
-    def exchange(self, asked: Any, sent: Any) -> Any:
+    def exchange(self, asked: object, sent: object) -> Any:
         """Return the buffer view that this device gets for the one that it sends."""
         part, leaf, said, array = self._read(asked, sent)
         return self._view(leaf, part.exchange(said, array))
@@ -73,7 +74,7 @@ class Exchange:
         self._running[self._count] = leaf, running
         return self._count
 
-    def _run(self, part: Device, said: dict[str, Any], array: Array) -> Array:
+    def _run(self, part: Device, said: JsonObject, array: Array) -> Array:
         """Exchange, in the thread for it, unless one before has failed in this call.
 
         Other devices wait for what this one has begun: after a failure it must leave.
@@ -112,7 +113,7 @@ class Exchange:
         )
         return self._part, leaf, said, array
 
-    def _view(self, leaf: Leaf, array: Array) -> Any:
+    def _view(self, leaf: Leaf, array: Array) -> object:
         return sender(self._device, leaf)(array).ref
 
     def keep_error(self, error: Exception) -> None:
@@ -135,7 +136,7 @@ class Exchange:
         return error
 
 
-def _keeping_error(call: Callable[..., Any]) -> Callable[..., Any]:
+def _keeping_error(call: Callable[..., object]) -> Callable[..., object]:
     """Return the function of an `Exchange`, which keeps what it raises."""
 
     def keep(exchange: Exchange, *arguments: Any) -> Any:

@@ -71,7 +71,7 @@ class Input:
             raise self._dtype_error(array.dtype, "astype('{}')")
         return array
 
-    def _dtype_error(self, dtype: Any, cast: str) -> InputError:
+    def _dtype_error(self, dtype: object, cast: str) -> InputError:
         return self.error(
             "dtype-mismatch",
             f"an array of {dtype}",

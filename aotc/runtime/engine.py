@@ -133,7 +133,7 @@ class CallMemory:
         self._last_call = None
 
 
-def call_memory(device: Any) -> CallMemory:
+def call_memory(device: iree.HalDevice) -> CallMemory:
     """The memory between calls of a device, which all models on it share."""
     return _memories[device]
 
@@ -215,7 +215,7 @@ def _thread_count(wanted: int | None) -> int:
     return int(chosen) if chosen is not None else by_default
 
 
-def _cpu_device(threads: int | None, is_small: bool) -> Any:
+def _cpu_device(threads: int | None, is_small: bool) -> object:
     global _pool_size
     wanted = _thread_count(threads)
     if not 1 <= wanted <= MAX_THREADS:
@@ -240,7 +240,7 @@ def _cpu_device(threads: int | None, is_small: bool) -> Any:
 
 
 @cache
-def _open(driver: str) -> Any:
+def _open(driver: str) -> object:
     try:
         allocators = ["caching"] if driver in _KEPT_CALLS else None
         with _hidden(_MPI_VARIABLES):

@@ -58,7 +58,7 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex"}
 
 
 @cache
-def _dtype(code: int, bits: int) -> Any:
+def _dtype(code: int, bits: int) -> object:
     """Return the dtype of NumPy, or a text if it has none."""
     if (code, bits) == (6, 8):
         return np.dtype(bool)

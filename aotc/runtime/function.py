@@ -143,7 +143,7 @@ class Function:
         readers = [buffers.viewer(code.device, leaf) for leaf in outputs]
         self._readers = list(enumerate(readers))
 
-    def __call__(self, values: Sequence[Any]) -> list[Any]:
+    def __call__(self, values: Sequence[object]) -> list[Any]:
         """Check `values`, run, and return the results.
 
         Raises:
@@ -196,7 +196,7 @@ class Function:
         except _FAILURES as error:
             raise self._diagnose(error) from error
 
-    def check(self, values: Sequence[Any]) -> tuple[list[Any], Shapes]:
+    def check(self, values: Sequence[object]) -> tuple[list[Any], Shapes]:
         """The arrays of a call that the contract allows, and their shapes.
 
         Raises:
@@ -297,7 +297,7 @@ class Function:
             raise self._diagnose(error) from error
 
     def _transfer_results(
-        self, transfers: Transfers, call: Prepared, results: Any
+        self, transfers: Transfers, call: Prepared, results: iree.VmVariantList
     ) -> list[Any]:
         """The results of a call on a device whose memory is not the host's.
 
@@ -316,7 +316,11 @@ class Function:
         return arrays
 
     def count_elsewhere(
-        self, policy: str, values: Sequence[Any], results: Sequence[Array], began: int
+        self,
+        policy: str,
+        values: Sequence[object],
+        results: Sequence[Array],
+        began: int,
     ) -> None:
         """Count a call that a policy has computed with other code than the module's."""
         _, shapes = self._contract.arrays(values)

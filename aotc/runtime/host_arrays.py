@@ -15,7 +15,7 @@ import numpy as np
 from aotc.artifacts.guards import device_guard, kind_guard
 from aotc.errors import InputError
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 # Types of devices of DLPack (dlpack.h, DLDeviceType).
 _IN_HOST_MEMORY = frozenset({1, 3, 11})  # of the CPU, or pinned for CUDA or ROCm
@@ -49,7 +49,7 @@ class Described(NamedTuple):
     where: str = ""
 
 
-def host_array(value: Any, describe: Callable[[], Described]) -> Array:
+def host_array(value: object, describe: Callable[[], Described]) -> Array:
     """A value as an array of NumPy; nothing is cast, or copied from a device.
 
     Args:
@@ -78,7 +78,7 @@ def host_array(value: Any, describe: Callable[[], Described]) -> Array:
         raise _type_error(describe(), value, got) from error
 
 
-def _device_error(spec: Described, value: Any, device: str) -> InputError:
+def _device_error(spec: Described, value: object, device: str) -> InputError:
     """The error that a value lies in the memory of a device."""
     return InputError(
         "input-device",
@@ -90,7 +90,7 @@ def _device_error(spec: Described, value: Any, device: str) -> InputError:
     )
 
 
-def _type_error(spec: Described, value: Any, got: str) -> InputError:
+def _type_error(spec: Described, value: object, got: str) -> InputError:
     """The error that a value has no array of NumPy."""
     return InputError(
         "input-type",
@@ -101,7 +101,7 @@ def _type_error(spec: Described, value: Any, got: str) -> InputError:
     )
 
 
-def _foreign_device(value: Any) -> str | None:
+def _foreign_device(value: object) -> str | None:
     """The device whose memory an array lies in; None for the host, or if none says."""
     ask = getattr(value, "__dlpack_device__", None)
     try:

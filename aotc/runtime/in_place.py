@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 
-def augmented(sign: str, target: Any, value: Any) -> Any:
+def augmented(sign: str, target: object, value: object) -> Any:
     """Return the result of `target += value`; an array that is constant stays so.
 
     Args:
@@ -26,7 +26,7 @@ def augmented(sign: str, target: Any, value: Any) -> Any:
     return found
 
 
-def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[Any], None]:
+def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[object], None]:
     """Read `owner[index]` for `+=`, and return a function that adds a value and stores.
 
     Python reads the part before it evaluates that.
@@ -39,13 +39,15 @@ def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[Any], None]:
     return store
 
 
-def augmented_attribute(sign: str, owner: Any, name: str) -> Callable[[Any], None]:
+def augmented_attribute(
+    sign: str, owner: object, name: str
+) -> Callable[[object], None]:
     """Read `owner.name` for `+=`, and return a function that adds a value and
     stores.
     """
     before = getattr(owner, name)
 
-    def store(value: Any) -> None:
+    def store(value: object) -> None:
         setattr(owner, name, augmented(sign, before, value))
 
     return store

@@ -17,10 +17,13 @@ import ctypes
 import os
 import threading
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from aotc.errors import SetupError
+
+if TYPE_CHECKING:
+    import iree.runtime as iree
 
 
 class _Process:
@@ -78,14 +81,14 @@ def copy_lock() -> Any:
     return lock
 
 
-def note_open(device: Any, *, pooled: bool) -> None:
+def note_open(device: iree.HalDevice, *, pooled: bool) -> None:
     """Note a device that is open, and whether other threads do its work."""
     _process.devices.append(device)
     if pooled:
         _process.pooled.append(device)
 
 
-def has_pool(device: Any) -> bool:
+def has_pool(device: iree.HalDevice) -> bool:
     """Return whether a device computes on a pool of threads."""
     return any(device is each for each in _process.pooled)
 

@@ -17,6 +17,7 @@ from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import DeviceAxis, Manifest, Variant, Weights
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 from aotc.core import options
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError, VerificationError
 from aotc.errors.system import raise_system_error, system_errors
 from aotc.parallel import Device, Devices, current
@@ -214,7 +215,7 @@ def _load(asked: _Asked, part_of: _PartOf) -> Model:
 def _map(
     bundle: VerifiedBundle,
     variant: Variant,
-    device: Any,
+    device: iree.HalDevice,
     exchange: Exchange | None,
     is_mapped: bool,
 ) -> Module:
@@ -313,7 +314,7 @@ def _load_weights(
 
 def _parameters(
     bundle: VerifiedBundle, variant: Variant, is_mapped: bool
-) -> dict[str, Any]:
+) -> JsonObject:
     """The weights that `variant` needs, as parameter indexes by scope."""
     scopes: dict[str, Any] = {}
     for weights in bundle.manifest.weights:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.selection import Selection
+from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.errors.system import system_errors
 from aotc.parallel import Device
@@ -67,7 +68,7 @@ class Entry:
             ),
         )
 
-    def __call__(self, *positional: Any, **inputs: Any) -> Any:
+    def __call__(self, *positional: object, **inputs: object) -> Any:
         """Check the inputs, run, and return the result.
 
         Raises:
@@ -79,8 +80,8 @@ class Entry:
         return self._build(self.call_flat(self.flatten(inputs)))
 
     def _by_name(
-        self, positional: tuple[Any, ...], inputs: Mapping[str, Any]
-    ) -> dict[str, Any]:
+        self, positional: tuple[object, ...], inputs: Mapping[str, object]
+    ) -> dict[str, object]:
         """Name the only positional input; refuse several, whose order may change."""
         names = list(self.spec.arguments["dict"])
         if len(names) == 1 and len(positional) == 1 and not inputs:
@@ -103,7 +104,7 @@ class Entry:
         Raises:
             InputError: `missing-input`, `unknown-input` or `input-structure`.
         """
-        leaves = [None] * self._count
+        leaves: list[Any] = [None] * self._count
         self._flatten(inputs, leaves, "")
         return leaves
 
@@ -111,7 +112,7 @@ class Entry:
         """The result that has these leaves, which are in the order of `spec`."""
         return self._build(leaves)
 
-    def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
+    def call_flat(self, leaves: Sequence[object]) -> list[Any]:
         """Call the entry with the leaves of the inputs; return the leaves of the
         result.
 
@@ -122,7 +123,9 @@ class Entry:
         except NoCodeForSizes as miss:
             return self._call_elsewhere(leaves, miss)
 
-    def _call_elsewhere(self, leaves: Sequence[Any], miss: NoCodeForSizes) -> list[Any]:
+    def _call_elsewhere(
+        self, leaves: Sequence[object], miss: NoCodeForSizes
+    ) -> list[Any]:
         """The results of a call that no code computes, by the policy of its sizes."""
         policy = self.spec.route_for(miss.sizes, self.symbols)
         if policy is None:
@@ -217,7 +220,7 @@ class Model:
         return self._states.read(name)
 
     @system_errors()
-    def write_state(self, tree: Any, name: str | None = None) -> None:
+    def write_state(self, tree: PyTree, name: str | None = None) -> None:
         """Replace a state by a pytree of arrays, as `read_state` gives it.
 
         Args:

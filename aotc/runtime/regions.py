@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.json_values import JsonObject
 from aotc.core.pytree import flatten_in_order
 from aotc.errors import InputError
 from aotc.runtime.loader import load
 from aotc.runtime.model import Model
 
 # region → its entries, and what each was compiled for
-Codes = dict[str, list[tuple[str, Mapping[str, Any]]]]
+Codes = dict[str, list[tuple[str, JsonObject]]]
 
 
-def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
+def form_of(value: object) -> tuple[dict[str, Any], list[Any]]:
     """Return the form of a value that selects code, as manifests spell it, and its
     arrays.
 
@@ -34,17 +35,17 @@ def form_of(value: Any) -> tuple[dict[str, Any], list[Any]]:
     return {"tree": structure.to_json(), "leaves": tokens}, arrays
 
 
-def array_token(dtype: np.dtype[Any], rank: int) -> str:
+def array_token(dtype: np.dtype, rank: int) -> str:
     """A text that arrays share whose sizes alone differ."""
     return f"{dtype} array of rank {rank}"
 
 
-def value_token(value: Any) -> str:
+def value_token(value: object) -> str:
     """A text that values of one type share if they are the same."""
     return f"{type(value).__name__} {value!r}"
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Return whether a value is a NumPy array that compiled code takes; subclasses
     are not.
     """
@@ -95,7 +96,7 @@ class Regions:
                 return self._loaded
         return self._loaded
 
-    def __call__(self, region: str, /, **values: Any) -> tuple[Any, ...]:
+    def __call__(self, region: str, /, **values: object) -> tuple[Any, ...]:
         """The values that a region computes, in the order of their names.
 
         Raises:
@@ -113,7 +114,7 @@ class Regions:
         raise self._refusal(region, form, [each for _, each in codes[region]])
 
     def _refusal(
-        self, region: str, form: Mapping[str, Any], forms: Sequence[Mapping[str, Any]]
+        self, region: str, form: JsonObject, forms: Sequence[Mapping[str, Any]]
     ) -> InputError:
         """Return the error for values that no code was made for."""
         name = next(
@@ -129,7 +130,7 @@ class Regions:
         )
 
 
-def _shown(form: Mapping[str, Any]) -> str:
+def _shown(form: JsonObject) -> str:
     plain = form["tree"] == 0
     leaves = ", ".join(form["leaves"]) or "nothing"
     return leaves if plain else f"{form['tree']} with {leaves}"

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotc.artifacts.manifest import Code, Leaf
 from aotc.artifacts.shapes import Dim
 from aotc.errors import VerificationError
+
+if TYPE_CHECKING:
+    import iree.runtime as iree
+
 
 _DECLARATION = "iree.abi.declaration"
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)([a-z][a-z0-9]*)>")
@@ -22,7 +26,10 @@ _TYPES = {"bool": "i1"}
 
 
 def require_signature(
-    function: Any, code: Code, inputs: Sequence[Leaf], outputs: Sequence[Leaf]
+    function: iree.VmFunction,
+    code: Code,
+    inputs: Sequence[Leaf],
+    outputs: Sequence[Leaf],
 ) -> None:
     """Refuse a function of the module that differs from the manifest.
 

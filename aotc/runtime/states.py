@@ -9,6 +9,7 @@ from typing import Any
 
 from aotc.artifacts import trees
 from aotc.artifacts.manifest import Code, Manifest, State
+from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.runtime import state_files
 from aotc.runtime.arguments import flattener, look_up
@@ -33,9 +34,9 @@ class _Access:
         )
         self.writer = Function(code, owner, [Code(state.write)], full, (), False)
 
-    def flat(self, tree: Any) -> list[Any]:
+    def flat(self, tree: PyTree) -> list[Any]:
         """The leaves of a pytree that has the form of the state."""
-        leaves = [None] * len(self.state.leaves)
+        leaves: list[Any] = [None] * len(self.state.leaves)
         self._flatten(tree, leaves, "")
         return leaves
 
@@ -55,7 +56,7 @@ class States:
         access = self._find(name)
         return access.build(access.reader(()))
 
-    def write(self, name: str | None, tree: Any) -> None:
+    def write(self, name: str | None, tree: PyTree) -> None:
         """Replace the state `name`."""
         access = self._find(name)
         access.writer(access.flat(tree))

@@ -27,7 +27,7 @@ import iree.runtime as iree
 import numpy as np
 
 from aotc.artifacts.manifest import Leaf
-from aotc.core.dtypes import to_numpy
+from aotc.core.dtypes import DTypeLike, to_numpy
 from aotc.runtime.buffers import (
     DEVICE_LOCAL,
     ELEMENTS,
@@ -154,7 +154,7 @@ class Transfers:
     def _allocate(self, memory: int, usage: int, size: int) -> Any:
         return self._device.allocator.allocate_buffer(memory, usage, max(size, 1))
 
-    def fetch(self, views: Sequence[Any]) -> list[Array]:
+    def fetch(self, views: Sequence[iree.HalBufferView]) -> list[Array]:
         """The results of a call on the host, of buffer views."""
         copies = Copies(self._device)
         pairs = list(zip(self._fetchers, views, strict=True))
@@ -203,7 +203,7 @@ class Fetcher:
         self.dtype = to_numpy(leaf.dtype)
         self._check = shape_checker(leaf)
 
-    def __call__(self, view: Any) -> Array:
+    def __call__(self, view: iree.HalBufferView) -> Array:
         """The array of a buffer view."""
         copies = Copies(self.device)
         staged = self.begin(view, copies)
@@ -236,7 +236,7 @@ class Fetcher:
             else view_as(array, self.leaf, self.dtype)
         )
 
-    def require_promised(self, view: Any) -> None:
+    def require_promised(self, view: iree.HalBufferView) -> None:
         """Refuse a result that the manifest does not promise.
 
         Raises:
@@ -269,7 +269,7 @@ class DeviceArray:
     ) -> None:
         self._gpu, self._fetcher, self._buffer = gpu, fetcher, buffer
         self.shape = shape
-        self.dtype: np.dtype[Any] = fetcher.dtype
+        self.dtype: np.dtype = fetcher.dtype
 
     @property
     def ndim(self) -> int:
@@ -294,7 +294,9 @@ class DeviceArray:
         element = int(ELEMENTS[self._fetcher.leaf.dtype])
         return self._fetcher(_BufferView(self._buffer, self.shape, element))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
         if copy is False:
             raise ValueError("an array on a GPU has to be copied for NumPy")
         array = self.numpy()
@@ -306,8 +308,8 @@ class DeviceArray:
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
-        max_version: Any = None,
+        stream: object = None,
+        max_version: object = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:

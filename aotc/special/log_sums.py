@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from aotc.numpy.axes import other_axes, rising_axes
+from aotc.numpy.axes import Axes, other_axes, rising_axes
 from aotc.numpy.elementwise import (
     absolute,
     add,
@@ -29,7 +28,7 @@ __all__ = ["logsumexp"]
 
 def logsumexp(
     a: ArrayLike,
-    axis: Any = None,
+    axis: Axes = None,
     b: ArrayLike | None = None,
     *,
     keepdims: bool = False,

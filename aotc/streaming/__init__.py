@@ -32,8 +32,8 @@ OnError = Literal["raise", "yield"]
 
 
 def stream(
-    entry: Any,
-    source: Iterable[Any],
+    entry: object,
+    source: Iterable[object],
     *,
     depth: int = 8,
     latency: float | None = None,
@@ -164,7 +164,7 @@ class Stream:
 
 
 def _caller(
-    entry: Any, latency: float | None, max_rows: int | None, stateful: bool
+    entry: object, latency: float | None, max_rows: int | None, stateful: bool
 ) -> Caller:
     if isinstance(entry, Entry):
         if latency is None:
@@ -203,9 +203,9 @@ def _require_bounds(depth: Any, latency: Any, max_rows: Any) -> None:
         )
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _argument_error(name: str, expected: str, got: Any) -> InputError:
+def _argument_error(name: str, expected: str, got: object) -> InputError:
     return InputError("bad-stream", f"expected {name} to be {expected}; got {got!r}")

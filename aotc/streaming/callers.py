@@ -98,7 +98,7 @@ class FunctionCaller:
         self.name = str(getattr(function, "__name__", type(function).__name__))
         self._function = function
 
-    def accept(self, item: Any) -> Any:
+    def accept(self, item: object) -> Any:
         """The item as it is."""
         return item
 
@@ -112,7 +112,7 @@ class FunctionCaller:
         is_named = isinstance(given, Mapping)
         return [self._function(**given) if is_named else self._function(given)]
 
-    def require_same_alone(self, call: Call, results: Sequence[Any]) -> None:
+    def require_same_alone(self, call: Call, results: Sequence[object]) -> None:
         """Do nothing, as no calls are batched."""
 
     def build(self, result: Any) -> Any:

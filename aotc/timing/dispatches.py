@@ -25,6 +25,7 @@ from aotc.artifacts.leftovers import temporary_folder
 from aotc.artifacts.manifest import Code, EntryPoint, Leaf, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle
 from aotc.artifacts.trust import Trust
+from aotc.core.json_values import JsonObject
 from aotc.core.options import child_environment
 from aotc.errors import InputError, SetupError
 from aotc.errors.system import raise_system_error, system_errors
@@ -182,7 +183,7 @@ def _take_notes(
     return _take_notes(program, max(1, calls // 4), threads, folder)
 
 
-def _row_for(row: Mapping[str, Any], sizes: Mapping[str, int]) -> Mapping[str, Any]:
+def _row_for(row: JsonObject, sizes: Mapping[str, int]) -> Mapping[str, object]:
     """Return the manifest's row of a kernel, without operations if for other sizes."""
     if all(sizes.get(name) == size for name, size in row.get("sizes", {}).items()):
         return row
@@ -275,7 +276,7 @@ def run_program(program: str, *arguments: str | Path) -> str:
 
 
 def dispatches_in(
-    told: str, calls: int, kernels: Mapping[str, Mapping[str, Any]]
+    told: str, calls: int, kernels: Mapping[str, Mapping[str, object]]
 ) -> list[Dispatch]:
     """The dispatches that were noted in so many calls, the longest first.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from aotc.artifacts.shapes import Dim, Undefined, deciding_sizes
 from aotc.core import dtypes
 from aotc.errors import InputError
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 def sizes_for(

@@ -68,7 +68,7 @@ def _shown_owner(expression: Expression | None) -> str:
 
 
 def _without_attributes(
-    name: str, owner: dict[Any, Any], expression: Expression | None
+    name: str, owner: dict[object, object], expression: Expression | None
 ) -> InputError:
     hint = _known_keys(name, owner, _shown_owner(expression))
     message = f"a dict has no attribute '{name}': its parts are read with brackets"
@@ -92,7 +92,7 @@ def _unknown_key(error: LookupError, expression: Expression) -> InputError | Non
     return InputError("no-such-key", message, hint=_known_keys(key, owner, shown))
 
 
-def _known_keys(key: Any, owner: dict[Any, Any], shown: str) -> str:
+def _known_keys(key: object, owner: dict[object, object], shown: str) -> str:
     names = [name for name in owner if isinstance(name, str)]
     meant = closest(str(key), names)
     if meant is not None:
@@ -162,7 +162,7 @@ def _wrong_function(error: TypeError, called: Any) -> InputError | None:
     return InputError("bad-call", message, hint=_documented_functions(called) or None)
 
 
-def _documented_functions(called: Any) -> str:
+def _documented_functions(called: object) -> str:
     """Return the docstring's text on the parameters that are functions."""
     names = [n for n, hint in called.__annotations__.items() if "Callable" in str(hint)]
     arguments = " ".join((called.__doc__ or "").partition("Args:")[2].split())

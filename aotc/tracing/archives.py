@@ -21,7 +21,7 @@ Reader = Callable[[Path], tuple[Arrays, Mapping[str, Any]]]
 FOLDER = "a folder"  # the suffix of one, among the readers
 
 
-def load_arrays(file: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def load_arrays(file: Path) -> tuple[dict[str, object], Mapping[str, object]]:
     """The nested dict of arrays in a file or folder, and its metadata by name.
 
     Raises:
@@ -63,7 +63,7 @@ def provide_readers(readers: Mapping[str, Reader]) -> None:
     _READERS.update(readers)
 
 
-def read_arrays(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
+def read_arrays(file: Path) -> tuple[Arrays, Mapping[str, object]]:
     """Return the arrays of a .safetensors or .npz file as they are, and its metadata.
 
     Raises:
@@ -83,7 +83,7 @@ _CONVERSIONS = dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLES) | {
 }
 
 
-def nested_dict(flat: Mapping[str, Any]) -> dict[str, Any]:
+def nested_dict(flat: Mapping[str, object]) -> dict[str, object]:
     """`{"conv.kernel": a}` → `{"conv": {"kernel": a}}`."""
     tree: dict[str, Any] = {}
     for name, value in flat.items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.tracing.call_sizes import call_shape, call_size
 from aotc.tracing.call_values import branch_value
@@ -140,7 +141,9 @@ class Array:
 
     # ---- what it can be turned into -------------------------------------------------
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> Any:
         data = self._concrete("be turned into a NumPy array", _USE_AOTC)
         return np.array(data, dtype=dtype, copy=copy)
 
@@ -153,7 +156,7 @@ class Array:
         return _leave_to_numpy(ufunc.__name__, getattr(ufunc, method), inputs, options)
 
     def __array_function__(
-        self, function: Any, types: Any, args: Any, kwargs: Any
+        self, function: Any, types: object, args: Any, kwargs: Any
     ) -> Any:
         """Apply NumPy's functions to concrete arrays only."""
         return _leave_to_numpy(function.__name__, function, args, kwargs)
@@ -209,7 +212,7 @@ class Array:
         """`x.at[key].set(values)`, `.add(…)`, …: a new array with elements changed."""
         return cast("At", function_of("at")(self))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         fail(
             "immutable-array",
             "arrays in a model cannot be assigned to",
@@ -316,12 +319,12 @@ def as_array(number: Array) -> Array:
     )
 
 
-def _leave_to_numpy(name: str, function: Any, args: Any, kwargs: Any) -> Any:
+def _leave_to_numpy(name: str, function: Any, args: Any, kwargs: Any) -> object:
     """Call NumPy on the values of concrete arrays; refuse traced ones."""
     return function(*_values(name, args), **_values(name, kwargs))
 
 
-def _values(name: str, part: Any) -> Any:
+def _values(name: str, part: object) -> Any:
     """`part` with every Array in it replaced by its NumPy array."""
     if isinstance(part, Array):
         known = exact_names(name)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from aotc.core import dtypes
 from aotc.core.collecting import collecting_rarely
 from aotc.core.pytree import Structure, flatten, leaf_names
@@ -26,7 +28,7 @@ from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim as SymbolicDim
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import AotcError
-from aotc.mlir import ir
+from aotc.mlir import Function, Module, ir
 from aotc.programs.program import Program
 from aotc.tracing.dims import Dim
 from aotc.tracing.entry import (
@@ -76,7 +78,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
 
 
 @contextmanager
-def _erase_on_error(module: Any) -> Iterator[None]:
+def _erase_on_error(module: Module) -> Iterator[None]:
     """Erase unfinished functions from the module if this block fails."""
     before = set(functions_of(module))
     try:
@@ -144,7 +146,7 @@ def kind_of(stored: Stored) -> str:
     return "weight" if isinstance(stored, Weights) else "state"
 
 
-def array_type(array: Any) -> Tensor:
+def array_type(array: np.ndarray) -> Tensor:
     """The type of a NumPy array."""
     return Tensor(array.shape, dtypes.canonical(array.dtype))
 
@@ -211,7 +213,7 @@ def _call(
 
 def _warn_of_idle(
     declared: EntryFunction,
-    function: Any,
+    function: Function,
     arguments: Sequence[Port],
     results: Sequence[Port],
 ) -> None:
@@ -304,7 +306,7 @@ def _argument(
 
 
 def input_ports(
-    declared: EntryFunction, parameter: str, source: Any, sizes: Mapping[str, Size]
+    declared: EntryFunction, parameter: str, source: object, sizes: Mapping[str, Size]
 ) -> tuple[Structure, list[Port]]:
     """The form and the ports of an input that is given at each call.
 
@@ -339,7 +341,7 @@ def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
     }
 
 
-def dims_of(sources: Iterable[Any]) -> Iterator[Dim]:
+def dims_of(sources: Iterable[object]) -> Iterator[Dim]:
     """Yield the Dims in the sizes of all Specs, from the first to the last."""
     given = [source for source in sources if not isinstance(source, (Stored, Frozen))]
     specs = [spec for source in given for spec in flatten(source)[0]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.core import dtypes
-from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects import context
 from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import Tensor
@@ -45,10 +45,12 @@ def function_name(function: Callable[..., Any]) -> str:
 
 def trace_bodies(
     parent: Trace,
-    functions: Sequence[Callable[..., Any]],
+    functions: Sequence[Callable[..., object]],
     types: Sequence[Tensor],
     arguments: Structure,
-    adapt_result: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
+    adapt_result: Callable[
+        [Callable[..., object], object], object
+    ] = lambda _, result: result,
 ) -> tuple[list[Body], list[Any]]:
     """Trace functions of the same arguments.
 
@@ -100,10 +102,12 @@ class _Sketch(Trace):
 
 
 def result_types(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     types: Sequence[Tensor],
     arguments: Structure,
-    adapt_result: Callable[[Callable[..., Any], Any], Any] = lambda _, result: result,
+    adapt_result: Callable[
+        [Callable[..., object], object], object
+    ] = lambda _, result: result,
 ) -> tuple[list[Tensor], Structure]:
     """Trace a function on arguments of given types, and return its result types.
 
@@ -124,7 +128,7 @@ def result_types(
 
 
 def returned_arrays(
-    function: Callable[..., Any], leaves: Sequence[Any], tree: Structure
+    function: Callable[..., object], leaves: Sequence[object], tree: Structure
 ) -> list[Array]:
     """Return a function's results as arrays."""
     found = []
@@ -141,7 +145,7 @@ def returned_arrays(
     return found
 
 
-def leaves_like(what: str, structure: Structure, tree: Any) -> list[Any]:
+def leaves_like(what: str, structure: Structure, tree: PyTree) -> list[Any]:
     """The leaves of `tree`, where None may stand for any part of it."""
     if tree is None:
         return [None] * structure.leaf_count

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import (
     COMPARISONS,
     Dim,
@@ -100,7 +101,7 @@ def _by_value(operation: _Operation, hint: str = "") -> Any:
         hint: what to write instead, where there is no call.
     """
 
-    def __operator__(self: Any, *others: Any) -> Any:
+    def __operator__(self: object, *others: object) -> Any:
         if not all(isinstance(other, _NUMBERS) for other in others):
             return NotImplemented  # an array computes with sizes and conditions itself
         return operation(*(_value(each, hint) for each in (self, *others)))
@@ -111,20 +112,20 @@ def _by_value(operation: _Operation, hint: str = "") -> Any:
 def _both_by_value(operation: _Operation, hint: str = "") -> tuple[Any, Any]:
     """An operator of two numbers, and its reflection."""
 
-    def reflected(self: Any, other: Any) -> Any:
+    def reflected(self: object, other: object) -> Any:
         return operation(other, self)
 
     return _by_value(operation, hint), _by_value(reflected, hint)
 
 
-def _value(x: Any, hint: str = "") -> Any:
+def _value(x: object, hint: str = "") -> Any:
     """Evaluate a size or a condition in the call that is traced."""
     if isinstance(x, CallSize):
         return x.pin(hint=hint)
     return int(bool(x)) if isinstance(x, SizeCondition) else x
 
 
-def _integer(x: Any) -> Any:
+def _integer(x: object) -> Any:
     """An integer of any kind as one of Python's; all else as it is."""
     if isinstance(x, bool | np.integer | np.bool_ | SizeCondition):
         return int(x)
@@ -135,7 +136,7 @@ def _integer(x: Any) -> Any:
 
 
 def _logical(operation: _Operation) -> Any:
-    def __operator__(self: SizeCondition, other: Any) -> Any:
+    def __operator__(self: SizeCondition, other: object) -> Any:
         if isinstance(other, bool | np.bool_ | SizeCondition):
             return operation(bool(self), bool(other))
         return _by_value(operation)(self, other)
@@ -193,7 +194,9 @@ class SizeCondition:
     def __hash__(self) -> int:
         return hash(bool(self))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> Any:
         return np.array(bool(self), dtype=dtype)
 
     __and__ = __rand__ = _logical(operator.and_)
@@ -227,7 +230,7 @@ class SizeCondition:
 def _of_sizes(of_sizes: _Operation, of_numbers: _Operation) -> Any:
     """An operator that gives a size of sizes and integers."""
 
-    def __operator__(self: CallSize, other: Any) -> Any:
+    def __operator__(self: CallSize, other: object) -> Any:
         other = _integer(other)
         if isinstance(other, int | Dim):
             return call_size(of_sizes(self, other))
@@ -240,7 +243,7 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
     """An operator of sizes that divides, and its reflection."""
     by_value, by_value_reflected = _both_by_value(operation)
 
-    def __operator__(self: CallSize, by: Any) -> Any:
+    def __operator__(self: CallSize, by: object) -> Any:
         by = _integer(by)
         if not isinstance(by, int | Dim):
             return by_value(self, by)
@@ -252,7 +255,7 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
             return operation(self, operator.index(call_size(by)))
         return call_size(getattr(Dim, f"__{name}__")(self, by))
 
-    def __reflected__(self: CallSize, size: Any) -> Any:
+    def __reflected__(self: CallSize, size: object) -> Any:
         size = _integer(size)
         if not isinstance(size, int | Dim):
             return by_value_reflected(self, size)
@@ -267,7 +270,7 @@ def _shift(by_power: _Operation, operation: _Operation) -> tuple[Any, Any]:
     """An operator that multiplies a size with a power of two, or divides by one."""
     by_value, reflected = _both_by_value(operation)
 
-    def __operator__(self: CallSize, places: Any) -> Any:
+    def __operator__(self: CallSize, places: object) -> Any:
         if type(places) is int and 0 <= places < _MOST_FACTORS:
             return by_power(self, 2**places)
         return by_value(self, places)
@@ -276,7 +279,7 @@ def _shift(by_power: _Operation, operation: _Operation) -> tuple[Any, Any]:
 
 
 def _comparison(sign: str) -> Any:
-    def __operator__(self: CallSize, other: Any) -> Any:
+    def __operator__(self: CallSize, other: object) -> Any:
         other = _integer(other)
         if isinstance(other, complex) and not other.imag and sign in ("==", "!="):
             other = other.real
@@ -287,7 +290,7 @@ def _comparison(sign: str) -> Any:
     return __operator__
 
 
-def _compare(size: CallSize, sign: str, other: Any) -> Any:
+def _compare(size: CallSize, sign: str, other: object) -> Any:
     """Return the answer that the contracts prove, else the condition."""
     if not isinstance(other, int | Dim):
         return NotImplemented
@@ -368,13 +371,13 @@ class CallSize(Dim):
     __lshift__, __rlshift__ = _shift(operator.mul, operator.lshift)
     __rshift__, __rrshift__ = _shift(operator.floordiv, operator.rshift)
 
-    def __divmod__(self, by: Any) -> Any:
+    def __divmod__(self, by: object) -> Any:
         return self // by, self % by
 
-    def __rdivmod__(self, size: Any) -> Any:
+    def __rdivmod__(self, size: object) -> Any:
         return size // self, size % self
 
-    def __pow__(self, exponent: Any, modulus: Any = None) -> Any:
+    def __pow__(self, exponent: object, modulus: object = None) -> Any:
         if type(exponent) is int and 0 <= exponent < _MOST_FACTORS and modulus is None:
             return math.prod([self] * exponent)
         others = (exponent,) if modulus is None else (exponent, modulus)
@@ -382,7 +385,7 @@ class CallSize(Dim):
 
     __rpow__ = _by_value(lambda exponent, base: base**exponent)
 
-    def __and__(self, mask: Any) -> Any:
+    def __and__(self, mask: object) -> Any:
         if type(mask) is int and 0 <= mask < _LARGEST and not mask & (mask + 1):
             return self % (mask + 1)
         return _by_value(operator.and_)(self, mask)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Specializer(Protocol):
     def guards_branches(self) -> bool:
         """Return whether Python may decide on values without asking for them."""
 
-    def value_of(self, array: Array) -> np.ndarray[Any, Any]:
+    def value_of(self, array: Array) -> np.ndarray:
         """The value of a traced array in the call, which is guarded from now on."""
 
     def decide(self, condition: SizeCondition) -> bool:
@@ -61,7 +61,7 @@ def current_specializer() -> Specializer | None:
     return _current.get()
 
 
-def branch_value(array: Array) -> np.ndarray[Any, Any] | None:
+def branch_value(array: Array) -> np.ndarray | None:
     """Return the value that Python decides by; None if it is not guarded."""
     current = _current.get()
     if current is None or not current.guards_branches:
@@ -69,7 +69,7 @@ def branch_value(array: Array) -> np.ndarray[Any, Any] | None:
     return guarded_value(array)
 
 
-def guarded_value(array: Array) -> np.ndarray[Any, Any]:
+def guarded_value(array: Array) -> np.ndarray:
     """The value of a traced array in the call, which is guarded from now on.
 
     Raises:

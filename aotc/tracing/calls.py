@@ -3,8 +3,8 @@
 `guard` stands around the functions that models call. The annotations of a function
 are what it takes: static arguments (integers, numbers, texts, lists of them, …) are
 held to them before it runs, and it gets them as Python's own. Everything that is an
-array is annotated as `ArrayLike`, and judged by who uses it. An error that is met on
-the way tells the call: `in sum(a=f32[2, 3], axis=5)`.
+array is annotated as `ArrayLike`, which is `Any` at run time, and judged by who uses
+it. An error that is met on the way tells the call: `in sum(a=f32[2, 3], axis=5)`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from aotc.tracing.call_sizes import CallSize, SizeCondition
 from aotc.tracing.source_locations import fail, is_own, user_line
 from aotc.tracing.spellings import keyword_advice
 
-Named = list[tuple[str, Any]]
+Named = list[tuple[str, object]]
+_ANYTHING = frozenset([Any, object])  # annotations that nothing is held to
 
 
 def publish(namespace: dict[str, Any]) -> None:
@@ -42,7 +43,7 @@ def publish(namespace: dict[str, Any]) -> None:
     guard(namespace, namespace["__all__"])
 
 
-def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
+def guard(namespace: dict[str, object], names: Sequence[str]) -> None:
     """Let models call the functions `names` of a module through this boundary."""
     for name in names:
         if inspect.isfunction(namespace[name]):
@@ -50,7 +51,7 @@ def guard(namespace: dict[str, Any], names: Sequence[str]) -> None:
 
 
 @cache
-def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_function(function: Callable[..., object]) -> Callable[..., object]:
     parameters = inspect.signature(function).parameters
     names, rest = _positional(parameters)
 
@@ -78,7 +79,9 @@ def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def require_call(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> None:
     """Refuse a call that does not fit the function's signature.
 
@@ -117,9 +120,9 @@ def _parameter_texts(parameters: Mapping[str, Parameter]) -> Iterator[str]:
 
 def _ask_for_key(
     error: AotcError,
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> None:
     """Say that a random key comes first, if a call got something else there."""
     parameters = inspect.signature(function).parameters
@@ -140,7 +143,7 @@ def _ask_for_key(
     )
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: object) -> bool:
     if not isinstance(value, (Array, np.ndarray)):
         return False
     shape = value.type.shape if isinstance(value, Array) else value.shape
@@ -156,7 +159,7 @@ def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | N
 
 
 def _name_positional(
-    names: Sequence[str], rest: str | None, args: Sequence[Any]
+    names: Sequence[str], rest: str | None, args: Sequence[object]
 ) -> Named:
     """The arguments that have no name in a call, with the names that they get."""
     named = list(zip(names, args, strict=False))
@@ -171,18 +174,18 @@ def _user_calls(frame: Any) -> bool:
 
 
 @cache
-def _static_parameters(function: Callable[..., Any]) -> dict[str, Any]:
+def _static_parameters(function: Callable[..., object]) -> dict[str, object]:
     """Return the annotations of parameters that are not arrays."""
     hints = typing.get_type_hints(function)
     return {name: hint for name, hint in hints.items() if _is_static(hint)}
 
 
-def _is_static(hint: Any) -> bool:
+def _is_static(hint: object) -> bool:
     known = isinstance(hint, type) or typing.get_origin(hint) in _ORIGINS
-    return known and Any not in _alternatives(hint)
+    return known and _ANYTHING.isdisjoint(_alternatives(hint))
 
 
-def _alternatives(hint: Any) -> tuple[Any, ...]:
+def _alternatives(hint: object) -> tuple[object, ...]:
     union = typing.get_origin(hint) in (UnionType, typing.Union)
     return typing.get_args(hint) if union else (hint,)
 
@@ -208,7 +211,7 @@ def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
         )
 
 
-def _convert(hint: Any, value: Any) -> Any:
+def _convert(hint: object, value: object) -> object:
     """`value` as `hint` has it; a _Misfit if it is something else."""
     origin = typing.get_origin(hint)
     if origin in _ORIGINS:
@@ -218,7 +221,7 @@ def _convert(hint: Any, value: Any) -> Any:
     return _require(not isinstance(hint, type) or isinstance(value, hint), value)
 
 
-def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
+def _as_one_of(hints: tuple[object, ...], value: object) -> object:
     if isinstance(value, Dim) and Dim in hints:
         return value
     for hint in hints:
@@ -232,7 +235,7 @@ def _as_one_of(hints: tuple[Any, ...], value: Any) -> Any:
 def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
     value = _concrete(value)
     if isinstance(value, (Array, np.ndarray)) and value.ndim:
-        if hints[0] is Any:
+        if hints[0] in _ANYTHING:
             return value  # whoever asks for several arrays knows if one will do
         value = value.tolist() if isinstance(value, np.ndarray) else value
     _require(isinstance(value, (list, tuple, range)), value)
@@ -240,7 +243,7 @@ def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
     return read if isinstance(value, list) else tuple(read)
 
 
-def _as_tuple(hints: tuple[Any, ...], value: Any) -> Any:
+def _as_tuple(hints: tuple[Any, ...], value: object) -> object:
     if hints[-1] is Ellipsis:
         return tuple(_as_list(hints, value))
     if not isinstance(value, (list, tuple)) or len(value) != len(hints):
@@ -248,26 +251,26 @@ def _as_tuple(hints: tuple[Any, ...], value: Any) -> Any:
     return tuple(_convert(hint, part) for hint, part in zip(hints, value, strict=True))
 
 
-def _as_function(_: Any, value: Any) -> Any:
+def _as_function(_: object, value: object) -> object:
     return _require(callable(value), value)
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     value = _scalar(value)
     return int(_require(isinstance(value, int), value))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     value = _scalar(value)
     return _require(isinstance(value, (int, float)), value)
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: object) -> bool:
     value = _scalar(value)
     return bool(_require(isinstance(value, bool), value))
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: Any) -> object:
     """Convert scalars of NumPy and constants of the model to Python's own.
 
     What only a call decides is asked for its value.
@@ -286,7 +289,7 @@ def _concrete(value: Any) -> Any:
     return value._data if known else value
 
 
-def _require(fits: bool, value: Any) -> Any:
+def _require(fits: bool, value: object) -> Any:
     if not fits:
         raise _Misfit
     return value
@@ -297,7 +300,7 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
     int: _integer,
     float: _number,
     bool: _truth,
-    Any: lambda value: value,
+    **dict.fromkeys(_ANYTHING, lambda value: value),
 }
 _ORIGINS: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
     UnionType: _as_one_of,
@@ -310,14 +313,14 @@ _MEANINGS: dict[Any, tuple[str, str]] = {
     int: ("an integer", "integers"),
     float: ("a number", "numbers"),
     bool: ("True or False", "truth values"),
-    Any: ("a value", "values"),
+    **dict.fromkeys(_ANYTHING, ("a value", "values")),
     str: ("a string", "strings"),
     NoneType: ("None", "Nones"),
     Dim: ("a size", "sizes"),
 }
 
 
-def _meaning(hint: Any, several: bool = False) -> str:
+def _meaning(hint: object, several: bool = False) -> str:
     """An annotation in words."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in _MEANINGS:
@@ -347,7 +350,7 @@ def _shown_call(name: str, given: Named) -> str:
     return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in given)})"
 
 
-def shown_value(value: Any) -> str:
+def shown_value(value: object) -> str:
     """A value as messages show it: arrays by their types, all else in short."""
     if isinstance(value, Array):
         return str(value.type)
@@ -366,7 +369,7 @@ def shown_value(value: Any) -> str:
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
 
 
-def _shown_numpy(array: Any) -> str:
+def _shown_numpy(array: np.ndarray) -> str:
     try:
         return str(Tensor(array.shape, dtypes.canonical(array.dtype)))
     except InputError:

@@ -28,7 +28,7 @@ _LOADS_OF_CELLS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 _NOTHING = object()
 #: what has names and their values
-Variables = dict[str, Any] | types.MappingProxyType[str, Any]
+Variables = dict[str, object] | types.MappingProxyType[str, object]
 # functions that read attributes by names that they are given …
 _BY_NAME = {"getattr", "hasattr", "attrgetter"}
 # … and all that there are
@@ -107,7 +107,7 @@ class Captures:
     is_whole: bool = True
 
 
-def captures_of(*functions: Any) -> Captures:
+def captures_of(*functions: object) -> Captures:
     """Find the captures of functions.
 
     Args:
@@ -164,14 +164,14 @@ class _Search:
         else:
             self._container_or_object(value, text, place)
 
-    def _container_or_object(self, value: Any, text: str, place: Place) -> None:
+    def _container_or_object(self, value: object, text: str, place: Place) -> None:
         parts = parts_of(value)
         for each in (parts or [])[:_MOST]:
             self.value(each, text, place)
         if parts is None or type(value).__module__ not in _OF_CONTAINERS:
             self._object(value, text, place)
 
-    def _look_into(self, value: Any, text: str) -> None:
+    def _look_into(self, value: object, text: str) -> None:
         """Note a value whose attributes code may read."""
         if len(self._objects) >= _MOST:
             self.found.is_whole = False
@@ -185,7 +185,7 @@ class _Search:
             for name in ("__new__", "__init__", "__post_init__", "__call__"):
                 self.value(vars(kind).get(name), f"{kind.__name__}.{name}", place)
 
-    def _object(self, value: Any, text: str, place: Place) -> None:
+    def _object(self, value: object, text: str, place: Place) -> None:
         attributes = _attributes_of(value)
         # what functools.wraps has noted, as in jit
         self.value(attributes.get("__wrapped__"), text, place)
@@ -217,7 +217,7 @@ class _Search:
                         self._attribute(owner, name, f"{text}.{name}", self._reads_all)
             found = len(self._seen), len(self._attributes)
 
-    def _attribute(self, owner: Any, name: str, text: str, place: Place) -> None:
+    def _attribute(self, owner: object, name: str, text: str, place: Place) -> None:
         """Capture an attribute where Python finds it, and its absence where Python
         looks first.
         """
@@ -239,7 +239,7 @@ class _Search:
         if not is_found and name in self._asked:
             self._absent(missing, name, text, place)
 
-    def _all_names(self, owner: Any) -> list[str]:
+    def _all_names(self, owner: object) -> list[str]:
         """The attributes that an object has in a dict or in slots."""
         return [
             name
@@ -267,7 +267,7 @@ class _Search:
         for each in places:
             self._noted(Capture(each, name, text, place))
 
-    def _capture(self, owner: Any, key: str, text: str, place: Place) -> None:
+    def _capture(self, owner: object, key: str, text: str, place: Place) -> None:
         """Note a name, and the captures by way of its value."""
         made = Capture(owner, key, text, place)
         try:
@@ -362,7 +362,7 @@ class _Search:
 
     def _name(
         self,
-        owner: Mapping[str, Any] | types.CellType,
+        owner: Mapping[str, object] | types.CellType,
         name: str,
         rest: list[dis.Instruction],
         place: Place,
@@ -400,12 +400,12 @@ _KEPT_IN_OBJECTS = (property, functools.cached_property, types.MemberDescriptorT
 _OF_CONTAINERS = ("builtins", "collections", "functools", "array")
 
 
-def _attributes_of(value: Any) -> dict[str, Any]:
+def _attributes_of(value: object) -> dict[str, object]:
     """Return the attributes of an object, without running its code; empty for none."""
     return _variables_of(value) or {}
 
 
-def _variables_of(value: Any) -> dict[str, Any] | None:
+def _variables_of(value: object) -> dict[str, object] | None:
     """Return the `__dict__` of an object, without running its code."""
     try:
         found = object.__getattribute__(value, "__dict__")

@@ -177,7 +177,7 @@ def _check(node: Any) -> str:
     )
 
 
-def _loop_over(node: Any) -> str:
+def _loop_over(node: object) -> str:
     iterable = _iterable(node)
     text = ast.unparse(iterable)
     if isinstance(iterable, ast.Call) and ast.unparse(iterable.func) == "range":

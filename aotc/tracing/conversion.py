@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.types import Dim
 from aotc.errors import InputError
@@ -24,7 +25,28 @@ from aotc.tracing.call_sizes import SizeCondition
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
-ArrayLike = Any
+
+class SupportsArray(Protocol):
+    """An object that NumPy makes an array of: its own arrays and scalars, tensors."""
+
+    def __array__(self) -> np.ndarray: ...
+
+
+if TYPE_CHECKING:
+    # Everything that `lift` makes an array of. At run time calls are not held to it
+    # (`aotc.tracing.calls`): `lift` refuses the rest itself, and says what it got.
+    ArrayLike: TypeAlias = (
+        Array
+        | Dim
+        | SizeCondition
+        | SupportsArray
+        | bool
+        | int
+        | float
+        | Sequence[object]  # nested lists of numbers
+    )
+else:
+    ArrayLike = Any
 
 # kinds of weak numbers: Python's type, and the NumPy scalars that act like it
 _WEAK: tuple[tuple[type, tuple[type, ...]], ...] = (
@@ -37,7 +59,7 @@ _NUMBERS = tuple(kind for _, types in _WEAK for kind in types)
 _DIRECTIONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
-def lift(x: ArrayLike, like: str | None = None) -> Array:
+def lift(x: object, like: str | None = None) -> Array:
     """`x` as an Array; weak numbers take dtype `like`, or their own default.
 
     Raises:
@@ -77,7 +99,7 @@ def _lifted_condition(condition: SizeCondition, dtype: str) -> Array:
     return found if dtype == "bool" else emit("cast", found, dtype=dtype)
 
 
-def _numpy_array(x: Any) -> Any:
+def _numpy_array(x: object) -> np.ndarray:
     if isinstance(x, (list, tuple)) and any(isinstance(part, Array) for part in x):
         fail(
             "not-an-array",
@@ -90,19 +112,19 @@ def _numpy_array(x: Any) -> Any:
         fail("not-an-array", f"{type(x).__name__} is no array: {error}")
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: object) -> TypeGuard[float]:
     """Return whether `x` is a Python number, or acts like one, whose value is known."""
     return isinstance(x, _NUMBERS)
 
 
-def is_weak(x: Any) -> bool:
+def is_weak(x: object) -> bool:
     """Return whether `x` is a number that takes the dtype of the array it meets."""
     if isinstance(x, Array):  # nearly always
         return x._is_weak
     return is_number(x) or isinstance(x, Dim | SizeCondition)
 
 
-def weak_dtype(x: Any) -> str:
+def weak_dtype(x: object) -> str:
     """The dtype of a weak number on its own."""
     if isinstance(x, Dim):
         return "i32"
@@ -141,7 +163,7 @@ def _weak_cast(x: Array, dtype: str) -> Array:
     return emit("cast", x, dtype=dtype)
 
 
-def _number(x: Any, like: str | None) -> Any:
+def _number(x: Any, like: str | None) -> np.ndarray:
     dtype = _promoted_weak_dtype(weak_dtype(x), like)
     if dtype in dtypes.INTEGERS:
         bounds = np.iinfo(dtypes.to_numpy(dtype))
@@ -155,14 +177,14 @@ def _number(x: Any, like: str | None) -> Any:
         return np.array(x).astype(dtypes.to_numpy(dtype))
 
 
-def _python_numbers(x: Any) -> bool:
+def _python_numbers(x: object) -> bool:
     """Return whether `x` is a number of Python's, or nested lists of them."""
     if isinstance(x, (list, tuple)):
         return all(map(_python_numbers, x))
     return type(x) in (bool, int, float)
 
 
-def _from_list(x: Any, like: str | None) -> Array:
+def _from_list(x: object, like: str | None) -> Array:
     """An array of Python's numbers, in the dtype that one of them would have."""
     data = _numpy_array(x)
     # NumPy makes objects of integers that fit no dtype of its own
@@ -175,7 +197,7 @@ def _from_list(x: Any, like: str | None) -> Array:
     return Array(data=data.astype(dtypes.to_numpy(dtype)))
 
 
-def astype(x: ArrayLike, dtype: Any) -> Array:
+def astype(x: ArrayLike, dtype: DTypeLike) -> Array:
     """`x` converted: towards zero and saturating from float to integer."""
     name = dtypes.canonical(dtype)
     array = lift(x)
@@ -212,7 +234,7 @@ def one_dtype(*xs: ArrayLike) -> list[Array]:
     return lifted
 
 
-def _weakest(numbers: Sequence[Any]) -> str:
+def _weakest(numbers: Sequence[object]) -> str:
     """The dtype of an operation on weak numbers alone."""
     found = {weak_dtype(number) for number in numbers}
     return next(dtype for dtype in _WEAK_ORDER if dtype in found)

@@ -54,7 +54,7 @@ class _CustomFunction:
         self.__doc__ = function.__doc__
         self._under_way: dict[_Key, Body] = {}
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         trace = current_trace()
         leaves, structure = flatten((args, {}))
         arrays = [lift(leaf) for leaf in leaves]
@@ -107,7 +107,7 @@ class _CustomFunction:
         """Refuse a function that has no rule yet."""
         raise NotImplementedError
 
-    def _require_rule(self, rule: Any, method: str) -> None:
+    def _require_rule(self, rule: object, method: str) -> None:
         if rule is None:
             fail(
                 "missing-rule",
@@ -147,7 +147,7 @@ class _Execution:
         self.custom.require_rules()
         return self.custom.record(self, arrays)
 
-    def outputs_of(self, result: Any) -> list[Array]:
+    def outputs_of(self, result: object) -> list[Array]:
         """Return the flat outputs of the function's or its rule's result."""
         leaves, tree = flatten(result)
         self._form = tree
@@ -164,7 +164,9 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     _forward: Callable[..., Any] | None = None
     _backward: Callable[..., Any] | None = None
 
-    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+    def defvjp(
+        self, forward: Callable[..., object], backward: Callable[..., object]
+    ) -> None:
         """Give the two rules."""
         self._forward, self._backward = forward, backward
 
@@ -242,7 +244,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 
     _rule: Callable[..., Any] | None = None
 
-    def defjvp(self, rule: Callable[..., Any]) -> None:
+    def defjvp(self, rule: Callable[..., object]) -> None:
         """Set the rule."""
         self._rule = rule
 
@@ -291,7 +293,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 
 
 def checkpoint(
-    function: Callable[..., Any], save: Literal["nothing", "products"] = "nothing"
+    function: Callable[..., object], save: Literal["nothing", "products"] = "nothing"
 ) -> Callable[..., Any]:
     """Return the function, marked so that its derivative recomputes its values.
 
@@ -307,7 +309,7 @@ def checkpoint(
     if save not in ("nothing", "products"):
         fail("bad-argument", f"expected save='nothing' or 'products'; got {save!r}")
 
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         trace = current_trace()
         if trace is None:
             return function(*args, **kwargs)
@@ -329,7 +331,7 @@ def checkpoint(
 
 
 def closure_convert(
-    function: Callable[..., Any], *examples: Any
+    function: Callable[..., object], *examples: object
 ) -> tuple[Callable[..., Any], list[Array]]:
     """A function without captures, and the arrays that `function` captures.
 
@@ -350,7 +352,7 @@ def closure_convert(
     types = [lift(leaf).type for leaf in leaves]
     (body,), captures = trace_bodies(trace, [function], types, structure)
 
-    def converted_function(*args: Any) -> Any:
+    def converted_function(*args: object) -> Any:
         inner = current_trace()
         assert inner is not None
         operands = [inner.value_of(lift(leaf)) for leaf in flatten(args)[0]]
@@ -362,7 +364,7 @@ def closure_convert(
 
 
 def _executed_closure(
-    function: Callable[..., Any], examples: Sequence[Any]
+    function: Callable[..., object], examples: Sequence[object]
 ) -> tuple[Callable[..., Any], list[Array]]:
     """Apply `closure_convert` where ops compute at once, for a later derivative."""
     found = Rebound()
@@ -372,7 +374,7 @@ def _executed_closure(
         found.current(lift(leaf))
     captured = list(found.captured.values())
 
-    def converted_function(*args: Any) -> Any:
+    def converted_function(*args: object) -> Any:
         given = args[len(args) - len(captured) :]
         pairs = zip(captured, given, strict=True)
         rebound = Rebound({id(before): lift(after) for before, after in pairs})
@@ -389,7 +391,7 @@ def _executed_closure(
 
 def _closed_body(
     trace: Trace,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     types: Sequence[Tensor],
     structure: Structure,
 ) -> Body:
@@ -440,7 +442,7 @@ def _with_gaps(
 
 
 def _float_leaves(
-    name: str, tree: Structure, types: Sequence[Tensor], found: Any
+    name: str, tree: Structure, types: Sequence[Tensor], found: object
 ) -> list[Array]:
     """Return the leaves of a rule's result, for the floats among `types`; None is
     zero.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from aotc.tracing.captures import captures_of
 from aotc.tracing.snapshots import Snapshot
@@ -21,7 +20,7 @@ _told = set[tuple[Place, str]]()
 
 
 @contextmanager
-def watch_effects(owner: str, *functions: Any) -> Iterator[None]:
+def watch_effects(owner: str, *functions: object) -> Iterator[None]:
     """Warn of changes that traced functions make outside, within this block.
 
     Args:

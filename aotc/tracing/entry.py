@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.core.pytree import flatten, leaf_names, nodes_in
+from aotc.core.dtypes import DTypeLike
+from aotc.core.pytree import PyTree, flatten, leaf_names, nodes_in
 from aotc.errors import InputError
 from aotc.programs.parameter_archive import UnevaluatedArray
 from aotc.tracing.archives import load_arrays
@@ -46,7 +47,7 @@ class Spec:
         object.__setattr__(self, "place", calling_place(__name__))
 
 
-def _checked_size(size: Any) -> int | DimTerm:
+def _checked_size(size: object) -> int | DimTerm:
     if isinstance(size, str):
         return Dim(size)
     if isinstance(size, DimTerm):
@@ -93,7 +94,9 @@ class Stored:
         """
         return self.structure.unflatten(self.arrays)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> Any:
         """Refuse to read a stored array, which comes into an entry as a parameter."""
         raise refuse_reading(self)
 
@@ -166,7 +169,7 @@ class Frozen:
     state: State
 
 
-def _stored_array(leaf: Any, name: str, copy: bool) -> Any:
+def _stored_array(leaf: object, name: str, copy: bool) -> Any:
     if isinstance(leaf, UnevaluatedArray):
         return leaf
     array = leaf if type(leaf) is np.ndarray else _lifted(leaf)
@@ -180,7 +183,7 @@ def _stored_array(leaf: Any, name: str, copy: bool) -> Any:
     return np.array(array, order="C", copy=(copy and not _is_constant(array)) or None)
 
 
-def _lifted(leaf: Any) -> Any:
+def _lifted(leaf: object) -> Any:
     """Convert an array-like leaf to an array; return others as they are."""
     from aotc.tracing.array import Array  # with the dialect
     from aotc.tracing.conversion import lift
@@ -193,7 +196,7 @@ def _lifted(leaf: Any) -> Any:
         return leaf
 
 
-def _is_constant(array: Any) -> bool:
+def _is_constant(array: object) -> bool:
     """Return whether neither an array nor a base that it views is writeable."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
@@ -212,7 +215,7 @@ _entry: ContextVar[EntryFunction | None] = ContextVar("aotc_entry", default=None
 
 
 # Of an entry, arguments by position and by name; what it returns for arrays.
-Execute = Callable[["EntryFunction", Sequence[Any], Mapping[str, Any]], Any]
+Execute = Callable[["EntryFunction", Sequence[object], Mapping[str, object]], PyTree]
 _execute: Execute | None = None
 
 
@@ -256,7 +259,7 @@ class EntryFunction:
     def __name__(self) -> str:
         return self.name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """The result of the function for arrays; its Weights and States have defaults.
 
         Raises:
@@ -282,7 +285,7 @@ def entry(
         def predict(weights, x): ...
     """
 
-    def declare(function: Callable[..., Any]) -> EntryFunction:
+    def declare(function: Callable[..., object]) -> EntryFunction:
         if not inspect.isfunction(function) or not function.__name__.isidentifier():
             fail("bad-entry", f"expected a function with a name; got {function!r}")
         _require_callable_by_name(function)
@@ -294,7 +297,7 @@ def entry(
     return declare if function is None else declare(function)
 
 
-def _require_callable_by_name(function: Callable[..., Any]) -> None:
+def _require_callable_by_name(function: Callable[..., object]) -> None:
     """Refuse an entry that no caller of the bundle could name."""
     name, scope = function.__name__, function.__qualname__.rpartition("<locals>.")[2]
     if not is_plain_identifier(name):

@@ -52,7 +52,7 @@ Ports = dict[str, tuple[Structure, list[Port]]]  # by parameter
 
 
 def executed(
-    declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
+    declared: EntryFunction, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Any:
     """Execute an entry on arrays, and return its result in the entry's own form.
 
@@ -83,7 +83,7 @@ def input_leaves(declared: EntryFunction) -> list[Leaf]:
 
 
 def executed_outputs(
-    declared: EntryFunction, arrays: Sequence[Any]
+    declared: EntryFunction, arrays: Sequence[object]
 ) -> list[tuple[Leaf, Any]]:
     """The outputs of an entry, States left out, for one array per `input_leaves`.
 
@@ -103,7 +103,7 @@ def executed_outputs(
 
 
 def executed_call(
-    declared: EntryFunction, given: Mapping[str, Any]
+    declared: EntryFunction, given: Mapping[str, object]
 ) -> tuple[Any, dict[str, Any]]:
     """Execute a loaded entry; return its result and the new values of States by name.
 
@@ -128,9 +128,9 @@ def executed_call(
 
 def checked_inputs(
     declared: EntryFunction,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    wrap: Callable[[Any], Any] = np.asarray,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    wrap: Callable[[object], object] = np.asarray,
 ) -> tuple[dict[str, Any], Ports]:
     """Return an entry's arguments by name, and their forms; `wrap` makes the arrays.
 
@@ -166,7 +166,7 @@ def _run(
 
 def _ports(
     declared: EntryFunction,
-    sources: Mapping[str, Any],
+    sources: Mapping[str, object],
     contracts: Sequence[Contract],
 ) -> Ports:
     """The form and the ports of each parameter."""
@@ -179,7 +179,7 @@ def _ports(
     }
 
 
-def _stored_ports(parameter: str, source: Any) -> tuple[Structure, list[Port]]:
+def _stored_ports(parameter: str, source: object) -> tuple[Structure, list[Port]]:
     stored = _stored(source)
     names, types = (
         leaf_names(stored.structure, parameter),
@@ -196,9 +196,9 @@ def _stored(source: Any) -> Stored:
 
 def _bound(
     declared: EntryFunction,
-    sources: Mapping[str, Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    sources: Mapping[str, object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> dict[str, Any]:
     """Bind arguments by name, with the declared sources of those that are not given."""
     signature = inspect.signature(declared.function)
@@ -220,7 +220,7 @@ def _checked(
     declared: EntryFunction,
     ports: Ports,
     contracts: Sequence[Contract],
-    given: Mapping[str, Any],
+    given: Mapping[str, object],
 ) -> list[Any]:
     """Return the leaves of the arguments, checked against the entry's declaration."""
     contract = call_contract(declared.name, _all(ports), contracts)

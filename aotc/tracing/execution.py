@@ -123,7 +123,7 @@ class Executing:
     is_recording = False  # not annotated: it is no field
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object], /
     ) -> list[Array]:
         """The results of an op."""
         raise NotImplementedError
@@ -133,7 +133,7 @@ class Executing:
         return custom.evaluate(arrays)
 
     def _apply_outside(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+        self, name: str, operands: Sequence[Array], attributes: Mapping[str, object]
     ) -> list[Array]:
         with entered(self.parent):
             return emit_all(name, *operands, **attributes)
@@ -152,7 +152,7 @@ class Eager(Executing):
         """The results of an op."""
         return [self.wrap(each) for each in evaluate(name, operands, attributes)]
 
-    def wrap(self, values: Any) -> Array:
+    def wrap(self, values: object) -> Array:
         """A NumPy array as one of the model."""
         return Array(trace=self, known=values)
 
@@ -244,7 +244,7 @@ class Rebound(Executing):
         return self.replacements.get(id(array), array)
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
         """The results of an op."""
         return self._apply_outside(name, list(map(self.current, operands)), attributes)

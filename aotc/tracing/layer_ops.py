@@ -12,15 +12,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 
-from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.scopes import intercepted_by
 from aotc.tracing.tracing import emit_all
+
+Result = TypeVar("Result")
 
 # op → which of its operands is the weight
 _OPERAND = {"dot_general": 1, "conv_general": 1, "gather": 0}
@@ -94,12 +96,12 @@ class LayerOps:
 
     def call(
         self,
-        function: Callable[..., Any],
-        params: Any,
-        args: Any,
-        kwargs: Any,
+        function: Callable[..., Result],
+        params: PyTree,
+        args: tuple[PyTree, ...],
+        kwargs: Mapping[str, PyTree],
         names_of: Callable[[Structure], Sequence[str]] = leaf_names,
-    ) -> Any:
+    ) -> Result:
         """Return the result of a function of weights and other arguments.
 
         Args:
@@ -123,7 +125,7 @@ class LayerOps:
         order = tuple(range(array.ndim))
         self._note(array, Weight(name, size, array, order, is_given=True))
 
-    def _as_input(self, leaf: Any) -> Any:
+    def _as_input(self, leaf: object) -> object:
         """Register an array argument of the function as an input; arrays are no
         constants.
         """
@@ -141,7 +143,7 @@ class LayerOps:
         return source + (f"#{count}" if count > 1 else "")
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array] | None:
         """Return the results of an op, changed if it is a layer's."""
         weights = [self._weight(x) for x in operands]

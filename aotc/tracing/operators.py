@@ -16,7 +16,7 @@ _functions: dict[str, Callable[..., Array]] = {}
 _load: Callable[[], Mapping[str, Callable[..., Any]]] | None = None
 
 
-def provide_loader(load: Callable[[], Mapping[str, Callable[..., Any]]]) -> None:
+def provide_loader(load: Callable[[], Mapping[str, Callable[..., object]]]) -> None:
     """Register the function that returns the functions by name, on first use."""
     global _load
     _load = load

@@ -20,7 +20,7 @@ from typing import Any
 
 from aotc.dialects.functions.functions import functions_of
 from aotc.errors import AotcError, InputError
-from aotc.mlir import bytecode, func, source_of
+from aotc.mlir import Function, Operation, bytecode, func, source_of
 from aotc.programs.program import Program
 from aotc.tracing.survey import without_survey
 
@@ -81,7 +81,7 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def _rows(function: Any) -> Iterator[tuple[Any, Any]]:
+def _rows(function: Function) -> Iterator[tuple[Any, Any]]:
     """The function and the ops in it, each with all that it says but its location."""
     numbers: dict[Any, int] = {}
     yield function, _facts(function.operation, numbers)
@@ -93,7 +93,7 @@ def _rows(function: Any) -> Iterator[tuple[Any, Any]]:
                 _number_values(op.operation.results, numbers)
 
 
-def _is_return(op: Any) -> bool:
+def _is_return(op: Operation) -> bool:
     """Return whether an op ends its function; such have no source line."""
     return isinstance(op, func.ReturnOp)
 
@@ -103,7 +103,7 @@ def _number_values(values: Any, numbers: dict[Any, int]) -> None:
         numbers[value] = len(numbers)
 
 
-def _facts(op: Any, numbers: dict[Any, int]) -> Any:
+def _facts(op: Operation, numbers: dict[object, int]) -> object:
     return (
         op.name,
         {name: op.attributes[name] for name in op.attributes},

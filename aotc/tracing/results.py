@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects.functions.entries import Port
 from aotc.errors import InputError
 from aotc.tracing.array import Array
@@ -29,7 +28,7 @@ class Result:
     tree: Structure
 
 
-def results_of(declared: EntryFunction, updated: Updated, returned: Any) -> Result:
+def results_of(declared: EntryFunction, updated: Updated, returned: object) -> Result:
     """Split the function's result into states and outputs.
 
     Raises:
@@ -52,8 +51,8 @@ def results_of(declared: EntryFunction, updated: Updated, returned: Any) -> Resu
 
 
 def _states_and_outputs(
-    declared: EntryFunction, updated: Updated, returned: Any
-) -> tuple[list[Any], Any]:
+    declared: EntryFunction, updated: Updated, returned: object
+) -> tuple[list[object], object]:
     """The new states, and the rest."""
     count = len(updated)
     if not count:
@@ -77,7 +76,7 @@ def _state_arrays(
     parameter: str,
     form: Structure,
     ports: Sequence[Port],
-    state: Any,
+    state: PyTree,
 ) -> list[Array]:
     leaves, structure = flatten(state)
     if structure != form:
@@ -101,7 +100,7 @@ def _state_arrays(
     return arrays
 
 
-def _output_array(declared: EntryFunction, name: str, leaf: Any) -> Array:
+def _output_array(declared: EntryFunction, name: str, leaf: object) -> Array:
     try:
         return lift(leaf)
     except InputError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from aotc.tracing.array import Array
@@ -21,7 +21,7 @@ class Scope(Protocol):
         """
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object], /
     ) -> list[Array]:
         """The results of an op."""
 
@@ -32,7 +32,7 @@ class Interceptor(Protocol):
     """
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object], /
     ) -> list[Array] | None:
         """The results of an op; None to have it applied as it is."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import SupportsIndex
 
 from aotc.dialects.types import Dim, Size, bounds, ceil_divide, maximum, minimum
 from aotc.tracing.call_sizes import compiler_size
@@ -53,13 +53,13 @@ def slice_span(key: slice, size: Size) -> Span:
     return Span(minimum(start, size), steps, abs(step), step < 0)
 
 
-def _step(step: Any) -> int:
+def _step(step: SupportsIndex) -> int:
     if isinstance(step, Dim) or operator.index(step) == 0:
         fail("bad-index", f"expected a slice step that is a number but 0; got {step!r}")
     return operator.index(step)
 
 
-def position_of(end: Any, size: Size) -> Size:
+def position_of(end: SupportsIndex, size: Size) -> Size:
     """A position counted from the front; a negative `end` counts from the end."""
     position = compiler_size(end) if isinstance(end, Dim) else operator.index(end)
     low, high = bounds(position)
@@ -73,6 +73,6 @@ def position_of(end: Any, size: Size) -> Size:
     return position if low >= 0 else size + position
 
 
-def _position_from_end(end: Any, size: Size) -> Size:
+def _position_from_end(end: SupportsIndex, size: Size) -> Size:
     """Return the same position counted from the end of the axis."""
     return size - 1 - position_of(end, size)

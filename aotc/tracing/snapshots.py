@@ -165,7 +165,7 @@ def _mutable(values: Sequence[Any]) -> Iterator[Any]:
             left += parts
 
 
-def _unseen_part(value: Any) -> str:
+def _unseen_part(value: object) -> str:
     """Name the first part of a value that is too large to compare; empty for none."""
     left, seen = [value], set[int]()
     while left:

@@ -8,7 +8,7 @@ from aotc.tracing.call_values import guarded_value
 from aotc.tracing.conversion import lift
 
 
-def specialize(x: Any) -> Any:
+def specialize(x: object) -> Any:
     """The value of `x` in this call, for which code is made then.
 
     In a function of `aotc.jit`, a guard checks each later call: where the value is

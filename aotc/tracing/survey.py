@@ -19,7 +19,7 @@ from aotc.tracing.findings import Finding, require_none
 from aotc.tracing.source_locations import user_line
 
 _T = TypeVar("_T")
-Watch = Callable[[Hashable, str, str, Any], None]
+Watch = Callable[[Hashable, str, str, object], None]
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Survey:
     def _is_unsupported(self, op: str) -> bool:
         return any(key[0] == "unsupported" and key[2] == op for key in self._found)
 
-    def record_result(self, node: Hashable, results: Any) -> None:
+    def record_result(self, node: Hashable, results: object) -> None:
         """Note that `node` gave `results`: graph values, or values known by now."""
         if any(isinstance(x, Array) and x._data is None for x in _leaves(results)):
             self._captured.add(node)
@@ -98,7 +98,7 @@ class Survey:
             self._folded.add(node)
 
 
-def _leaves(results: Any) -> Iterator[Any]:
+def _leaves(results: object) -> Iterator[Any]:
     if isinstance(results, (list, tuple)):
         for each in results:
             yield from _leaves(each)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from aotc.errors import InputError
 from aotc.programs.program import TITLE_EXAMPLES, Title, is_title, title_form
@@ -40,7 +39,7 @@ def bundle(*, name: str | None = None, version: str | None = None) -> None:
     declared[_VARIABLE] = Title(name, version, user_line())
 
 
-def declared_title(namespace: Mapping[str, Any]) -> Title:
+def declared_title(namespace: Mapping[str, object]) -> Title:
     """Return the title that the module with these globals declared."""
     title = namespace.get(_VARIABLE)
     return title if isinstance(title, Title) else Title()

@@ -94,7 +94,7 @@ class Trace:
             yield
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
         """Append the op `name`; returns its results."""
         values = [self.value_of(operand) for operand in operands]
@@ -178,13 +178,13 @@ def fail_unseen(array: Array) -> NoReturn:
     )
 
 
-def emit(name: str, *operands: Array, **attributes: Any) -> Array:
+def emit(name: str, *operands: Array, **attributes: object) -> Array:
     """Apply an op with one result to arrays; see `emit_all`."""
     (result,) = emit_all(name, *operands, **attributes)
     return result
 
 
-def emit_all(name: str, *operands: Array, **attributes: Any) -> list[Array]:
+def emit_all(name: str, *operands: Array, **attributes: object) -> list[Array]:
     """Apply the op `name` to arrays: the current scope traces or computes it.
 
     Returns:
@@ -220,7 +220,7 @@ def _are_numbers(operands: Sequence[Array]) -> bool:
 
 def evaluate(
     name: str, operands: Sequence[Array], attributes: dict[str, Any]
-) -> list[np.ndarray[Any, Any]]:
+) -> list[np.ndarray]:
     """The results that the op `name` computes from arrays whose values are known."""
     op = OPS[name]
     for array in operands:

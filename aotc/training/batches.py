@@ -144,10 +144,10 @@ class OwnBatches:
                 return
             skipped = 0
 
-    def _pass(self) -> Iterator[Any]:
+    def _pass(self) -> Iterator[object]:
         return itertools.islice(iter(self._batches), self.per_epoch)
 
-    def _values_by_input(self, batch: Any, number: int) -> dict[str, Any]:
+    def _values_by_input(self, batch: object, number: int) -> dict[str, object]:
         try:
             return inputs.values_for(batch, self._leaves)
         except InputError as error:
@@ -230,7 +230,7 @@ def batches_in_order(data: Data, leaves: Sequence[Leaf], size: int | None) -> Ba
 
 
 def _own_batches(
-    data: Any, leaves: Sequence[Leaf], options: Mapping[str, int | None]
+    data: object, leaves: Sequence[Leaf], options: Mapping[str, int | None]
 ) -> OwnBatches:
     for name, value in options.items():
         if value is not None:

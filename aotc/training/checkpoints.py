@@ -90,7 +90,7 @@ class Checkpoints:
         """Return whether a checkpoint is due after so many steps."""
         return self._every is not None and step % self._every == 0
 
-    def save(self, position: Position, validation: Mapping[str, Any] | None) -> None:
+    def save(self, position: Position, validation: Mapping[str, object] | None) -> None:
         """Write the states, the position and the validation's note to a file.
 
         Args:
@@ -193,7 +193,7 @@ def checkpoint_file(folder: Path) -> Path:
     return folder / _FILE
 
 
-def _has_type(value: Any, kind: type) -> bool:
+def _has_type(value: object, kind: type) -> bool:
     return type(value) is kind and (not isinstance(value, int) or value >= 0)
 
 

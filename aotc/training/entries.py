@@ -13,7 +13,7 @@ from aotc.errors import InputError
 from aotc.runtime import Model
 from aotc.training import wording
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 Kind = Literal["train-step", "infer"]
 
 

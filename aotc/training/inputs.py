@@ -67,7 +67,7 @@ def arrays_for(data: Data, leaves: Sequence[Leaf]) -> dict[str, Array]:
     return arrays
 
 
-def values_for(data: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
+def values_for(data: object, leaves: Sequence[Leaf]) -> dict[str, object]:
     """Return the data in memory for each input, by name.
 
     Raises:
@@ -80,7 +80,7 @@ def values_for(data: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
     return found
 
 
-def constants_for(constants: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
+def constants_for(constants: object, leaves: Sequence[Leaf]) -> dict[str, object]:
     """The values of those inputs that `constants` name.
 
     Raises:
@@ -101,8 +101,8 @@ def constants_for(constants: Any, leaves: Sequence[Leaf]) -> dict[str, Any]:
 
 
 def _pick_by_name(
-    given: Any, wanted: Collection[str]
-) -> tuple[dict[str, Any], Sequence[str]]:
+    given: object, wanted: Collection[str]
+) -> tuple[dict[str, object], Sequence[str]]:
     """The values with the names that are wanted, and the names of others."""
     if not isinstance(given, Mapping):
         raise InputError(
@@ -135,14 +135,14 @@ def _collect(
             others.append(name)
 
 
-def _keys(container: Any) -> Iterator[Any]:
+def _keys(container: object) -> Iterator[object]:
     if isinstance(container, Mapping):
         return iter(container)
     return iter(range(len(container)) if isinstance(container, list | tuple) else ())
 
 
 def _require_all(
-    found: Mapping[str, Any],
+    found: Mapping[str, object],
     there: Collection[str],
     leaves: Sequence[Leaf],
     where: str | None,

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.errors import AotcError, InputError
@@ -38,7 +37,7 @@ def fit(
     data: Data,
     *,
     entry: str | None = None,
-    constants: Mapping[str, Any] | None = None,
+    constants: Mapping[str, object] | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     batch_size: int | None = None,
@@ -223,7 +222,7 @@ class _Loop:
         if at.step > start.step:
             self._writer.save(at)
 
-    def _step(self, at: Position, batch: Mapping[str, Any]) -> Position:
+    def _step(self, at: Position, batch: Mapping[str, object]) -> Position:
         number, epoch = at.step + 1, self._batches.epoch(at.step) + 1
         try:
             self._steps.run(number, epoch, batch, self._writer.search_from())
@@ -354,7 +353,7 @@ def _start(
     return before
 
 
-def _setting_text(field: str, value: Any) -> Any:
+def _setting_text(field: str, value: object) -> object:
     own = field == "batch_size" and value == 0
     return "batches of your own" if own else value
 

@@ -31,7 +31,7 @@ def map_batches(
     data: Data,
     *,
     entry: str | None = None,
-    constants: Mapping[str, Any] | None = None,
+    constants: Mapping[str, object] | None = None,
     steps: int | None = None,
     batch_size: int | None = None,
     metrics: str | os.PathLike[str] | None = None,
@@ -91,7 +91,7 @@ def map_with_history(
     data: Data,
     *,
     entry: str | None,
-    constants: Mapping[str, Any] | None,
+    constants: Mapping[str, object] | None,
     steps: int | None,
     batch_size: int | None,
     metrics: str | os.PathLike[str] | None,
@@ -309,7 +309,7 @@ def is_by_row(leaf: Leaf, sizes: set[int | str]) -> bool:
 
 def _joined_result(
     point: EntryPoint, steps: Sequence[Sequence[Array]], sizes: set[int | str]
-) -> Any:
+) -> object:
     """The outputs of all steps, put together in the structure of the result."""
     columns = zip(point.outputs, zip(*steps, strict=True), strict=True)
     joined = [_join(leaf, arrays, sizes) for leaf, arrays in columns]

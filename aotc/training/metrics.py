@@ -35,7 +35,7 @@ def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
     }
 
 
-def not_finite(metrics: Mapping[str, Any]) -> str | None:
+def not_finite(metrics: Mapping[str, object]) -> str | None:
     """The first of the metrics that is not a number or infinite."""
     for name, value in metrics.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -56,7 +56,7 @@ class Log:
         self._file = file
         self.seconds = seconds
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, object]) -> None:
         """Write a record as a line.
 
         Raises:

@@ -101,7 +101,7 @@ class StepRunner:
             self._on_step(told)
         return outputs
 
-    def _call(self, batch: Mapping[str, Any]) -> list[Array]:
+    def _call(self, batch: Mapping[str, object]) -> list[Array]:
         if self._replicas is not None:
             return self._replicas.call(self._constants, batch)
         given = {**self._constants, **batch}
@@ -116,7 +116,7 @@ class StepRunner:
         }
 
     def _require_finite(
-        self, measured: Mapping[str, Any], when: str, checkpoint: Path | None
+        self, measured: Mapping[str, object], when: str, checkpoint: Path | None
     ) -> None:
         """Refuse to go on after a metric that makes no sense, unless asked for."""
         name = metrics.not_finite(measured)

@@ -57,7 +57,7 @@ class Cheaper(Executing):
         return Array(value=_Variants(dtype, primal, kind), trace=self, known=known)
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
         """The results of an op."""
         given = [self._variants(array) for array in operands]
@@ -90,7 +90,7 @@ class Cheaper(Executing):
 
 
 def executed_in(
-    compute: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+    compute: str, function: Callable[..., object], *args: object, **kwargs: object
 ) -> Any:
     """The result of a function, computed in the dtype `compute` where it may be."""
     leaves, structure = flatten((args, kwargs))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects.functions.transform import Jvp, Vjp
 from aotc.numpy.creation import full
 from aotc.tracing.array import Array
@@ -24,7 +24,7 @@ Positions = int | Sequence[int]
 
 
 def grad(
-    function: Callable[..., Any], argnums: Positions = 0, has_aux: bool = False
+    function: Callable[..., object], argnums: Positions = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """The gradient of a function with a scalar result; see `value_and_grad`.
 
@@ -34,7 +34,7 @@ def grad(
     """
     with_value = value_and_grad(function, argnums, has_aux)
 
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: object, **kwargs: object) -> object:
         value, grads = with_value(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
@@ -42,7 +42,7 @@ def grad(
 
 
 def value_and_grad(
-    function: Callable[..., Any], argnums: Positions = 0, has_aux: bool = False
+    function: Callable[..., object], argnums: Positions = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """The value of a function with a scalar result, and its gradient.
 
@@ -61,11 +61,11 @@ def value_and_grad(
             leaves that are no floats.
     """
 
-    def adapt_result(traced: Callable[..., Any], result: Any) -> Any:
+    def adapt_result(traced: Callable[..., object], result: object) -> Any:
         _require_scalar(traced, result, has_aux)
         return result
 
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> object:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
         traced = traced_or_executed(
@@ -81,7 +81,7 @@ def value_and_grad(
 
 
 def vjp(
-    function: Callable[..., Any], *primals: Any
+    function: Callable[..., object], *primals: PyTree
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """The result of a function, and the product of cotangents with its Jacobian.
 
@@ -99,7 +99,7 @@ def vjp(
     arguments = traced.structure.children[0]
     wrt = [i for i, array in enumerate(traced.arrays) if is_float(array)]
 
-    def pullback(cotangents: Any) -> tuple[Any, ...]:
+    def pullback(cotangents: PyTree) -> tuple[Any, ...]:
         given = _matching("cotangent", traced, cotangents)
         _, found = traced.apply(Vjp(traced.body.name, tuple(wrt)), given)
         leaves = dict(zip(wrt, found, strict=True))
@@ -131,8 +131,8 @@ def jvp(
 
 
 def linearize(
-    function: Callable[..., Any], *primals: Any
-) -> tuple[Any, Callable[..., Any]]:
+    function: Callable[..., object], *primals: PyTree
+) -> tuple[object, Callable[..., object]]:
     """The result of a function, and the linear function that it is near `primals`.
 
     Args:
@@ -148,7 +148,7 @@ def linearize(
 
 
 def hvp(
-    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+    function: Callable[..., object], primals: Sequence[Any], tangents: Sequence[object]
 ) -> tuple[Any, ...]:
     """The product of the Hessian of a function with a scalar result and a vector.
 
@@ -168,7 +168,9 @@ def hvp(
     return product
 
 
-def _pushed_forward(traced: Function, tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+def _pushed_forward(
+    traced: Function, tangents: tuple[object, ...]
+) -> tuple[object, object]:
     """The result of a traced function, and its tangent."""
     given = _tangents(traced, tangents)
     derived = Jvp(traced.body.name, tuple(given))
@@ -214,7 +216,7 @@ def _positions(count: int, argnums: Positions) -> list[int]:
 
 
 def float_leaves_in(
-    structure: Structure, leaves: Sequence[Any], argnums: Positions
+    structure: Structure, leaves: Sequence[object], argnums: Positions
 ) -> tuple[int, ...]:
     """The numbers of the leaves of the arguments in `argnums`, which must be floats.
 
@@ -258,7 +260,9 @@ def _seed(index: int, output: Array) -> Array:
     return full(output.shape, 0.0 if index else 1.0, output.dtype)
 
 
-def _require_scalar(function: Callable[..., Any], result: Any, has_aux: bool) -> None:
+def _require_scalar(
+    function: Callable[..., object], result: Any, has_aux: bool
+) -> None:
     name = function_name(function)
     if has_aux and not (isinstance(result, tuple) and len(result) == 2):
         fail(
@@ -282,7 +286,7 @@ def _require_scalar(function: Callable[..., Any], result: Any, has_aux: bool) ->
     )
 
 
-def _matching(what: str, traced: Function, tree: Any) -> list[Array]:
+def _matching(what: str, traced: Function, tree: PyTree) -> list[Array]:
     """The leaves of `tree`, in the form of a function's result, for its floats."""
     form, outputs = traced.body.tree, traced.body.outputs
     leaves, names = leaves_like(f"{what}s", form, tree), leaf_names(form)
@@ -293,7 +297,7 @@ def _matching(what: str, traced: Function, tree: Any) -> list[Array]:
     ]
 
 
-def _tangents(traced: Function, tangents: tuple[Any, ...]) -> dict[int, Array]:
+def _tangents(traced: Function, tangents: tuple[object, ...]) -> dict[int, Array]:
     """The tangents of the float leaves of the arguments, by number."""
     arguments = traced.structure.children[0]
     leaves = leaves_like("tangents", arguments, tangents)
@@ -315,7 +319,7 @@ def _tangents(traced: Function, tangents: tuple[Any, ...]) -> dict[int, Array]:
     }
 
 
-def _like(what: str, leaf: Any, expected: Array) -> Array:
+def _like(what: str, leaf: object, expected: Array) -> Array:
     """`leaf` as an array of the type of `expected`; None means zeros."""
     if leaf is None:
         return full(expected.shape, 0.0, expected.dtype)

@@ -25,7 +25,9 @@ from aotc.transforms.traced import Function, is_float, traced_or_executed
 Rows = Callable[[Function, tuple[int, ...]], list[list[Array]]]
 
 
-def jacrev(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
+def jacrev(
+    function: Callable[..., object], argnums: Positions = 0
+) -> Callable[..., object]:
     """The Jacobian by reverse mode: one backward pass for each element of the result.
 
     Args:
@@ -40,7 +42,9 @@ def jacrev(function: Callable[..., Any], argnums: Positions = 0) -> Callable[...
     return _jacobian("jacrev", function, argnums, _reverse_rows)
 
 
-def jacfwd(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
+def jacfwd(
+    function: Callable[..., object], argnums: Positions = 0
+) -> Callable[..., object]:
     """The Jacobian by forward mode: one pass for each element of the arguments.
 
     Takes and returns what `jacrev` does.
@@ -48,7 +52,9 @@ def jacfwd(function: Callable[..., Any], argnums: Positions = 0) -> Callable[...
     return _jacobian("jacfwd", function, argnums, _forward_columns)
 
 
-def hessian(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..., Any]:
+def hessian(
+    function: Callable[..., object], argnums: Positions = 0
+) -> Callable[..., object]:
     """The second derivatives of a function, by forward mode over reverse mode.
 
     Takes what `jacrev` does, and returns its form within its form.
@@ -57,9 +63,9 @@ def hessian(function: Callable[..., Any], argnums: Positions = 0) -> Callable[..
 
 
 def _jacobian(
-    name: str, function: Callable[..., Any], argnums: Positions, rows: Rows
+    name: str, function: Callable[..., object], argnums: Positions, rows: Rows
 ) -> Callable[..., Any]:
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> object:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
         traced = traced_or_executed(name, function, leaves, structure)

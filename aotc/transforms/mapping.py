@@ -18,7 +18,7 @@ from aotc.transforms.traced import Traced
 
 
 def vmap(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     in_axes: int | Sequence[int | None] | None = 0,
     out_axes: int = 0,
 ) -> Callable[..., Any]:
@@ -35,7 +35,7 @@ def vmap(
         on one element after the other.
     """
 
-    def wrapper(*args: Any) -> Any:
+    def wrapper(*args: object) -> object:
         axes = _axis_of_each(args, in_axes)
         size = _stack_size(args, axes)
         leaves, structure = flatten((args, {}))
@@ -62,7 +62,7 @@ def vmap(
 
 
 def _looped(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     arrays: Sequence[Array],
     structure: Structure,
     stacked: Sequence[int],
@@ -109,7 +109,7 @@ def _axis_of_each(args: tuple[Any, ...], in_axes: Any) -> list[int | None]:
     ]
 
 
-def _stack_size(args: tuple[Any, ...], axes: Sequence[int | None]) -> Size:
+def _stack_size(args: tuple[object, ...], axes: Sequence[int | None]) -> Size:
     """Return the common size of all mapped axes."""
     leaves, structure = flatten(args)
     names = leaf_names(structure)

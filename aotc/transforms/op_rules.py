@@ -24,7 +24,7 @@ from aotc.tracing.tracing import emit_all
 
 _REMEMBERED = 4096  # kinds of uses
 
-Key = tuple[tuple[str, Any], ...]
+Key = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Rule:
 
 
 def vjp_rule(
-    name: str, attributes: Mapping[str, Any], operands: Sequence[Tensor]
+    name: str, attributes: Mapping[str, object], operands: Sequence[Tensor]
 ) -> Rule:
     """Return the rule from cotangents of all float results to those of the operands.
 
@@ -83,7 +83,7 @@ def vjp_rule(
 
 def jvp_rule(
     name: str,
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
     operands: Sequence[Tensor],
     moved: Sequence[int],
 ) -> Rule:
@@ -99,7 +99,7 @@ def _key_of(attributes: Mapping[str, Any]) -> Key:
     return tuple((name, _hashable(value)) for name, value in attributes.items())
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> object:
     return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -143,7 +143,7 @@ def _seeds(
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]
 
 
-def _written(block: Any, op: Operation, found: Sequence[Any]) -> Rule:
+def _written(block: Any, op: Operation, found: Sequence[object]) -> Rule:
     """Read the ops that a rule has written behind the op, whose results are known."""
     count = len(op.operands)
     arguments = list(block.arguments)

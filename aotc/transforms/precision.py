@@ -14,7 +14,7 @@ from aotc.transforms.traced import Traced
 
 
 def mixed_precision(
-    function: Callable[..., Any], compute: str = "bf16"
+    function: Callable[..., object], compute: str = "bf16"
 ) -> Callable[..., Any]:
     """The function, computed in a cheaper float dtype where that does little harm.
 
@@ -34,7 +34,7 @@ def mixed_precision(
     if compute not in CHEAPER:
         fail("bad-dtype", f"expected compute to be bf16 or f16; got {compute!r}")
 
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> object:
         if current_trace() is None:
             return executed_in(compute, function, *args, **kwargs)
         traced = Traced("mixed_precision", function, *flatten((args, kwargs)))

@@ -97,10 +97,10 @@ def _require_trace(what: str) -> Trace:
 
 def traced_or_executed(
     transformation: str,
-    function: Callable[..., Any],
-    leaves: Sequence[Any],
+    function: Callable[..., object],
+    leaves: Sequence[object],
     structure: Structure,
-    adapt_result: Callable[..., Any] = lambda _, result: result,
+    adapt_result: Callable[..., object] = lambda _, result: result,
 ) -> Traced | Executed:
     """A function on its arguments: traced where a model is, executed otherwise.
 

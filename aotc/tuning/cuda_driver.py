@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from ctypes import byref, c_float, c_int, c_size_t, c_void_p
 from typing import Any
 
+import numpy as np
+
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_SHARED = 48 << 10  # bytes that a program can share without asking
 
@@ -44,12 +46,12 @@ class Driver:
         """Give memory back."""
         self.call("cuMemFree_v2", memory)
 
-    def upload(self, memory: c_void_p, array: Any) -> None:
+    def upload(self, memory: c_void_p, array: np.ndarray) -> None:
         """Copy an array to the GPU."""
         pointer = c_void_p(array.ctypes.data)
         self.call("cuMemcpyHtoD_v2", memory, pointer, c_size_t(array.nbytes))
 
-    def download(self, array: Any, memory: c_void_p) -> None:
+    def download(self, array: np.ndarray, memory: c_void_p) -> None:
         """Copy from the GPU into an array."""
         pointer = c_void_p(array.ctypes.data)
         self.call("cuMemcpyDtoH_v2", pointer, memory, c_size_t(array.nbytes))

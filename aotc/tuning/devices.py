@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class CudaTimer:
                 driver.free(memory)
 
 
-def _array(rng: np.random.Generator, dtype: str, count: int) -> np.ndarray[Any, Any]:
+def _array(rng: np.random.Generator, dtype: str, count: int) -> np.ndarray:
     if is_float(dtype):
         return rng.standard_normal(count, "float32").astype(to_numpy(dtype))
     return np.zeros(count, to_numpy(dtype))

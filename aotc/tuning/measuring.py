@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -54,19 +53,19 @@ class TimedCode:
         return measure
 
 
-def _prepared(function: Function, leaves: Sequence[Leaf]) -> Callable[[], Any]:
+def _prepared(function: Function, leaves: Sequence[Leaf]) -> Callable[[], object]:
     rng = np.random.default_rng(0)
     arrays = [_random(rng, leaf) for leaf in leaves]
     arguments = function.prepare(arrays)
     return lambda: function.invoke(arguments)
 
 
-def _random(rng: np.random.Generator, leaf: Leaf) -> np.ndarray[Any, Any]:
+def _random(rng: np.random.Generator, leaf: Leaf) -> np.ndarray:
     shape = tuple(int(size) for size in leaf.shape)
     return rng.standard_normal(shape, "float32").astype(to_numpy(leaf.dtype))
 
 
-def least_times(calls: Sequence[Callable[[], Any]]) -> list[float]:
+def least_times(calls: Sequence[Callable[[], object]]) -> list[float]:
     """The seconds of each call at the least, in rounds in which they take turns."""
     counts = [max(1, round(_SLICE / max(_seconds(call, 1), 1e-9))) for call in calls]
     least = [float("inf")] * len(calls)
@@ -79,7 +78,7 @@ def least_times(calls: Sequence[Callable[[], Any]]) -> list[float]:
     return least
 
 
-def _seconds(call: Callable[[], Any], count: int) -> float:
+def _seconds(call: Callable[[], object], count: int) -> float:
     start = time.thread_time()
     for _ in range(count):
         call()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from aotc.tracing.archives import FOLDER, Arrays, provide_readers
 from aotc.tracing.entry import Weights
@@ -16,13 +15,13 @@ from aotc.tracing.entry import Weights
 __all__ = ["Weights"]
 
 
-def _read_gguf(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
+def _read_gguf(file: Path) -> tuple[Arrays, Mapping[str, object]]:
     from aotc.weight_formats.gguf import read_gguf
 
     return read_gguf(file)
 
 
-def _read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
+def _read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, object]]:
     from aotc.weight_formats.checkpoints import read_checkpoint
 
     return read_checkpoint(path)

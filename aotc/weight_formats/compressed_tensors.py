@@ -42,7 +42,7 @@ _FORMATS = ("pack-quantized", "int-quantized", "naive-quantized")
 _STRATEGIES = ("tensor", "channel", "group")
 
 
-def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
+def decode(arrays: Arrays, config: Mapping[str, object]) -> Arrays:
     """The arrays of a checkpoint with a value for each quantised layer.
 
     Raises:
@@ -135,12 +135,12 @@ def _require_integers(
         raise ValueError(f"expected integers of '{layer}'; got {stored.dtype}")
 
 
-def _in_order(data: Any, order: Any) -> StoredArray:
+def _in_order(data: numpy.ndarray, order: numpy.ndarray) -> StoredArray:
     """The columns of a matrix in another order."""
     return compute_when_read(lambda a: np.take(a, order, 1), data)
 
 
-def _packed_zero_points(words: Any, bits: int, outputs: int) -> StoredArray:
+def _packed_zero_points(words: numpy.ndarray, bits: int, outputs: int) -> StoredArray:
     """Zero points [outputs, groups], of which outputs share words."""
     require_bits("weight_zero_point", bits)
 

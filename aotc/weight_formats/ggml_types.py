@@ -37,7 +37,7 @@ class PlainType:
         """The bytes of an element."""
         return dtypes.to_numpy(self.dtype).itemsize
 
-    def decode(self, data: Any, shape: tuple[int, ...]) -> Any:
+    def decode(self, data: numpy.ndarray, shape: tuple[int, ...]) -> Any:
         """The tensor of this shape whose bytes these are."""
         return data.view(dtypes.to_numpy(self.dtype)).reshape(shape)
 
@@ -82,7 +82,7 @@ class BlockType:
     name: str
     block: int
     bits: int
-    layout: numpy.dtype[Any]
+    layout: numpy.dtype
     integers: Part
     scale: Part | Scaled
     minimum: Part | Scaled | None = None
@@ -93,7 +93,7 @@ class BlockType:
         """The bytes of a block."""
         return self.layout.itemsize
 
-    def decode(self, data: Any, shape: tuple[int, ...]) -> QuantizedWeights:
+    def decode(self, data: numpy.ndarray, shape: tuple[int, ...]) -> QuantizedWeights:
         """The tensor of this shape whose bytes these are."""
         blocks = _Blocks(data.view(self.layout), shape)
         minimum = None if self.minimum is None else blocks.numbers(self.minimum)

@@ -202,7 +202,9 @@ def _require_version(file: Path, cursor: _Cursor) -> None:
         )
 
 
-def _unique(pairs: Iterator[tuple[str, Any]], what: str) -> Iterator[tuple[str, Any]]:
+def _unique(
+    pairs: Iterator[tuple[str, object]], what: str
+) -> Iterator[tuple[str, Any]]:
     seen = set[str]()
     for name, value in pairs:
         if name in seen:

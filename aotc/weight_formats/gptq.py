@@ -59,7 +59,7 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
 
 
 def _require_said(
-    config: Mapping[str, Any], weights: QuantizedWeights, layer: str
+    config: Mapping[str, object], weights: QuantizedWeights, layer: str
 ) -> None:
     """Compare the bits that the configuration says with those of the tensors.
 

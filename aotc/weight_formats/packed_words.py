@@ -88,7 +88,9 @@ def centered(levels: Array, bits: int, dtype: str = "i8") -> Array:
     return astype(wide, dtype)
 
 
-def columns_of(words: Any, bits: int, size: int, order: Any = None) -> StoredArray:
+def columns_of(
+    words: numpy.ndarray, bits: int, size: int, order: Any = None
+) -> StoredArray:
     """Unpack integers that are packed along the last axis, signed.
 
     Args:
@@ -109,7 +111,7 @@ def columns_of(words: Any, bits: int, size: int, order: Any = None) -> StoredArr
     return compute_when_read(compute, bytes_of(words))
 
 
-def _ordered(x: Array, order: Any) -> Array:
+def _ordered(x: Array, order: object) -> Array:
     """The columns of a matrix in another order, if it is one."""
     return x if order is None else np.take(x, numpy.asarray(order, "i4"), 1)
 
@@ -122,7 +124,7 @@ def transposed(x: Any) -> StoredArray:
 # ---- groups -------------------------------------------------------------------------
 
 
-def order_of_groups(groups: Any, inputs: int, block: int, layer: str) -> Any:
+def order_of_groups(groups: numpy.ndarray, inputs: int, block: int, layer: str) -> Any:
     """Return the order that sorts inputs by group; None if they are sorted.
 
     Args:
@@ -160,7 +162,7 @@ def quantized(
     *,
     bits: int,
     block: int,
-    order: Any = None,
+    order: numpy.ndarray | None = None,
 ) -> QuantizedWeights:
     """A matrix [outputs, inputs] in groups of inputs; all signed zero points are 0.
 

@@ -9,12 +9,16 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotc.worker import IO_ERROR, constants, memory
 from aotc.worker.alignment import unaligned_kernels
 from aotc.worker.parent import end_with
 from aotc.worker.rewrites import Runner
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
+    from iree.compiler.api import Invocation, Session
 
 
 def main(folder: Path) -> int:
@@ -79,7 +83,7 @@ TO_THE_END = ("stream", ("executable-targets", "hal")), ("hal", ("end",))
 
 def compiled_to_stream(
     folder: Path, rewrites: Runner, flags: list[str]
-) -> tuple[Any, Any, Any]:
+) -> tuple[ir.Module | None, ir.Module, Invocation]:
     """Compile a module with IREE up to its phase `stream`.
 
     Returns:
@@ -107,7 +111,7 @@ def compiled_to_stream(
     return module if done else None, kernels, invocation
 
 
-def load_module(session: Any, folder: Path) -> tuple[Any, Any]:
+def load_module(session: Session, folder: Path) -> tuple[ir.Module, ir.Module]:
     """Return the graph and IREE's side of it as one module, and a module of kernels."""
     from iree.compiler import ir
 
@@ -118,7 +122,7 @@ def load_module(session: Any, folder: Path) -> tuple[Any, Any]:
         return module, graph
 
 
-def leave_out_verification(invocation: Any) -> None:
+def leave_out_verification(invocation: Invocation) -> None:
     """Keep IREE from verifying a module after each of its passes, which are hundreds.
 
     The wheel's Python classes leave out this function of the C interface, and those of
@@ -141,7 +145,9 @@ def run_rewrites(rewrites: Runner, after: str, module: Any) -> bool:
     return not rewrites.job["verifies_each"] or is_valid(module)
 
 
-def run_phases(invocation: Any, module: Any, after: str, *ends: str) -> bool:
+def run_phases(
+    invocation: Invocation, module: ir.Module, after: str, *ends: str
+) -> bool:
     """Compile from the phase after `after` up to each of some others in turn.
 
     Returns:
@@ -159,7 +165,7 @@ def run_phases(invocation: Any, module: Any, after: str, *ends: str) -> bool:
     return True
 
 
-def is_valid(module: Any) -> bool:
+def is_valid(module: ir.Module) -> bool:
     """Return whether the verifier finds no fault; print faults to standard error."""
     from iree.compiler import ir
 
@@ -173,7 +179,7 @@ def is_valid(module: Any) -> bool:
 
 def entry_memory(
     host: memory.Host, entry: str, sizes: dict[str, Any], is_mapped: bool
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Return the peak memory of an entry; None where it depends on values.
 
     Args:
@@ -208,7 +214,7 @@ def entry_memory(
     }
 
 
-def write_module(invocation: Any, file: Path) -> None:
+def write_module(invocation: Invocation, file: Path) -> None:
     """Write the compiled module."""
     from iree.compiler.api import Output
 
@@ -231,7 +237,7 @@ def is_process_flag(flag: str) -> bool:
     return flag.startswith(own)
 
 
-def merge(module: Any, graph: Any) -> None:
+def merge(module: ir.Module, graph: ir.Module) -> None:
     """Move the functions of `graph` into `module`; definitions replace declarations.
 
     Kernels are left in `graph`, see `inline_kernels`.
@@ -248,17 +254,17 @@ def merge(module: Any, graph: Any) -> None:
             module.body.append(function)
 
 
-def is_executable(op: Any) -> bool:
+def is_executable(op: ir.Operation) -> bool:
     """Return whether an op dispatches a kernel of aotc's own."""
     return bool(op.operation.name == "stream.executable")
 
 
-def is_kernel(op: Any) -> bool:
+def is_kernel(op: ir.Operation) -> bool:
     """Return whether an op of the graph holds the function of a kernel."""
     return bool(op.operation.name == "builtin.module")
 
 
-def inline_kernels(module: Any, graph: Any) -> None:
+def inline_kernels(module: ir.Module, graph: ir.Module) -> None:
     """Inline the bodies of kernels at the calls of their executables.
 
     Up to the phase `stream` IREE's passes over whole modules, which are over a hundred,
@@ -271,7 +277,7 @@ def inline_kernels(module: Any, graph: Any) -> None:
             inline_kernel(holder, executables[name_of(holder)])
 
 
-def inline_kernel(holder: Any, executable: Any) -> None:
+def inline_kernel(holder: ir.Operation, executable: ir.Operation) -> None:
     """Inline the body of a kernel at its call."""
     (kernel,) = holder.regions[0].blocks[0].operations
     parts = executable.regions[0].blocks[0].operations
@@ -294,12 +300,12 @@ def inline_kernel(holder: Any, executable: Any) -> None:
     declared.operation.erase()
 
 
-def name_of(op: Any) -> str:
+def name_of(op: ir.Operation) -> str:
     """The symbol that an op defines, or nothing."""
     return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else ""
 
 
-def has_body(function: Any) -> bool:
+def has_body(function: ir.Operation) -> bool:
     """Return whether a function is more than a declaration."""
     return len(function.regions[0].blocks) > 0
 

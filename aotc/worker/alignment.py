@@ -9,9 +9,12 @@ then. Its own code expects that. Kernels that were compiled before expect multip
 from __future__ import annotations
 
 from math import gcd
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotc.worker.ops import ops_in
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 _BYTES = 16
 _ANY = 0  # what zero is a multiple of: all numbers
@@ -37,7 +40,7 @@ _FORWARDING = {
 }
 
 
-def unaligned_kernels(module: Any) -> list[str]:
+def unaligned_kernels(module: ir.Module) -> list[str]:
     """Return the names of the executables that may be given such memory.
 
     Args:
@@ -57,7 +60,7 @@ def unaligned_kernels(module: Any) -> list[str]:
 _COMPILED_EXECUTABLE = "hal.executable.source"
 
 
-def _symbol(op: Any) -> str:
+def _symbol(op: ir.Operation) -> str:
     return str(op.attributes["sym_name"].value)
 
 
@@ -68,14 +71,14 @@ class _Memory:
         module: whose functions use it.
     """
 
-    def __init__(self, module: Any) -> None:
-        self._stores: dict[str, list[Any]] = {}
-        self._known: dict[Any, bool] = {}
+    def __init__(self, module: ir.Module) -> None:
+        self._stores: dict[str, list[ir.Value]] = {}
+        self._known: dict[ir.Value, bool] = {}
         for op in ops_in(module.operation, "util.global.store"):
             name = str(op.attributes["global"].value)
             self._stores.setdefault(name, []).append(op.operands[0])
 
-    def is_aligned_for(self, dispatch: Any) -> bool:
+    def is_aligned_for(self, dispatch: ir.Operation) -> bool:
         """Return whether all memory that a dispatch is given begins at multiples."""
         workload, numbers, count, sizes, _, _ = _segments(dispatch)
         first = workload + numbers
@@ -86,14 +89,14 @@ class _Memory:
             _is_multiple(factor_of(each)) for each in offsets
         )
 
-    def begins_at_multiple(self, resource: Any) -> bool:
+    def begins_at_multiple(self, resource: ir.Value) -> bool:
         """Return whether memory is known to begin at a multiple."""
         if resource not in self._known:
             self._known[resource] = True  # what a loop gives back to itself
             self._known[resource] = self._begins(resource)
         return self._known[resource]
 
-    def _begins(self, resource: Any) -> bool:
+    def _begins(self, resource: ir.Value) -> bool:
         block_or_op = resource.owner
         if not hasattr(block_or_op, "name"):
             return self._argument_begins(resource, block_or_op)
@@ -116,7 +119,7 @@ class _Memory:
             )
         return False
 
-    def _argument_begins(self, resource: Any, block: Any) -> bool:
+    def _argument_begins(self, resource: ir.Value, block: ir.Block) -> bool:
         """Return whether an argument of a block begins at a multiple, by the
         captured value.
         """
@@ -128,7 +131,7 @@ class _Memory:
         return self.begins_at_multiple(captured[number])
 
 
-def _segments(op: Any) -> list[int]:
+def _segments(op: ir.Operation) -> list[int]:
     return [int(count) for count in op.attributes["operandSegmentSizes"]]
 
 
@@ -136,7 +139,7 @@ def _is_multiple(factor: int) -> bool:
     return factor % _BYTES == 0
 
 
-def factor_of(number: Any) -> int:
+def factor_of(number: ir.Value) -> int:
     """Return a number that an index is known to be a multiple of: 0 if it is 0."""
     op = number.owner
     if not hasattr(op, "name"):

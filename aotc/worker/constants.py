@@ -8,12 +8,15 @@ of each; places of symbolic sizes are computed in the call. What runs on a CPU t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 LIMIT = 64  # what IREE 3.13 says when it refuses to load one that has more
 
 
-def excess_message(module: Any) -> str | None:
+def excess_message(module: ir.Module) -> str | None:
     """Return the error on a dispatch with more than `LIMIT` numbers; None if there is
     none.
 
@@ -24,7 +27,7 @@ def excess_message(module: Any) -> str | None:
 
     found: list[str] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "stream.cmd.dispatch":
             count = sum(isinstance(each.type, ir.IntegerType) for each in op.operands)
             if count > LIMIT:
@@ -35,7 +38,7 @@ def excess_message(module: Any) -> str | None:
     return found[0] if found else None
 
 
-def _message(op: Any, count: int) -> str:
+def _message(op: ir.Operation, count: int) -> str:
     return (
         f"{op.location}: error: IREE computes this in one step that takes {count} "
         f"sizes and offsets, and a CPU takes {LIMIT}; fix some symbolic sizes, or "

@@ -12,9 +12,12 @@ and copies of 0 bytes IREE's runtime leaves out itself (command_buffer.c).
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotc.worker.ops import make, ops_in
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 _ALLOCATIONS = ("hal.allocator.allocate", "hal.device.queue.alloca")
 _DISPATCH = "hal.command_buffer.dispatch"
@@ -22,7 +25,7 @@ _COUNTS = slice(3, 6)  # of the operands of a dispatch: workgroups along each ax
 _NOT_EQUAL = 1  # predicate of arith.cmpi
 
 
-def leave_out_empty_work(module: Any) -> bool:
+def leave_out_empty_work(module: ir.Module) -> bool:
     """Remove empty allocations, launches and bindings; return whether any may occur.
 
     Args:
@@ -39,7 +42,7 @@ def leave_out_empty_work(module: Any) -> bool:
     return any(changes)
 
 
-def _allocate_some(op: Any) -> bool:
+def _allocate_some(op: ir.Operation) -> bool:
     """Allocate at least one byte; return whether the size may have been 0."""
     from iree.compiler import ir
 
@@ -52,7 +55,7 @@ def _allocate_some(op: Any) -> bool:
     return True
 
 
-def _launch_if_any(op: Any) -> bool:
+def _launch_if_any(op: ir.Operation) -> bool:
     """Guard a launch by its grid; return whether the grid may be empty."""
     from iree.compiler import ir
 
@@ -71,7 +74,7 @@ def _launch_if_any(op: Any) -> bool:
     return True
 
 
-def _bind_some(op: Any) -> bool:
+def _bind_some(op: ir.Operation) -> bool:
     """Bind other memory in place of empty memory; return whether any may be empty."""
     from iree.compiler import ir
 
@@ -97,14 +100,16 @@ def _bind_some(op: Any) -> bool:
     return True
 
 
-def _choose(condition: Any, values: list[Any], others: list[Any]) -> list[Any]:
+def _choose(
+    condition: ir.Value, values: list[ir.Value], others: list[ir.Value]
+) -> list[ir.Value]:
     return [
         make("arith.select", x.type, condition, x, y)
         for x, y in zip(values, others, strict=True)
     ]
 
 
-def _is_some(size: Any) -> Any:
+def _is_some(size: ir.Value) -> ir.Value:
     """Write the comparison of a size with 0 at the insertion point."""
     from iree.compiler import ir
 
@@ -113,7 +118,7 @@ def _is_some(size: Any) -> Any:
     return make("arith.cmpi", flag, size, _index(0), predicate=predicate)
 
 
-def _is_positive(size: Any) -> bool:
+def _is_positive(size: ir.Value) -> bool:
     """Return whether a size is a constant above 0."""
     op = size.owner
     return getattr(op, "name", "") == "arith.constant" and (
@@ -121,7 +126,7 @@ def _is_positive(size: Any) -> bool:
     )
 
 
-def _index(number: int) -> Any:
+def _index(number: int) -> ir.Value:
     """A constant, at the insertion point."""
     from iree.compiler import ir
 

@@ -9,7 +9,10 @@ other dispatches. See Note [sums in blocks] in `dialects/lowering/summation.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 _MERGE = """
     iree-dispatch-creation-elementwise-op-fusion,iree-flow-canonicalize,cse,
@@ -22,7 +25,7 @@ _MOST_SUMMED_LOOPS = 2
 _SIZES = "iree_linalg_ext.split_reduction"  # how much of each summed loop a block takes
 
 
-def split_long_sums(module: Any, block: int) -> bool:
+def split_long_sums(module: ir.Module, block: int) -> bool:
     """Split marked sums into dispatches of blocks; return whether any are marked.
 
     Args:
@@ -47,7 +50,7 @@ def split_long_sums(module: Any, block: int) -> bool:
     return True
 
 
-def _give_own_zeros(op: Any) -> None:
+def _give_own_zeros(op: ir.Operation) -> None:
     """Let the sum of a block start from zeros of its own.
 
     They start in their part of all blocks' sums, and IREE 3.13, which cannot tell that
@@ -65,7 +68,7 @@ def _give_own_zeros(op: Any) -> None:
     zeros.operands[1] = empty.results[0]
 
 
-def _run(passes: str, module: Any) -> None:
+def _run(passes: str, module: ir.Module) -> None:
     from iree.compiler.passmanager import PassManager
 
     with module.context:
@@ -75,12 +78,12 @@ def _run(passes: str, module: Any) -> None:
         pipeline.run(module.operation)
 
 
-def _marked_sums(module: Any) -> list[Any]:
+def _marked_sums(module: ir.Module) -> list[ir.Operation]:
     from iree.compiler import ir
 
-    found: list[Any] = []
+    found: list[ir.Operation] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "linalg.generic" and any(map(_is_mark, op.regions[0].blocks[0])):
             found.append(op)
         return ir.WalkResult.ADVANCE
@@ -89,7 +92,7 @@ def _marked_sums(module: Any) -> list[Any]:
     return found
 
 
-def _can_be_split(op: Any) -> bool:
+def _can_be_split(op: ir.Operation) -> bool:
     """Return whether IREE 3.13 can compile the blocks.
 
     Of the derivatives of filters, which sum over rows and windows, it does not: blocks
@@ -99,7 +102,7 @@ def _can_be_split(op: Any) -> bool:
     return sum("reduction" in kind for kind in kinds) <= _MOST_SUMMED_LOOPS
 
 
-def _is_mark(op: Any) -> bool:
+def _is_mark(op: ir.Operation) -> bool:
     """Return whether an op in the body of another is an addition that may be
     reassociated.
     """
@@ -107,7 +110,7 @@ def _is_mark(op: Any) -> bool:
     return op.operation.name == "arith.addf" and "reassoc" in flags
 
 
-def _block_sizes(op: Any, block: int) -> list[int]:
+def _block_sizes(op: ir.Operation, block: int) -> list[int]:
     """Divide a block among summed loops: inner loops as a whole, if they fit.
 
     Loops of unknown length share what there is room for.
@@ -125,7 +128,7 @@ def _block_sizes(op: Any, block: int) -> list[int]:
     return sizes
 
 
-def _static_size(op: Any, loop: int) -> int | None:
+def _static_size(op: ir.Operation, loop: int) -> int | None:
     """Return the static length of a loop by the operands' shapes; None if unknown."""
     from iree.compiler import ir
 

@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 Shapes = Sequence[Sequence[int]]
 Bounds = Sequence[Sequence[tuple[int, int]]]  # the least and greatest of each size
@@ -176,7 +179,7 @@ class _Run:
         """Return whether the function called `name` is not of the module."""
         return self._host.is_external(name)
 
-    def form(self, *computed: Any) -> int:
+    def form(self, *computed: Hashable) -> int:
         """Return a number that equal computations share."""
         return self._forms.setdefault(computed, len(self._forms))
 
@@ -266,7 +269,7 @@ class _Step(NamedTuple):
     """An op, with numbers in the place of its values."""
 
     act: Callable[[_Run, _Step, list[Known]], Sequence[Known] | _Jump]
-    op: Any
+    op: ir.Operation
     operands: list[int]
     results: list[int]
     targets: list[int]  # the blocks that it may jump to
@@ -282,11 +285,11 @@ class _Block(NamedTuple):
 class Host:
     """The host code of a module in the stream phase; a function is read when called."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: ir.Module) -> None:
         self.initializers: list[_Function] = []
         self.numbers: dict[str, int] = {}  # with which globals begin
         self._functions: dict[str, _Function] = {}
-        self._ops: dict[str, Any] = {}
+        self._ops: dict[str, ir.Operation] = {}
         for op in module.body.operations:
             kind = op.operation.name
             if kind == "util.func":
@@ -312,16 +315,16 @@ class Host:
 class _Function:
     """The body of a function, with the last use of every value."""
 
-    def __init__(self, function: Any) -> None:
-        self._names: dict[Any, int] = {}
+    def __init__(self, function: ir.Operation) -> None:
+        self._names: dict[ir.Value, int] = {}
         self._blocks = list(function.regions[0].blocks)
         self._after = self._live_after()
         self.blocks = [self._read(block) for block in self._blocks]
 
-    def _name(self, value: Any) -> int:
+    def _name(self, value: ir.Value) -> int:
         return self._names.setdefault(value, len(self._names))
 
-    def _live_before(self, block: Any, live: set[int]) -> set[int]:
+    def _live_before(self, block: ir.Block, live: set[int]) -> set[int]:
         """Return the values live before a block, given those live after it."""
         for op in reversed(list(block.operations)):
             live = live - {self._name(value) for value in op.results}
@@ -346,10 +349,10 @@ class _Function:
                     live |= before[target]
         return after
 
-    def _targets(self, op: Any) -> list[int]:
+    def _targets(self, op: ir.Operation) -> list[int]:
         return [self._blocks.index(block) for block in op.operation.successors]
 
-    def _read(self, block: Any) -> _Block:
+    def _read(self, block: ir.Block) -> _Block:
         live, steps = set(self._after[self._blocks.index(block)]), []
         for op in reversed(list(block.operations)):
             operands = [self._name(value) for value in op.operands]
@@ -383,7 +386,7 @@ def _arithmetic(compute: Callable[..., int]) -> Any:
     return act
 
 
-def _over_ranges(compute: Callable[..., int]) -> Any:
+def _over_ranges(compute: Callable[..., int]) -> object:
     """Extend an op to ranges that is extreme where its operands are.
 
     A division is, by what is above 0.

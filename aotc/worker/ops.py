@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 
-def ops_in(op: Any, *names: str) -> Iterator[Any]:
+def ops_in(op: ir.Operation, *names: str) -> Iterator[ir.Operation]:
     """Yield the ops in the regions of an op, at any depth: all, or of these names."""
     for region in op.regions:
         for block in region.blocks:
@@ -16,7 +19,9 @@ def ops_in(op: Any, *names: str) -> Iterator[Any]:
                 yield from ops_in(inner.operation, *names)
 
 
-def make(name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
+def make(
+    name: str, kind: ir.Type, *operands: ir.Value, **attributes: ir.Attribute
+) -> ir.Value:
     """Return the result of a new op, at the insertion point."""
     from iree.compiler import ir
 
@@ -24,7 +29,7 @@ def make(name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
     return made.result
 
 
-def insert(text: str, point: Any) -> None:
+def insert(text: str, point: ir.InsertionPoint) -> None:
     """Insert the ops of a text into a module, at an insertion point."""
     from iree.compiler import ir
 

@@ -14,9 +14,12 @@ if these are the same.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotc.worker.ops import insert, make, ops_in
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 _BARRIER = "util.optimization_barrier"
 
@@ -41,7 +44,7 @@ util.global private mutable @"{name}" = false
 """
 
 
-def hold_hidden_numbers(module: Any) -> bool:
+def hold_hidden_numbers(module: ir.Module) -> bool:
     """Hold constants behind barriers in immutable globals; return whether any are.
 
     The code of dispatches is to know them no more than before. Unlike a barrier, the
@@ -73,7 +76,7 @@ def hold_hidden_numbers(module: Any) -> bool:
     return bool(barriers)
 
 
-def keep_recordings(module: Any) -> bool:
+def keep_recordings(module: ir.Module) -> bool:
     """Keep recorded launches until a number in them changes; return whether any are.
 
     Returns whether there are such recordings.
@@ -96,7 +99,7 @@ def keep_recordings(module: Any) -> bool:
     return bool(calls)
 
 
-def _keep_recording(module: Any, call: Any, name: str) -> None:
+def _keep_recording(module: ir.Module, call: ir.Operation, name: str) -> None:
     """Call a function that records unless the recording of its numbers is kept.
 
     Args:
@@ -141,7 +144,7 @@ def _keep_recording(module: Any, call: Any, name: str) -> None:
         _store(yes, f"{name}.is_kept")
 
 
-def _one_more(number: Any) -> Any:
+def _one_more(number: ir.Value) -> ir.Value:
     from iree.compiler import ir
 
     one = ir.IntegerAttr.get(number.type, 1)
@@ -153,27 +156,27 @@ def _one_more(number: Any) -> Any:
     )
 
 
-def _is_number(kind: Any) -> bool:
+def _is_number(kind: ir.Type) -> bool:
     from iree.compiler import ir
 
     return isinstance(kind, ir.IntegerType | ir.IndexType)
 
 
-def _load(name: str, kind: Any) -> Any:
+def _load(name: str, kind: ir.Type) -> ir.Value:
     from iree.compiler import ir
 
     at = {"global": ir.FlatSymbolRefAttr.get(name)}
     return make("util.global.load", kind, **at)
 
 
-def _store(value: Any, name: str) -> None:
+def _store(value: ir.Value, name: str) -> None:
     from iree.compiler import ir
 
     at = {"global": ir.FlatSymbolRefAttr.get(name)}
     ir.Operation.create("util.global.store", operands=[value], attributes=at)
 
 
-def _is_constant_number(value: Any) -> bool:
+def _is_constant_number(value: ir.Value) -> bool:
     """Return whether a value is a constant, and no tensor."""
     from iree.compiler import ir
 

@@ -9,10 +9,13 @@ waits for. So all but one pass a reference of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 
-def separate_references(module: Any) -> bool:
+def separate_references(module: ir.Module) -> bool:
     """Let no branch of a compiled module (VM dialect) pass a reference twice.
 
     Returns:
@@ -27,7 +30,7 @@ def separate_references(module: Any) -> bool:
         return any([_separate_references(branch) for branch in branches])
 
 
-def _blocks(op: Any) -> Iterator[Any]:
+def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
     for region in op.regions:
         for block in region.blocks:
             yield block
@@ -35,11 +38,11 @@ def _blocks(op: Any) -> Iterator[Any]:
                 yield from _blocks(inner.operation)
 
 
-def _separate_references(branch: Any) -> bool:
+def _separate_references(branch: ir.Operation) -> bool:
     """Replace a branch's repeated reference by another one to the same object."""
     from iree.compiler import ir
 
-    latest: dict[Any, Any] = {}
+    latest: dict[ir.Value, ir.Value] = {}
     changed = False
     with ir.InsertionPoint(branch):
         for index, value in enumerate(branch.operands):
@@ -54,7 +57,7 @@ def _separate_references(branch: Any) -> bool:
     return changed
 
 
-def _distinct_reference(value: Any, latest: Any) -> Any:
+def _distinct_reference(value: ir.Value, latest: ir.Value) -> ir.Value:
     """Choose `latest`, equal to `value`, by a select that does not fold.
 
     Each is chosen from the one before, so that no two of them are the same op.

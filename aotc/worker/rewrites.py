@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotc.worker.empty_work import leave_out_empty_work
 from aotc.worker.long_sums import split_long_sums
@@ -21,6 +21,9 @@ from aotc.worker.recordings import (
 )
 from aotc.worker.references import separate_references
 from aotc.worker.workspaces import keep_workspaces
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 
 class Kind(Enum):
@@ -44,7 +47,7 @@ class Rewrite:
     name: str
     after: str
     on: tuple[Kind, ...]
-    run: Callable[[Any, Mapping[str, Any]], bool]
+    run: Callable[[ir.Module, Mapping[str, Any]], bool]
 
 
 _POOLED = 64 << 20  # bytes: what local-task keeps itself
@@ -108,7 +111,7 @@ class Runner:
     job: Mapping[str, Any]
     records: list[dict[str, Any]] = field(default_factory=list)
 
-    def run(self, after: str, module: Any) -> None:
+    def run(self, after: str, module: ir.Module) -> None:
         """Run the rewrites that follow a phase of IREE's, in place."""
         kind = Kind.CPU if self.job["is_mapped"] else Kind.GPU
         for each in rewrites_for(kind):
@@ -120,7 +123,7 @@ class Runner:
                 self.records.append(record)
                 self._dump(each.name, module)
 
-    def _dump(self, name: str, module: Any) -> None:
+    def _dump(self, name: str, module: ir.Module) -> None:
         if self.job["dump"] is not None:
             folder = Path(self.job["dump"])
             folder.mkdir(exist_ok=True)

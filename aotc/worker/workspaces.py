@@ -21,9 +21,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aotc.worker.ops import insert
+
+if TYPE_CHECKING:
+    from iree.compiler import ir
 
 _BUFFER = "!stream.resource<transient>"
 
@@ -76,11 +79,11 @@ class _Block(NamedTuple):
 
     place: int
     size: int
-    alloca: Any
-    dealloca: Any
+    alloca: ir.Operation
+    dealloca: ir.Operation
 
 
-def keep_workspaces(module: Any, pooled: int) -> bool:
+def keep_workspaces(module: ir.Module, pooled: int) -> bool:
     """Keep large blocks of entries in globals; return whether any are.
 
     Args:
@@ -90,7 +93,7 @@ def keep_workspaces(module: Any, pooled: int) -> bool:
     from iree.compiler import ir
 
     with module.context, ir.Location.unknown():
-        affinities: dict[int, Any] = {}
+        affinities: dict[int, ir.Attribute] = {}
         used: list[tuple[_Block, int]] = []
         for entry in filter(_is_entry, module.body.operations):
             largest: defaultdict[int, int] = defaultdict(int)
@@ -105,7 +108,7 @@ def keep_workspaces(module: Any, pooled: int) -> bool:
         return bool(used)
 
 
-def _is_entry(op: Any) -> bool:
+def _is_entry(op: ir.Operation) -> bool:
     """Return whether an op is a function that callers see."""
     if op.operation.name != "util.func":
         return False
@@ -115,7 +118,7 @@ def _is_entry(op: Any) -> bool:
     return bool(attributes["sym_visibility"].value == "public")
 
 
-def _large_blocks(function: Any, pooled: int) -> Iterator[_Block]:
+def _large_blocks(function: ir.Operation, pooled: int) -> Iterator[_Block]:
     """The blocks that a function allocates once in a call and gives back, in order.
 
     Each has the first place that no other holds at that time.
@@ -139,7 +142,7 @@ def _large_blocks(function: Any, pooled: int) -> Iterator[_Block]:
             yield _Block(place, size, op, end)
 
 
-def _constant(value: Any) -> int | None:
+def _constant(value: ir.Value) -> int | None:
     """The number that a value is, if that is known."""
     from iree.compiler import ir
 
@@ -149,7 +152,7 @@ def _constant(value: Any) -> int | None:
     return int(owner.attributes["value"].value)
 
 
-def _define(module: Any, affinities: dict[int, Any]) -> None:
+def _define(module: ir.Module, affinities: dict[int, ir.Attribute]) -> None:
     """Write a global for each place, its getter, and a function that frees all."""
     from iree.compiler import ir
 

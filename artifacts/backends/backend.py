@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aotc.artifacts.verdicts import Mismatch
+from aotc.core.json_values import JsonObject
 
 if TYPE_CHECKING:
     from aotc.artifacts.host import Host
 
 # The `target` of a variant, or what `aotc.machine.device.probe` says of a device.
-Facts = Mapping[str, Any]
+Facts = JsonObject
 
 
 def _no_reasons(target: Facts, host: Host) -> list[Mismatch]:
     return []
 
 
-def _no_facts(device: Facts) -> dict[str, Any]:
+def _no_facts(device: Facts) -> dict[str, object]:
     return {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotc.artifacts.backends.backend import Facts, first_gpu, section
 from aotc.artifacts.tables import linux_driver, ptx_driver_api, ptx_runs_on
@@ -41,7 +41,7 @@ def level(target: Facts) -> int:
     return 2 * int(number or 0) + (number != sm)
 
 
-def host_facts(device: Facts) -> dict[str, Any]:
+def host_facts(device: Facts) -> dict[str, object]:
     """Return the host facts of the first GPU and of the CUDA driver."""
     return {
         "sm": (gpu(device) or {}).get("sm"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotc.artifacts.backends.backend import Facts, first_gpu, section
 from aotc.artifacts.tables import gfx_runs_on
@@ -27,7 +27,7 @@ def level(target: Facts) -> int:
     return int("generic" not in str(target.get("gfx", "")))
 
 
-def host_facts(device: Facts) -> dict[str, Any]:
+def host_facts(device: Facts) -> dict[str, object]:
     """Return the host facts of the first GPU."""
     return {"gfx": (gpu(device) or {}).get("gfx")}
 

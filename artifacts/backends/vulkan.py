@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotc.artifacts.backends.backend import Facts, section
 from aotc.artifacts.tables import iree_runtime, vulkan_driver_api
@@ -74,7 +74,7 @@ def _check_features(wanted: frozenset[str], host: Host) -> list[Mismatch]:
     return [unsupported("vulkan-features", message)]
 
 
-def host_facts(device: Facts) -> dict[str, Any]:
+def host_facts(device: Facts) -> dict[str, object]:
     """Return version and features of the best device.
 
     Neither a device nor the system's loader can do more than the other allows.

@@ -35,6 +35,7 @@ from aotc.artifacts.rollout.profiles import (
 )
 from aotc.artifacts.rollout.regular_files import read_regular
 from aotc.artifacts.trust import Trust
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 from aotc.errors.system import cannot_read
 
@@ -204,7 +205,7 @@ class _Reader:
                 where = f"{self._file}:{number}"
                 yield where, _parse(line, where)
 
-    def _rows(self, document: Any, where: str) -> Iterator[Device]:
+    def _rows(self, document: JsonObject, where: str) -> Iterator[Device]:
         try:
             _fleet(document)
         except Invalid as error:
@@ -235,7 +236,7 @@ class _Reader:
         return self._profiles.of_document(value, where)
 
 
-def _kind_of(row: Any, where: str) -> str:
+def _kind_of(row: JsonObject, where: str) -> str:
     """Return the key of a well-formed row: `profile`, `device` or `file`."""
     try:
         _row(row)
@@ -252,7 +253,7 @@ def _kind_of(row: Any, where: str) -> str:
     return given[0]
 
 
-def _require_known(row: Mapping[str, Any]) -> None:
+def _require_known(row: Mapping[str, object]) -> None:
     """Refuse unknown fields: a misspelt `count` would count one device silently."""
     if not row.keys() <= _ROW.keys():
         name = next(name for name in row if name not in _ROW)

@@ -27,6 +27,7 @@ from aotc.artifacts.fields import (
 from aotc.artifacts.host import Host
 from aotc.artifacts.tables import arch_of, iree_runtime
 from aotc.artifacts.tables.devices import find_device
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 from aotc.machine.target import TARGETS
 
@@ -108,7 +109,7 @@ class Profile:
 
 
 def read_profile(
-    document: Any,
+    document: JsonObject,
     assumptions: Assumptions,
     where: str,
     drivers: Collection[str] | None = None,
@@ -156,14 +157,14 @@ def profile_key(document: Any) -> bytes:
     return marshal.dumps(known, _MARSHAL_VERSION)
 
 
-def _check_form(document: Any) -> None:
+def _check_form(document: JsonObject) -> None:
     schema = document.get("schema") if isinstance(document, Mapping) else None
     if schema not in (DEVICE_SCHEMA, DOCTOR_SCHEMA):
         fail(f"a profile of schema {DOCTOR_SCHEMA} or {DEVICE_SCHEMA}", schema)
     (_doctor if schema == DOCTOR_SCHEMA else _device)(document)
 
 
-def _check_level(device: Mapping[str, Any]) -> None:
+def _check_level(device: JsonObject) -> None:
     """Refuse a CPU level whose features are not among those stated."""
     level = TARGETS.get(str(device["cpu"].get("level")))
     if level is None:
@@ -220,7 +221,7 @@ def _profile(
     )
 
 
-def _gpu_memory(device: Mapping[str, Any]) -> int | None:
+def _gpu_memory(device: Mapping[str, object]) -> int | None:
     """Return the memory of the first GPU, in the order of the backends."""
     found = (backend.gpu(device) for backend in BACKENDS.values())
     gpu = next((gpu for gpu in found if gpu is not None), {})
@@ -251,7 +252,7 @@ def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Pro
     return read_profile(device.profile, assumptions, name, drivers)
 
 
-def _drivers(device: Mapping[str, Any], works: bool | None) -> set[str]:
+def _drivers(device: Mapping[str, object], works: bool | None) -> set[str]:
     """The IREE drivers of a device that was probed without IREE's runtime.
 
     A runtime is taken to have all drivers that the device can have.

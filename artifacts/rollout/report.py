@@ -41,7 +41,7 @@ def report(matrix: Matrix, policy: Policy, *, cure: bool = False) -> dict[str, A
     }
 
 
-def _policy(policy: Policy) -> dict[str, Any]:
+def _policy(policy: Policy) -> dict[str, object]:
     return {
         "require": policy.require,
         "checked": policy.checked,
@@ -53,7 +53,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _artifact(artifact: Artifact, others: Sequence[Artifact]) -> dict[str, Any]:
+def _artifact(artifact: Artifact, others: Sequence[Artifact]) -> dict[str, object]:
     manifest = artifact.manifest
     alone = [str(other) for other in others].count(str(artifact)) == 1
     path = artifact.path.encode(errors="replace").decode()
@@ -68,7 +68,7 @@ def _artifact(artifact: Artifact, others: Sequence[Artifact]) -> dict[str, Any]:
     }
 
 
-def _class(number: int, devices: DeviceClass) -> dict[str, Any]:
+def _class(number: int, devices: DeviceClass) -> dict[str, object]:
     profile = devices.profile
     host = profile.host
     return {
@@ -93,7 +93,7 @@ def _class(number: int, devices: DeviceClass) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell, policy: Policy) -> dict[str, Any]:
+def _cell(cell: Cell, policy: Policy) -> dict[str, object]:
     selection = cell.selection
     return {
         "verdict": cell.verdict,
@@ -142,7 +142,7 @@ def _reasons(judgement: Judgement) -> list[dict[str, str]]:
     ]
 
 
-def _cures(matrix: Matrix, policy: Policy) -> list[dict[str, Any]]:
+def _cures(matrix: Matrix, policy: Policy) -> list[dict[str, object]]:
     return [
         {
             "artifact": number,

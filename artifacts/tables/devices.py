@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from aotc.artifacts.tables.reading import document, rows
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 from aotc.machine.target import level_of
 
@@ -118,7 +119,7 @@ def _device(row: dict[str, Any], texts: dict[str, str]) -> Device:
     )
 
 
-def _features(row: dict[str, Any]) -> list[str]:
+def _features(row: JsonObject) -> list[str]:
     found = row.get("features") or _processors().get(row.get("processor", ""), [])
     return sorted(set(found) - set(row.get("without", ())))
 

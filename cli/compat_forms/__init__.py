@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
 
 
-def render(document: Mapping[str, Any], form: str) -> str:
+def render(document: Mapping[str, object], form: str) -> str:
     """The document as text in one of the forms; each has a module here."""
     if form == "json":
         return json.dumps(document, indent=2)

@@ -22,6 +22,7 @@ from aotc.cli.compat_forms.wording import (
     rows_of,
     summary_of,
 )
+from aotc.core.json_values import JsonObject
 
 _MARKS = {"good": "✓", "half": "◐", "bad": "✗"}
 _PAGE = """\
@@ -108,7 +109,7 @@ def _rows(document: Document) -> list[str]:
     """Return the table rows in HTML, classes that are not covered first."""
     cells = rows_of(document)
 
-    def is_covered(each: Mapping[str, Any]) -> bool:
+    def is_covered(each: JsonObject) -> bool:
         return all(cell["accepted"] for cell in cells[each["class"]])
 
     return [

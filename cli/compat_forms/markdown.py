@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from aotc.cli.compat_forms.wording import (
     Document,
@@ -18,6 +16,7 @@ from aotc.cli.compat_forms.wording import (
     rows_of,
     summary_of,
 )
+from aotc.core.json_values import JsonObject
 
 
 def render(document: Document) -> str:
@@ -55,7 +54,7 @@ def _table(document: Document) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _device(each: Mapping[str, Any]) -> str:
+def _device(each: JsonObject) -> str:
     members = members_of(each)
     return _escape(device_of(each) + (f" ({members})" if members else ""))
 

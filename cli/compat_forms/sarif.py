@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from aotc.artifacts.checked import NOT_CHECKED
@@ -18,6 +17,7 @@ from aotc.cli.compat_forms.wording import (
     summary_of,
 )
 from aotc.cli.sarif import log
+from aotc.core.json_values import JsonObject
 
 
 def render(document: Document) -> str:
@@ -39,7 +39,7 @@ def _artifacts_of_cures(document: Document) -> Iterator[int]:
         yield cure["artifact"] or 0
 
 
-def _cure(document: Document, number: int) -> dict[str, Any]:
+def _cure(document: Document, number: int) -> dict[str, object]:
     artifact = document["artifacts"][number]
     lines = "\n".join(cure_lines(document, number))
     return {
@@ -50,11 +50,13 @@ def _cure(document: Document, number: int) -> dict[str, Any]:
     }
 
 
-def _file(artifact: Mapping[str, Any]) -> dict[str, Any]:
+def _file(artifact: JsonObject) -> dict[str, object]:
     return {"artifactLocation": {"uri": quote(os.fsencode(artifact["path"]))}}
 
 
-def _results(document: Document, cell: Cell, device: str) -> Iterator[dict[str, Any]]:
+def _results(
+    document: Document, cell: Cell, device: str
+) -> Iterator[dict[str, object]]:
     """Yield one result for each code; the policy itself where no variant has a
     reason.
     """

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from aotc.artifacts.checked import NOT_CHECKED
 from aotc.artifacts.precision import NOT_PRECISE
 from aotc.cli import output
+from aotc.core.json_values import JsonObject
 
-Document = Mapping[str, Any]
-Cell = Mapping[str, Any]
+Document = JsonObject
+Cell = JsonObject
 
 _LISTED = 20  # names of devices
 
@@ -30,7 +30,7 @@ def rows_of(document: Document) -> dict[int, list[Cell]]:
     return rows
 
 
-def device_of(each: Mapping[str, Any]) -> str:
+def device_of(each: JsonObject) -> str:
     """A class of devices by name and number: `press ×120`, `rk3588 and 4 alike`."""
     names = {device["name"] for device in each["devices"]}
     name: str = each["name"]
@@ -42,7 +42,7 @@ def devices_of(document: Document) -> list[str]:
     return [device_of(each) for each in document["classes"]]
 
 
-def members_of(each: Mapping[str, Any]) -> str:
+def members_of(each: JsonObject) -> str:
     """The names of the devices of a class, if there are several; the first of many."""
     names = list(dict.fromkeys(device["name"] for device in each["devices"]))
     more = [f"and {len(names) - _LISTED} more"] if len(names) > _LISTED else []
@@ -90,14 +90,14 @@ def lines_of(cell: Cell) -> Iterator[str]:
         yield f"{entry}: {_memory(cell['memory'], entry)} [memory]"
 
 
-def _memory(memory: Mapping[str, Any], entry: str) -> str:
+def _memory(memory: JsonObject, entry: str) -> str:
     needed, there = memory["needed"][entry], output.size(memory["available_bytes"])
     sizes = ", ".join(f"{name}={size}" for name, size in needed["sizes"].items())
     at = f" at {sizes}" if sizes else ""
     return f"needs {output.size(needed['bytes'])} of memory{at}, there are {there}"
 
 
-def coverage_of(document: Document, coverage: Mapping[str, Any]) -> str:
+def coverage_of(document: Document, coverage: JsonObject) -> str:
     """`digits 1.0.0 on site=ulm: 1200 of 1300 devices (92.31 %)`."""
     title = _title_of(document, coverage["artifact"])
     place = f" on {coverage['label']}" if coverage["label"] else ""
@@ -159,7 +159,7 @@ def cure_lines(document: Document, artifact: int | None = None) -> Iterator[str]
             yield f"  no target (vmvx apart) runs on {device}"
 
 
-def _targets_of(cure: Mapping[str, Any]) -> str:
+def _targets_of(cure: JsonObject) -> str:
     if cure["targets"]:
         return " ".join(f"--target {target}" for target in cure["targets"])
     if cure["left_out_classes"]:

@@ -82,7 +82,7 @@ def _share(path: str) -> Callable[..., float]:
     return lambda _, figures: figures.shares[path]
 
 
-def _build(name: str) -> Callable[..., Any]:
+def _build(name: str) -> Callable[..., object]:
     def value(_: Evidence, figures: Figures) -> Any:
         build = figures.measured.contender.build
         return None if build is None else getattr(build, name)
@@ -90,12 +90,12 @@ def _build(name: str) -> Callable[..., Any]:
     return value
 
 
-def _ops(_: Evidence, figures: Figures) -> tuple[Any, Any] | None:
+def _ops(_: Evidence, figures: Figures) -> tuple[object, object] | None:
     build = figures.measured.contender.build
     return None if build is None else (build.ops_before, build.ops_after)
 
 
-def _loaded(name: str) -> Callable[..., Any]:
+def _loaded(name: str) -> Callable[..., object]:
     return lambda _, figures: getattr(figures.measured.loaded, name)
 
 

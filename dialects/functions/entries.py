@@ -430,6 +430,6 @@ def _port_facts(port: Port) -> dict[str, str]:
     return facts | {key: fact for key, fact in more.items() if fact}
 
 
-def _with_fact(row: Any, name: str, attribute: Any) -> Any:
+def _with_fact(row: ir.DictAttr, name: str, attribute: Any) -> Any:
     facts = {each.name: each.attr for each in ir.DictAttr(row)}
     return ir.DictAttr.get({**facts, name: attribute})

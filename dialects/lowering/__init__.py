@@ -179,7 +179,7 @@ class Lowering:
         return op.results[0]
 
     def matmul(
-        self, lhs: Value, rhs: Value, init: Value, cast: Any | None = None
+        self, lhs: Value, rhs: Value, init: Value, cast: object | None = None
     ) -> Value:
         """Write a `linalg.matmul` that adds to `init`.
 

@@ -56,7 +56,7 @@ class OverDevices(GraphOp):
         y: Value
 
     @classmethod
-    def across(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
+    def across(cls, x: np.ndarray, **attributes: object) -> np.ndarray:
         """The parts of all devices, in NumPy, of an array with a leading axis of them.
 
         It is what the loader computes (`aotc.parallel.definitions`).
@@ -120,7 +120,7 @@ class Collective(OverDevices):
     dtypes = dt.NAMES
 
     @classmethod
-    def ref(cls, x: np.ndarray, **attributes: Any) -> np.ndarray:
+    def ref(cls, x: np.ndarray, **attributes: object) -> np.ndarray:
         """Compute `across` with the other devices, or alone; return one part."""
         return devices.rendezvous(cls, x, attributes)
 
@@ -403,12 +403,12 @@ class AxisIndex(OverDevices, name="axis_index"):
         return Tensor((), "i32")
 
     @classmethod
-    def ref(cls, **attributes: Any) -> np.ndarray:
+    def ref(cls, **attributes: object) -> np.ndarray:
         """0 on a device that is alone."""
         return devices.rendezvous(cls, np.zeros((), "i4"), attributes)
 
     @classmethod
-    def across(cls, x: np.ndarray, **_: Any) -> np.ndarray:
+    def across(cls, x: np.ndarray, **_: object) -> np.ndarray:
         """The numbers of the devices."""
         return np.arange(len(x), dtype="i4")
 

@@ -42,7 +42,7 @@ from aotc.mlir import Value
 
 
 def _sample(
-    operands: tuple[Any, ...],
+    operands: tuple[object, ...],
     axes: tuple[int, ...],
     along: tuple[int, ...],
     kept: tuple[int, ...],

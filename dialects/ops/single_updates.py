@@ -67,7 +67,7 @@ def _numbers(b: Builder, op: Any) -> list[Value]:
 
 
 def _is_inside(
-    b: Builder, op: Any, indices: list[Value], sizes: tuple[Any, ...]
+    b: Builder, op: Any, indices: list[Value], sizes: tuple[object, ...]
 ) -> Value:
     """Return whether all indices are within x, for each element of the window."""
     found = None

@@ -112,7 +112,7 @@ def _ways_of_all(term: Call, operands: list[_Operand], found: Found) -> Ways:
     return ways
 
 
-def _bind(name: str, what: Any, found: Found) -> Ways:
+def _bind(name: str, what: object, found: Found) -> Ways:
     if name not in found:
         return [{**found, name: what}]
     return [found] if found[name] == what else []

@@ -47,7 +47,7 @@ def _splat_number(elements: ir.Attribute) -> float | None:
     return None if number is None else float(number)
 
 
-def number_in(array: np.ndarray[Any, Any]) -> Any | None:
+def number_in(array: np.ndarray) -> Any | None:
     """Return the number that all elements of an array are, as NumPy's; None where there
     is none. Zeros of both signs are two numbers, and NaN is none.
     """

@@ -27,7 +27,7 @@ _place: ContextVar[tuple["SimulatedDevices", int] | None] = ContextVar(
 
 
 def rendezvous(
-    op: "type[OverDevices]", x: np.ndarray, attributes: dict[str, Any]
+    op: "type[OverDevices]", x: np.ndarray, attributes: dict[str, object]
 ) -> np.ndarray:
     """Compute a collective with the other devices; return this device's part.
 
@@ -90,7 +90,7 @@ class SimulatedDevices:
 
         return self._rendezvous.run(work_in_place)
 
-    def rendezvous(self, number: int, what: Any, x: np.ndarray) -> np.ndarray:
+    def rendezvous(self, number: int, what: object, x: np.ndarray) -> np.ndarray:
         """Return the part of device `number` of the collective `what`."""
         self._pass_turn(number)
         part: np.ndarray = self._rendezvous.meet(number, (what, x), _across)

@@ -1,7 +1,7 @@
 """Mixed precision, op by op: whether one computes in the cheaper float dtype."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def kind_of(
     return next(each for each in (WHOLE, LOW, GIVEN) if each in kinds)
 
 
-def kind_of_constant(value: Any, compute: str) -> str:
+def kind_of_constant(value: object, compute: str) -> str:
     """Return how ops take a constant: one that rounding would change is not rounded."""
     array = np.asarray(value)
     if array.size <= 1 or dtypes.canonical(array.dtype) != "f32":

@@ -47,7 +47,7 @@ def rename_axes(axes: int | Sequence[int], order: Order) -> Any:
     return tuple(sorted(order[axis] for axis in axes))
 
 
-def reorder_sizes(sizes: Sequence[Any], order: Order) -> tuple[Any, ...]:
+def reorder_sizes(sizes: Sequence[object], order: Order) -> tuple[Any, ...]:
     """Move each axis' entry to the axis' new place."""
     return permute(sizes, inverse(order))
 

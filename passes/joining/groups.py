@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from aotc.dialects.functions.walking import in_order
 from aotc.dialects.graph import GraphOp
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.contraction import plan_joined
 from aotc.kernels.planning.tile import Tile
-from aotc.mlir import Value
+from aotc.mlir import Operation, Value
 from aotc.passes.joining.products import Product, is_computed_from
 
 
@@ -113,7 +112,7 @@ def reads(product: Product, source: Product) -> bool:
     return not is_computed_from(others, {result}, source.call)
 
 
-def _is_elementwise(op: Any) -> bool:
+def _is_elementwise(op: Operation) -> bool:
     return isinstance(op, GraphOp) and bool(type(op).on_vectors)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Operation, Value
 from aotc.programs.program import Program
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 Numbers = Mapping[Value, Array]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from aotc.dialects.graph import GraphOp
@@ -14,7 +12,7 @@ from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 from aotc.passes.quantized.numbers import Numbers, is_quantization, known_number
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def moves(op: GraphOp) -> bool:

@@ -13,8 +13,6 @@ where these are so near to the middle between two levels; on all targets the sam
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from aotc.dialects.graph import GraphOp
@@ -26,7 +24,7 @@ from aotc.mlir import Operation, Value
 from aotc.passes.quantized.numbers import Numbers, is_quantization, known_number
 from aotc.passes.quantized.reading import moves, operand_read
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 _BYTES = 256
 _MOST_STEPS = 2.0**16  # of what a softmax is rounded to, in 1

@@ -254,7 +254,7 @@ class _Attention:
         return bool((array[..., behind] == 0).all() and (hidden <= limit).all())
 
     def _bias(
-        self, b: Builder, terms: Sequence[Addend], lead: tuple[Any, Any]
+        self, b: Builder, terms: Sequence[Addend], lead: tuple[object, object]
     ) -> Value:
         """Return the sum of all terms, with sizes of 1 where it repeats."""
         like = Tensor.of(self.root.y).with_shape(())

@@ -17,7 +17,7 @@ from aotc.programs.computed_arrays import StoredArray
 
 LARGEST = 2**26  # elements of an array that is looked at
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 @dataclass(frozen=True)

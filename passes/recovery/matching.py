@@ -42,7 +42,7 @@ class Match:
     captured: Mapping[str, Any] = field(default_factory=dict)
     inside: frozenset[Value] = frozenset()
 
-    def bind(self, name: str, found: Any) -> Match | None:
+    def bind(self, name: str, found: object) -> Match | None:
         """Return the match with one more capture; None if the name has another."""
         if name in self.captured:
             return self if self.captured[name] == found else None

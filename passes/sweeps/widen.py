@@ -53,7 +53,7 @@ def _write_op(op: GraphOp, operands: list[Value]) -> Sequence[Value]:
     return [build.cast(y, dtype=_widen(Tensor.of(y).dtype)) for y in found]
 
 
-def _widen(attribute: Any) -> Any:
+def _widen(attribute: object) -> Any:
     """An attribute with f64 in the place of a float dtype, or of an array's."""
     if isinstance(attribute, str) and attribute in dtypes.FLOATS:
         return "f64"

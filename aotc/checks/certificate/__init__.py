@@ -40,7 +40,7 @@ from aotc.dialects.functions.functions import copy_module, functions_of, keep_on
 from aotc.dialects.functions.transform import Widened, derive
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.machine.target import Target
-from aotc.mlir import ir
+from aotc.mlir import Module, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import passes_between
@@ -181,7 +181,7 @@ def _certificates(
 
 
 def _declare_checks(
-    module: Any, number: int, point: Point
+    module: Module, number: int, point: Point
 ) -> tuple[Check, Check | None]:
     """Declare a check of a derivative, and one of the derivative without
     checkpoints.
@@ -195,7 +195,7 @@ def _declare_checks(
     return check, _check(module, f"{name}_plain", plain, point)
 
 
-def _check(module: Any, name: str, widened: Widened, point: Point) -> Check:
+def _check(module: Module, name: str, widened: Widened, point: Point) -> Check:
     primal = functions_of(module)[point.function]
     with ir.InsertionPoint(primal.entry_block), primal.location:
         of = derive(widened)
@@ -203,7 +203,7 @@ def _check(module: Any, name: str, widened: Widened, point: Point) -> Check:
 
 
 def _certificate(
-    graph: Any,
+    graph: Module,
     process: CompiledProcess,
     check: Check,
     plain: Check | None,
@@ -233,7 +233,7 @@ def _certificate(
     return found
 
 
-def _has_stopped_gradient(graph: Any, name: str) -> bool:
+def _has_stopped_gradient(graph: Module, name: str) -> bool:
     """Return whether a function treats an intermediate value as constant."""
     known = functions_of(graph)
     bodies = [
@@ -249,7 +249,7 @@ def _has_stopped_gradient(graph: Any, name: str) -> bool:
 
 
 def _refusal(
-    graph: Any, check: Check, found: Certificate, x: Arrays, rng: Any
+    graph: Module, check: Check, found: Certificate, x: Arrays, rng: np.random.Generator
 ) -> CompileError:
     guilty = wrong_op(graph, check, x, rng)
     name, where = guilty or (f"'{found.function}' as a whole", found.where)
@@ -294,7 +294,7 @@ def _compiled_function(process: CompiledProcess, check: Check, point: Point) -> 
     return run
 
 
-def _wide(array: Any) -> Any:
+def _wide(array: np.ndarray) -> np.ndarray:
     array = np.asarray(array)
     is_float = dtypes.is_float(dtypes.canonical(array.dtype))
     return array.astype(np.float64) if is_float else array

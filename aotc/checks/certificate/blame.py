@@ -20,14 +20,14 @@ from aotc.dialects.functions.functions import (
 from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
-from aotc.mlir import func, ir
+from aotc.mlir import Module, Operation, Value, func, ir
 from aotc.passes import run_passes
 
 WORST = 1e-4  # of either test: an op may meet large values
 
 
 def wrong_op(
-    graph: Any, check: Check, x: Arrays, rng: Any
+    graph: Module, check: Check, x: Arrays, rng: np.random.Generator
 ) -> tuple[str, str | None] | None:
     """The first op whose rules disagree, and its line; None if each one holds.
 
@@ -41,7 +41,7 @@ def wrong_op(
     """
     met: dict[Any, Arrays] = {}
 
-    def note(op: Any, operands: Arrays, _: Arrays) -> None:
+    def note(op: Operation, operands: Arrays, _: Arrays) -> None:
         met.setdefault(op, operands)
 
     with graph.context, np.errstate(all="ignore"):
@@ -53,7 +53,13 @@ def wrong_op(
     return None
 
 
-def _is_wrong(graph: Any, check: Check, op: Any, operands: Arrays, rng: Any) -> bool:
+def _is_wrong(
+    graph: Module,
+    check: Check,
+    op: Operation,
+    operands: Arrays,
+    rng: np.random.Generator,
+) -> bool:
     wrt = tuple(i for i, x in enumerate(op.operands) if _is_float(x))
     smooth = any(map(_is_float, op.results)) and not getattr(op, "is_constant", False)
     if not wrt or not smooth or not all(map(_is_finite, operands)):
@@ -67,7 +73,7 @@ def _is_wrong(graph: Any, check: Check, op: Any, operands: Arrays, rng: Any) -> 
     return not max(dot_product or 0.0, difference) <= WORST
 
 
-def _module_of_op(graph: Any, check: Check, op: Any) -> Any:
+def _module_of_op(graph: Module, check: Check, op: Operation) -> Any:
     """A module with the function `op` of the operands of `op`."""
     is_call = isinstance(op, func.CallOp)
     module = copy_module(graph) if is_call else ir.Module.create()
@@ -89,9 +95,9 @@ def _title(op: Any) -> str:
     return f"graph.{type(op)._op_name}"
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: Value) -> bool:
     return dtypes.is_float(Tensor.of(value).dtype)
 
 
-def _is_finite(array: Any) -> bool:
+def _is_finite(array: np.ndarray) -> bool:
     return bool(array.dtype.kind != "f" or np.isfinite(array).all())

@@ -20,7 +20,7 @@ from aotc.dialects.functions.functions import (
 from aotc.dialects.functions.transform import Jvp, Vjp, derive, floats
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Dim, Tensor, evaluate_size
-from aotc.mlir import func, ir
+from aotc.mlir import Module, func, ir
 
 DIFFERENCE = 1e-5  # at most, of the directional test
 _POINTS = 3  # at most, where that fails
@@ -28,7 +28,7 @@ STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # the best counts: kinks and digits diff
 ROUNDING = 1e-6  # a slope this much smaller than the values is none
 TINY = 1e-300
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 Run = Callable[[Arrays], Arrays]
 
 
@@ -61,7 +61,7 @@ class Check:
 
     @staticmethod
     def declare(
-        module: Any,
+        module: Module,
         name: str,
         of: str,
         wrt: tuple[int, ...],
@@ -121,7 +121,7 @@ class Check:
         symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
         return Entry.flat(self.name, self.argument_types, self.result_types, symbols)
 
-    def directions(self, rng: Any) -> tuple[Arrays, Arrays]:
+    def directions(self, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
         """Draw random directions of the moved arguments and of the results."""
         v, w = (
             [
@@ -132,7 +132,9 @@ class Check:
         )
         return v, w
 
-    def measure(self, run: Run, x: Arrays, rng: Any) -> tuple[float | None, float]:
+    def measure(
+        self, run: Run, x: Arrays, rng: np.random.Generator
+    ) -> tuple[float | None, float]:
         """Measure the relative errors of the dot-product and finite-difference tests.
 
         A kink that is nearer than the smallest step, such as a tie in a maximum, fails
@@ -158,14 +160,16 @@ class Check:
         known = [each for each in products if each is not None]
         return max(known, default=None), min(differences)
 
-    def _around(self, x: Arrays, rng: Any) -> Arrays:
+    def _around(self, x: Arrays, rng: np.random.Generator) -> Arrays:
         """A point nearby, on the same side of 0."""
         moved = list(x)
         for i in self.wrt:
             moved[i] = x[i] * (1 + 1e-2 * rng.standard_normal(np.shape(x[i])))
         return moved
 
-    def _measure_at(self, run: Run, x: Arrays, rng: Any) -> tuple[float | None, float]:
+    def _measure_at(
+        self, run: Run, x: Arrays, rng: np.random.Generator
+    ) -> tuple[float | None, float]:
         """The figures of `measure` at one point."""
         v, w = self.directions(rng)
         values, gradients, slopes = self._parts(run(self._arguments(x, v, w)))
@@ -182,7 +186,12 @@ class Check:
         return abs(found[1] - slope) / scale, difference
 
     def compare(
-        self, run: Run, other: Check, run_other: Run, x: Arrays, rng: Any
+        self,
+        run: Run,
+        other: Check,
+        run_other: Run,
+        x: Arrays,
+        rng: np.random.Generator,
     ) -> float:
         """Return the relative distance of the gradients from those of another check.
 
@@ -229,9 +238,9 @@ class Check:
         return values, found[count:end], found[end:]
 
 
-def _dot(x: Sequence[Any], y: Sequence[Any]) -> float:
+def _dot(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> float:
     return float(sum(np.vdot(a, b) for a, b in zip(x, y, strict=True)))
 
 
-def _norm(x: Sequence[Any]) -> float:
+def _norm(x: Sequence[np.ndarray]) -> float:
     return float(_dot(x, x) ** 0.5)

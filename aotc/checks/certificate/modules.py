@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aotc.dialects.calls.callees import reachable_functions, rules_of
 from aotc.dialects.calls.custom import Checkpoint, custom_of
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import Reason
+from aotc.mlir import Module
 
 
 class Modes(NamedTuple):
@@ -17,7 +18,7 @@ class Modes(NamedTuple):
     forward: bool
 
 
-def modes_of(module: Any, name: str) -> Modes:
+def modes_of(module: Module, name: str) -> Modes:
     """Return the modes for which every function that `name` reaches has rules."""
     known = functions_of(module)
     reachable = (rules_of(known[each]) for each in reachable_functions(known, name))
@@ -28,7 +29,7 @@ def modes_of(module: Any, name: str) -> Modes:
     )
 
 
-def has_checkpoints(module: Any, name: str) -> bool:
+def has_checkpoints(module: Module, name: str) -> bool:
     """Return whether a function reaches a checkpoint, whose values derivatives
     recompute.
     """

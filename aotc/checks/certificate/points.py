@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,11 @@ from aotc.dialects.functions.functions import functions_of, name_of, signature
 from aotc.dialects.functions.transform import Jvp, Vjp, derived_of
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.mlir import source_of
+from aotc.mlir import Function, source_of
 from aotc.programs.program import Program
 from aotc.reference import bind_symbols
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 Derivative = Vjp | Jvp
 
 
@@ -51,7 +51,9 @@ class Point:
     missed: tuple[str, ...]
 
 
-def points_of(program: Program, entry: Entry, rng: Any) -> Iterator[Point]:
+def points_of(
+    program: Program, entry: Entry, rng: np.random.Generator
+) -> Iterator[Point]:
     """Yield the derivatives that an entry takes, itself or in functions that it
     calls.
     """
@@ -82,7 +84,7 @@ _MODES: dict[type, str] = {Vjp: "reverse", Jvp: "forward"}
 
 
 def _reached_derivatives(
-    known: dict[str, Any], entry: str
+    known: Mapping[str, Function], entry: str
 ) -> list[tuple[str, Derivative]]:
     """The derivatives that an entry reaches, by the names they are declared with.
 
@@ -98,7 +100,7 @@ def _reached_derivatives(
 
 
 def _unvisited_functions(
-    known: dict[str, Any], name: str, seen: Collection[str]
+    known: Mapping[str, Function], name: str, seen: Collection[str]
 ) -> tuple[str, ...]:
     """Return titles of functions such as branches that the visit did not reach."""
     found = [
@@ -111,13 +113,13 @@ def _unvisited_functions(
     return tuple(_title(known[inner]) for inner in dict.fromkeys(found))
 
 
-def _title(function: Any) -> str:
+def _title(function: Function) -> str:
     """The name that the model has for a function, and its line."""
     name, where = name_of(function).rpartition(".")[2], source_of(function.location)
     return f"{name} ({where})" if where else name
 
 
-def _arguments(program: Program, entry: Entry, rng: Any) -> Arrays:
+def _arguments(program: Program, entry: Entry, rng: np.random.Generator) -> Arrays:
     """Return initial states and weights, and random inputs of the least size above
     one.
     """
@@ -137,7 +139,7 @@ def _size(contract: Contract) -> int:
     return max(least, min(2, most))
 
 
-def _random(kind: Tensor, sizes: Sequence[int], rng: Any) -> Any:
+def _random(kind: Tensor, sizes: Sequence[int], rng: np.random.Generator) -> Any:
     shape = tuple(evaluate_size(size, sizes) for size in kind.shape)
     numpy = dtypes.to_numpy(kind.dtype)
     if dtypes.is_float(kind.dtype):

@@ -21,16 +21,17 @@ from aotc.dialects.functions.functions import (
     signature,
 )
 from aotc.dialects.functions.transform import Batch, Derived, derived_of
+from aotc.mlir import Module
 from aotc.passes import run_passes
 from aotc.reference import Evaluation
 
-Arrays = list[Any]
+Arrays = list[np.ndarray]
 
 
 def visit(
-    module: Any,
+    module: Module,
     entry: str,
-    arguments: Sequence[Any],
+    arguments: Sequence[np.ndarray],
     symbols: list[int],
     wanted: Collection[str],
 ) -> dict[str, Arrays]:

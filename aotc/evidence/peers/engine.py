@@ -11,7 +11,7 @@ import numpy as np
 
 from aotc.errors import AotcError, InputError
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Compiled(Torch):
 
         return int(counters["stats"]["unique_graphs"])
 
-    def make_callable(self, module: Any) -> Callable[..., Any]:
+    def make_callable(self, module: object) -> Callable[..., Any]:
         """Compile the module with its weights frozen into the code, without caches."""
         from torch._inductor import config
 
@@ -85,7 +85,7 @@ def _given(program: Any) -> Iterator[Any]:
             yield spec.arg
 
 
-def _constants(program: Any) -> Iterator[Any]:
+def _constants(program: object) -> Iterator[Any]:
     """Yield, for each argument, the fixed value that it was exported with, if any."""
     for arg in _given(program):
         yield arg.value if isinstance(arg, ConstantArgument) else _VARIES
@@ -98,7 +98,7 @@ def _ports(program: Any) -> Iterator[Port]:
             yield _port(arg.name, nodes[arg.name].meta["val"])
 
 
-def _port(name: str, value: Any) -> Port:
+def _port(name: str, value: object) -> Port:
     if not isinstance(value, torch.Tensor):
         return Port(name, type(value).__name__, ())
     sizes = (size if isinstance(size, int) else None for size in value.shape)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from aotc.dialects.types import format_shape
 from aotc.tracing.source_locations import fail
@@ -22,7 +21,9 @@ _is_compared: ContextVar[bool] = ContextVar("aotc_declared_shapes", default=Fals
 
 
 @contextmanager
-def declared_shapes(inputs: Iterable[tuple[Declared, Sequence[Any]]]) -> Iterator[None]:
+def declared_shapes(
+    inputs: Iterable[tuple[Declared, Sequence[object]]],
+) -> Iterator[None]:
     """Require the declared shapes of results within this block.
 
     That is so where the inputs have theirs: other sizes than the file's, also numbers
@@ -48,18 +49,18 @@ def undeclared_shapes() -> Iterator[None]:
         _is_compared.reset(token)
 
 
-def _is_as_declared(declared: Declared, shape: Sequence[Any]) -> bool:
+def _is_as_declared(declared: Declared, shape: Sequence[object]) -> bool:
     return len(declared) == len(shape) and all(
         not isinstance(size, int) if wanted is None else _is_number(size, wanted)
         for wanted, size in zip(declared, shape, strict=True)
     )
 
 
-def _is_number(size: Any, wanted: int) -> bool:
+def _is_number(size: object, wanted: int) -> bool:
     return isinstance(size, int) and size == wanted
 
 
-def require_declared(what: str, declared: Declared, found: Any) -> None:
+def require_declared(what: str, declared: Declared, found: object) -> None:
     """Refuse a result that contradicts its declared shape.
 
     Args:

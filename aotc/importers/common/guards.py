@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any
 
 from aotc.artifacts.conditions import COMPARISONS, Condition
 from aotc.dialects.functions.guards import Guard
@@ -50,7 +49,7 @@ def _decide(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:
         return None
 
 
-def _compare(sign: type[ast.cmpop], left: Any, right: Any) -> bool:
+def _compare(sign: type[ast.cmpop], left: object, right: object) -> bool:
     if sign is ast.Eq:
         return is_equal(left, right)
     if sign is ast.NotEq:

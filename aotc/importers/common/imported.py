@@ -62,7 +62,7 @@ class Imported:
     def _weights(self) -> Any:
         return {} if self.weights is None else self.weights.tree
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """The network's result on traced arrays."""
         with with_compiler_sizes():
             return self.function(*args, **kwargs)
@@ -83,7 +83,7 @@ class Imported:
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return EntryFunction(run, sources, self.declared, self)
 
-    def compute(self, inputs: Mapping[str, Any]) -> Any:
+    def compute(self, inputs: Mapping[str, object]) -> Any:
         """The result on NumPy arrays, op by op, without a trace."""
         stored = [each.tree for each in self._stored_arguments().values()]
         return self(*stored, *(inputs[name] for name in self.inputs))

@@ -24,7 +24,7 @@ def with_io_layout(network: Imported, entry: Entry) -> Imported:
         entry: with the layouts of its images, and those of the source.
     """
 
-    def compute(*values: Any) -> Any:
+    def compute(*values: object) -> Any:
         stored = len(values) - len(network.inputs)
         given = dict(zip(network.inputs, values[stored:], strict=True))
         return network.function(*values[:stored], *_in_source(given, entry).values())
@@ -43,7 +43,7 @@ def _with_layouts(original: Original, entry: Entry) -> Original:
         result = original.run(_in_source(given, entry))
         return _transpose(result, entry.ports("output"), _layouts_set)
 
-    def run_steps(given: Inputs) -> Mapping[Any, Any]:
+    def run_steps(given: Inputs) -> Mapping[object, object]:
         assert steps is not None
         return steps(_in_source(given, entry))
 
@@ -68,11 +68,13 @@ def _layouts_undone(port: Port) -> tuple[str, str]:
 _Layouts = Callable[[Port], tuple[str, str]]  # before and after
 
 
-def _in_source(given: Inputs, entry: Entry) -> dict[str, Any]:
+def _in_source(given: Inputs, entry: Entry) -> dict[str, object]:
     return _transpose_inputs(given, entry, _layouts_undone)
 
 
-def _transpose_inputs(given: Inputs, entry: Entry, layouts: _Layouts) -> dict[str, Any]:
+def _transpose_inputs(
+    given: Inputs, entry: Entry, layouts: _Layouts
+) -> dict[str, object]:
     """The arguments that are given, in the order of the entry."""
     tree, rest = entry.input_tree, iter(entry.ports("input"))
     ports = {
@@ -86,7 +88,7 @@ def _transpose_inputs(given: Inputs, entry: Entry, layouts: _Layouts) -> dict[st
     }
 
 
-def _transpose(tree: Any, ports: Sequence[Port], layouts: _Layouts) -> Any:
+def _transpose(tree: object, ports: Sequence[Port], layouts: _Layouts) -> object:
     """The arrays of a pytree, one for each port, in the other layout."""
     leaves, structure = flatten(tree)
     orders = [layout_permutation(*layouts(port)) for port in ports]

@@ -22,13 +22,17 @@ def undecided_error(question: str) -> InputError:
     return InputError("symbolic-size", f"'{question}' depends on the sizes")
 
 
-def elementwise(function: Callable[..., Any], arity: int = 2) -> Callable[..., Any]:
+def elementwise(
+    function: Callable[..., object], arity: int = 2
+) -> Callable[..., numpy.ndarray]:
     """`function` of sizes as one of arrays that broadcast; the result holds objects."""
     many = numpy.frompyfunc(function, arity, 1)
     return lambda *arrays: numpy.asarray(many(*arrays), object)
 
 
-def select(condition: Any, x: Any, y: Any) -> Any:
+def select(
+    condition: numpy.ndarray, x: numpy.ndarray, y: numpy.ndarray
+) -> numpy.ndarray:
     """The sizes of `x` where an array of bools as objects holds, else those of `y`."""
     return numpy.where(condition.astype(bool), x, y)
 
@@ -36,7 +40,7 @@ def select(condition: Any, x: Any, y: Any) -> Any:
 # ---- one dtype for all --------------------------------------------------------------
 
 
-def whole(number: Any) -> Size:
+def whole(number: Size | float) -> Size:
     """Return an integer for a float that is whole, as sizes compute with integers.
 
     Raises:
@@ -124,6 +128,6 @@ def is_equal(a: Any, b: Any) -> bool:
     return answer
 
 
-def is_different(a: Any, b: Any) -> bool:
+def is_different(a: object, b: object) -> bool:
     """Return the opposite of `is_equal`, with the same errors."""
     return not is_equal(a, b)

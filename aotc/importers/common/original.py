@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Inputs = Mapping[str, Any]
+from aotc.core.pytree import PyTree
+
+Inputs = Mapping[str, PyTree]
 
 
 @dataclass(frozen=True)

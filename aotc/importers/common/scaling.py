@@ -27,8 +27,8 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
-Float = type[numpy.floating[Any]]
-Numbers = numpy.ndarray[Any, Any]
+Float = type[numpy.floating]
+Numbers = numpy.ndarray
 
 _COMPARED = 1 << 20  # larger sizes are refused
 _LARGEST = 1 << 40  # a number that such sizes are multiplied by in 64 bits
@@ -54,13 +54,13 @@ def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
     return SymbolicFloat(size, kind, (("*", float(rounded)),)).round(math.floor)
 
 
-def rounding(function: Callable[[Any], int]) -> Callable[[Any], Any]:
+def rounding(function: Callable[[Any], int]) -> Callable[[object], object]:
     """Return a rounding of numbers, such as `math.floor`, that takes sizes as well.
 
     It leaves whole numbers as they are, and those that are not finite.
     """
 
-    def round_size(x: Any) -> Any:
+    def round_size(x: Any) -> object:
         if isinstance(x, SymbolicFloat):
             return x.round(function)
         if isinstance(x, Array):
@@ -101,12 +101,12 @@ class SymbolicFloat:
     def __mul__(self, number: float) -> Any:
         return self._then("*", number)
 
-    def __truediv__(self, number: float) -> Any:
+    def __truediv__(self, number: float) -> object:
         return self._then("/", number)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def _then(self, sign: str, number: Any) -> Any:
+    def _then(self, sign: str, number: Any) -> object:
         kinds = (int, float, numpy.floating)
         is_number = isinstance(number, kinds) and math.isfinite(number)
         if not is_number or (sign == "/" and number == 0):
@@ -173,7 +173,7 @@ class SymbolicFloat:
         return found
 
     def _require_exact(
-        self, rounding: Callable[[Any], int], numbers: tuple[int, int, int]
+        self, rounding: Callable[[object], int], numbers: tuple[int, int, int]
     ) -> None:
         """Refuse calls for which floats give another number than `(p * size + r) // q`.
 
@@ -229,7 +229,7 @@ _ARRAYS: dict[str, Callable[[Any, Any], Array]] = {
 }
 
 
-def _simplest_fraction(factor: numpy.floating[Any]) -> Fraction:
+def _simplest_fraction(factor: numpy.floating) -> Fraction:
     """A fraction of small numbers that rounds to the factor, such as 7/10 for 0.7."""
     exact = Fraction(float(factor))
     for bits in range(64):

@@ -16,15 +16,26 @@ import typing
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from aotc.importers.common.padded import Padded
-from aotc.importers.onnx.graph import Node
+from aotc.importers.onnx.graph import Graph, Node
 from aotc.importers.onnx.values import Known, Value, as_array, known_of
 from aotc.tracing.source_locations import fail
 
 Imports = Callable[..., Any]
 FACTS = ("opset", "wanted", "number")
+
+
+class Body(Protocol):
+    """A graph of a node such as `Loop`, as a function of its arguments."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+
+    def __call__(self, *arguments: Value) -> list[Value]:
+        """Return the results of the graph, which sees the values around it."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ def _names(group: Any) -> frozenset[str]:
     return frozenset(field.name for field in fields(group))
 
 
-def _select(named: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+def _select(named: Mapping[str, object], names: Set[str]) -> dict[str, object]:
     return {name: value for name, value in named.items() if name in names}
 
 
@@ -99,7 +110,7 @@ _BY_PLACE = (
 )
 
 
-def _is_known(hint: Any) -> bool:
+def _is_known(hint: object) -> bool:
     return hint == Known or Known in typing.get_args(hint)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -33,14 +32,14 @@ class Element:
     narrow: str | None = None
 
     @property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy(self) -> np.dtype:
         """The NumPy dtype with these values exactly."""
         return dtypes.to_numpy(self.dtype) if self.narrow is None else self._own()
 
-    def _own(self) -> np.dtype[Any]:
+    def _own(self) -> np.dtype:
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, str(self.narrow)))
+        found: np.dtype = np.dtype(getattr(ml_dtypes, str(self.narrow)))
         return found
 
     @property
@@ -96,7 +95,7 @@ def code_of(dtype: str) -> int:
 
 
 @cache
-def value_table(kind: Element) -> np.ndarray[Any, Any]:
+def value_table(kind: Element) -> np.ndarray:
     """The values of a narrow float, by its bits as an unsigned integer."""
     patterns = np.arange(2**kind.bits, dtype=np.uint8)
     return patterns.view(kind.numpy).astype(dtypes.to_numpy(kind.dtype))

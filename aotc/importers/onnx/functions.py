@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotc.dialects.types import Dim
 from aotc.importers.onnx.graph import Function, Node, Reader
 from aotc.importers.onnx.tensors import Files
 from aotc.importers.onnx.values import Value, element_of
 
+if TYPE_CHECKING:
+    import onnx
+
 
 def body_of(
     node: Node,
     opset: int,
     values: Sequence[Value | None],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
 ) -> Function | None:
     """The body of a node's operator; None if it has none.
 
@@ -43,7 +46,7 @@ def body_of(
     return None
 
 
-def _bind_attributes(node: Node, attributes: Mapping[str, Any]) -> Any:
+def _bind_attributes(node: Node, attributes: Mapping[str, object]) -> onnx.NodeProto:
     """The message of a node, with the values of attributes that a caller gives."""
     from onnx import NodeProto, helper
 
@@ -76,7 +79,7 @@ def _nearest(versions: Sequence[int], opset: int) -> int:
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
-def _read(found: Any, version: int, schema: Any) -> Function:
+def _read(found: bytes | onnx.FunctionProto, version: int, schema: Any) -> Function:
     """Read a FunctionProto, or its bytes, with default attributes."""
     from onnx import FunctionProto
 
@@ -97,7 +100,7 @@ def _defaults(schema: Any, reader: Reader) -> dict[str, Any]:
     }
 
 
-def _type_of(value: Value | None) -> Any:
+def _type_of(value: Value | None) -> onnx.TypeProto:
     """The message with the type of a value."""
     from onnx import TypeProto, helper
 

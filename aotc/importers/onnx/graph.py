@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.scopes import without_tracing
 from aotc.tracing.source_locations import Place, at_location, fail, scope
+
+if TYPE_CHECKING:
+    import onnx
 
 # the names of ONNX's own operator set
 _STANDARD = ("", "ai.onnx")
@@ -88,7 +91,7 @@ class Node:
     attributes: Mapping[str, Any]
     name: str
     place: Place
-    proto: Any
+    proto: onnx.NodeProto
 
     @property
     def domain(self) -> str:
@@ -122,7 +125,7 @@ class Graph:
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
     constants: Mapping[str, Constant] = field(default_factory=dict)
-    types: Mapping[str, Any] = field(default_factory=dict)
+    types: Mapping[str, onnx.TypeProto] = field(default_factory=dict)
 
     def declared_shape(self, name: str) -> Declared | None:
         """The shape that the file gives the value `name`, if it gives one.
@@ -155,7 +158,7 @@ class Model:
     file: str
 
 
-def opsets_of(imports: Iterable[Any]) -> dict[str, int]:
+def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     """The version of each domain's operators."""
     return {
         "" if each.domain in _STANDARD else each.domain: each.version
@@ -181,7 +184,7 @@ class Reader:
         self._files = files
         self._count = 0
 
-    def model(self, proto: Any) -> Model:
+    def model(self, proto: onnx.ModelProto) -> Model:
         """The model in a ModelProto."""
         opsets = opsets_of(proto.opset_import)
         functions = {
@@ -190,7 +193,7 @@ class Reader:
         }
         return Model(self.graph(proto.graph), opsets, functions, self._file)
 
-    def graph(self, proto: Any) -> Graph:
+    def graph(self, proto: onnx.GraphProto) -> Graph:
         """The graph in a GraphProto."""
         constants = {each.name: self._constant(each) for each in proto.initializer}
         for each in proto.sparse_initializer:
@@ -207,7 +210,9 @@ class Reader:
             },
         )
 
-    def function(self, proto: Any, opsets: Mapping[str, int]) -> Function:
+    def function(
+        self, proto: onnx.FunctionProto, opsets: Mapping[str, int]
+    ) -> Function:
         """The function in a FunctionProto."""
         body = Graph(
             inputs=tuple(proto.input),
@@ -217,7 +222,7 @@ class Reader:
         defaults = {each.name: self.attribute(each) for each in proto.attribute_proto}
         return Function(body, defaults, {**opsets, **opsets_of(proto.opset_import)})
 
-    def _node(self, proto: Any) -> Node:
+    def _node(self, proto: onnx.NodeProto) -> Node:
         self._count += 1
         place, name = (self._file, self._count), proto.name or proto.op_type
         with at_location(place), scope(name):
@@ -232,7 +237,7 @@ class Reader:
             proto=proto,
         )
 
-    def attribute(self, proto: Any) -> Any:
+    def attribute(self, proto: onnx.AttributeProto) -> Any:
         """The value of an attribute."""
         if proto.ref_attr_name:
             return Reference(proto.ref_attr_name)
@@ -240,12 +245,12 @@ class Reader:
             fail("bad-node", f"the attribute '{proto.name}' has no type")
         return _READERS[proto.type](self, proto) if proto.type in _READERS else proto
 
-    def _constant(self, proto: Any) -> Constant:
+    def _constant(self, proto: onnx.TensorProto) -> Constant:
         with self._at_tensor(proto.name):
             data, packed = data_of(proto, self._files)
             return Constant(data, proto.data_type, packed)
 
-    def _dense(self, proto: Any) -> Constant:
+    def _dense(self, proto: onnx.SparseTensorProto) -> Constant:
         """A SparseTensorProto with its zeros."""
         values = self._constant(proto.values)
         places = self._constant(proto.indices).array

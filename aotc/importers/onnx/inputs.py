@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aotc.errors import InputError
 from aotc.importers.onnx.elements import element
@@ -14,6 +14,9 @@ from aotc.importers.onnx.size_limits import size_limits
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.entry import Spec
 from aotc.tracing.source_locations import at_location, fail, scope
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def specs_of(model: Model, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
@@ -35,7 +38,7 @@ def specs_of(model: Model, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
     return specs
 
 
-def spec_of(own: str, name: str, kind: Any, sizes: InputSizes) -> Spec:
+def spec_of(own: str, name: str, kind: onnx.TypeProto, sizes: InputSizes) -> Spec:
     """The Spec of the input `own` with the type `kind`, as the input `name`.
 
     Raises:
@@ -87,7 +90,7 @@ class InputSizes:
         self._dims: dict[str, Dim] = {}
         self.met: list[str] = []
 
-    def of(self, size: Any, unnamed: str) -> int | DimTerm:
+    def of(self, size: onnx.TensorShapeProto.Dimension, unnamed: str) -> int | DimTerm:
         """The size in a message; those without a name are called `unnamed`."""
         if size.WhichOneof("value") == "dim_value":
             # 0 and less are how some exporters say that a size is open
@@ -106,11 +109,11 @@ class InputSizes:
             return self._dim(text)
         return self._term(tree) if _is_arithmetic(tree) else self._dim(text)
 
-    def _term(self, tree: Any) -> Any:
+    def _term(self, tree: Any) -> int | DimTerm:
         if isinstance(tree, ast.Name):
             return self._dim(tree.id)
         if isinstance(tree, ast.Constant):
-            return tree.value
+            return cast(int, tree.value)
         left, right = self._term(tree.left), self._term(tree.right)
         if isinstance(tree.op, ast.Add):
             return left + right
@@ -128,7 +131,7 @@ class InputSizes:
         return self._dims[name]
 
 
-def _is_arithmetic(tree: Any) -> bool:
+def _is_arithmetic(tree: ast.expr) -> bool:
     if isinstance(tree, ast.BinOp):
         known = isinstance(tree.op, (ast.Add, ast.Sub, ast.Mult))
         return known and _is_arithmetic(tree.left) and _is_arithmetic(tree.right)

@@ -153,7 +153,7 @@ class Interpreter:
         function: Imports,
         node: Node,
         values: Sequence[Value | None],
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, object],
         within: Scope,
     ) -> Sequence[Value] | None:
         wanted = max((i for i, name in enumerate(node.outputs, 1) if name), default=0)
@@ -171,7 +171,7 @@ class Interpreter:
         body: Function,
         node: Node,
         values: Sequence[Value | None],
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, object],
         in_file: bool,
     ) -> list[Value]:
         given = [*values, *[None] * (len(body.body.inputs) - len(values))]
@@ -181,7 +181,7 @@ class Interpreter:
         outputs = tuple(own if wanted else "" for own, wanted in pairs)
         return self._graph(replace(body.body, outputs=outputs), given, inner)
 
-    def _attribute_value(self, value: Any, within: Scope) -> Any:
+    def _attribute_value(self, value: object, within: Scope) -> object:
         """The value of an attribute for the function that is called."""
         if isinstance(value, Reference):
             value = within.attributes[value.name]
@@ -217,7 +217,7 @@ def _require_declared(
             require_declared(f"'{name}' of {node.key}", declared, result)
 
 
-def _is_left_out(value: Any, within: Scope) -> bool:
+def _is_left_out(value: object, within: Scope) -> bool:
     """Return whether an attribute refers to one of the function that its caller
     omits.
     """
@@ -240,7 +240,7 @@ def _compute(
     function: Imports,
     node: Node,
     values: Sequence[Value | None],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
     facts: Mapping[str, int],
 ) -> list[Value] | None:
     """The results of a node that the model computes: by its rule where it has to."""
@@ -275,7 +275,7 @@ def _fold_constants(
     function: Imports,
     node: Node,
     values: Sequence[Value | None],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
     facts: Mapping[str, int],
 ) -> list[Value] | None:
     """The results of a node on small constants; None for any other."""

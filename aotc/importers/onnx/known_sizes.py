@@ -32,6 +32,7 @@ from aotc.importers.common.scaling import SymbolicFloat, rounding
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Node
 from aotc.importers.onnx.values import Known, Sizes, Value, known_of, size_tensor
+from aotc.tracing.conversion import ArrayLike
 
 _LARGEST = 256  # elements of a tensor of sizes
 
@@ -41,7 +42,7 @@ class _LeftToModel(Exception):
 
 
 def computed_sizes(
-    node: Node, values: Sequence[Value | None], attributes: Mapping[str, Any]
+    node: Node, values: Sequence[Value | None], attributes: Mapping[str, object]
 ) -> list[Value] | None:
     """The results of a node on sizes; None if the model must compute them."""
     if node.key not in ON_SIZES or not any(isinstance(v, Sizes) for v in values):
@@ -83,7 +84,7 @@ def _dtype(
 # ---- arithmetic ---------------------------------------------------------------------
 
 
-def _of_sizes(function: Callable[..., Any], arity: int = 2) -> Callable[..., Known]:
+def _of_sizes(function: Callable[..., object], arity: int = 2) -> Callable[..., Known]:
     """A function of sizes as one of tensors, whose dtype may be a float one."""
     return elementwise(lambda *sizes: function(*map(_size, sizes)), arity)
 
@@ -105,13 +106,13 @@ def _of_floats(function: Callable[[Any, Any], Any], dtype: str) -> Callable[...,
     return elementwise(call)
 
 
-def _is_whole(x: Any) -> bool:
+def _is_whole(x: Known) -> bool:
     return not isinstance(x, SymbolicFloat) and (
         isinstance(x, Dim) or float(x).is_integer()
     )
 
 
-def _float(x: Any, dtype: str) -> Any:
+def _float(x: ArrayLike, dtype: str) -> Any:
     """Return a size or a number as a float of a dtype."""
     if dtype not in ("f32", "f64"):
         raise _LeftToModel
@@ -132,7 +133,7 @@ def _rounded(function: Callable[[Any], int]) -> Callable[..., Known]:
     return elementwise(rounding(function), 1)
 
 
-def _cast(x: Known, *, to: int, **_: Any) -> Known:
+def _cast(x: Known, *, to: int, **_: object) -> Known:
     dtype = element(to).dtype
     if dtype in ("i32", "i64"):
         return _rounded(math.trunc)(x)
@@ -175,7 +176,7 @@ def _slice(
     return x[tuple(key)]
 
 
-def _slice_10(x: Known, *parts: Any, **named: Any) -> Known:
+def _slice_10(x: Known, *parts: object, **named: object) -> Known:
     given = [np.asarray(named[n], object) for n in ("starts", "ends") if n in named]
     axes = [np.asarray(named["axes"], object)] if "axes" in named else []
     return _slice(x, *given, *axes, *parts)
@@ -191,7 +192,7 @@ def _squeeze(x: Known, listed: Any = None, *, axes: Any = None) -> Known:
     return found
 
 
-def _reshape(x: Known, shape: Known, **_: Any) -> Known:
+def _reshape(x: Known, shape: Known, **_: object) -> Known:
     wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(_ints(shape))]
     return x.reshape(wanted)
 
@@ -211,7 +212,7 @@ def _reduction(function: Callable[[Any], Any]) -> Callable[..., Known]:
     """A reduction of a vector of sizes."""
 
     def reduce_sizes(
-        x: Known, axes: Any = None, *, keepdims: int = 1, **_: Any
+        x: Known, axes: object = None, *, keepdims: int = 1, **_: object
     ) -> Known:
         if x.ndim != 1:
             raise _LeftToModel

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aotc.core.pytree import OrderedTree
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
@@ -19,7 +21,7 @@ from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.graph import Model
 from aotc.tracing.source_locations import Place
 
-Feeds = Mapping[str, Any]
+Feeds = Mapping[str, np.ndarray]
 
 
 def of_file(
@@ -37,7 +39,7 @@ def of_file(
     codes = [graph.types[name].tensor_type.elem_type for name in graph.inputs]
     own = dict(zip(inputs, zip(graph.inputs, codes, strict=True), strict=True))
 
-    def feeds(given: Inputs) -> Feeds:
+    def feeds(given: Mapping[str, Any]) -> Feeds:
         return {
             own[name][0]: value.astype(element(own[name][1]).numpy)
             for name, value in given.items()
@@ -59,7 +61,7 @@ def of_file(
     return Original(_framework(), run, steps)
 
 
-def _engine() -> tuple[str, Callable[..., dict[str, Any]]]:
+def _engine() -> tuple[str, Callable[..., dict[str, object]]]:
     """The package that computes, and the function that has it do so."""
     if find_spec("onnxruntime") is not None:
         return "onnxruntime", _by_runtime
@@ -78,7 +80,7 @@ def _values(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
     return compute(path, names, feeds)
 
 
-def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
+def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, object]:
     onnxruntime = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
@@ -117,6 +119,6 @@ def _not_loaded(path: Path, error: Exception) -> InputError:
     )
 
 
-def _by_reference(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
+def _by_reference(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, object]:
     evaluator = import_module("onnx.reference").ReferenceEvaluator(str(path))
     return dict(evaluator.run(list(names), dict(feeds), intermediate=True))

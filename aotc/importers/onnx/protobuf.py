@@ -9,9 +9,9 @@ gets the data's place in the file instead, as if it were external.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from aotc.errors import InputError
+from aotc.importers.onnx.tensors import Content
 
 LARGE = 1 << 12  # bytes of a message below which nothing in it is moved
 
@@ -31,7 +31,7 @@ _FIXED = {1: 8, 5: 4}  # wire kinds of fixed size
 _LENGTH = 2
 
 
-def skeleton(data: Any) -> bytes:
+def skeleton(data: Content) -> bytes:
     """The message of a model file without large raw data.
 
     Each tensor that lost its data has external data without a location: the offset and
@@ -43,7 +43,7 @@ def skeleton(data: Any) -> bytes:
     return b"".join(_copy_fields(data, 0, len(data), "model"))
 
 
-def _copy_fields(data: Any, start: int, end: int, message: str) -> Iterator[bytes]:
+def _copy_fields(data: Content, start: int, end: int, message: str) -> Iterator[bytes]:
     position = start
     while position < end:
         before = position
@@ -68,7 +68,7 @@ def _copy_fields(data: Any, start: int, end: int, message: str) -> Iterator[byte
             yield bytes(data[before:position])
 
 
-def _field_end(data: Any, position: int, end: int, kind: int) -> int:
+def _field_end(data: Content, position: int, end: int, kind: int) -> int:
     """Return the end of a field that has no length."""
     if kind == 0:
         return _decode_varint(data, position, end)[1]
@@ -77,7 +77,7 @@ def _field_end(data: Any, position: int, end: int, kind: int) -> int:
     return position + _FIXED[kind]
 
 
-def _decode_varint(data: Any, position: int, end: int) -> tuple[int, int]:
+def _decode_varint(data: Content, position: int, end: int) -> tuple[int, int]:
     """A number in groups of seven bits, and where it ends."""
     value = shift = 0
     while position < end and shift < 70:

@@ -15,7 +15,8 @@ from __future__ import annotations
 import importlib
 import os
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from aotc.core.installation import install_command
 from aotc.errors import InputError, SetupError
@@ -24,10 +25,13 @@ from aotc.importers.onnx.graph import Model, Reader
 from aotc.importers.onnx.protobuf import skeleton
 from aotc.importers.onnx.tensors import Files, map_file
 
+if TYPE_CHECKING:
+    import onnx
+
 OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
 
 
-def require_onnx() -> Any:
+def require_onnx() -> ModuleType:
     """Return the package `onnx`.
 
     Raises:
@@ -65,7 +69,7 @@ def read(path: Path) -> Model:
     return model_of(proto, path.name, Files(path, data))
 
 
-def model_of(proto: Any, file: str, files: Files) -> Model:
+def model_of(proto: onnx.ModelProto, file: str, files: Files) -> Model:
     """The model in a ModelProto."""
     if not proto.HasField("graph") or not proto.graph.output:
         raise _corrupt(file, "it has no graph with outputs")

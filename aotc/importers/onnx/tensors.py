@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,11 @@ from aotc.core import dtypes
 from aotc.importers.onnx.elements import Element, element
 from aotc.tracing.source_locations import fail
 
-DataArray = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    import onnx
+
+DataArray = np.ndarray
+Content = bytes | mmap.mmap  # of a file
 _EXTERNAL = 1  # TensorProto.EXTERNAL
 
 
@@ -25,10 +29,10 @@ class Files:
         own: the content of that file.
     """
 
-    def __init__(self, path: Path | None, own: Any) -> None:
+    def __init__(self, path: Path | None, own: Content) -> None:
         self._folder = None if path is None else path.resolve().parent
         self._own = own
-        self._mapped: dict[str, Any] = {}
+        self._mapped: dict[str, Content] = {}
 
     def part(self, location: str | None, offset: int, length: int | None) -> DataArray:
         """Return bytes of the model's file (None) or of the one at `location`.
@@ -46,7 +50,7 @@ class Files:
             )
         return np.frombuffer(data, np.uint8, end - offset, offset)
 
-    def _external_data(self, location: str) -> Any:
+    def _external_data(self, location: str) -> Content:
         if location not in self._mapped:
             self._mapped[location] = map_file(self._external_path(location))
         return self._mapped[location]
@@ -73,14 +77,16 @@ class Files:
         return path
 
 
-def map_file(path: Path) -> Any:
+def map_file(path: Path) -> Content:
     """The content of a file, read as it is used."""
     with path.open("rb") as file:
         empty = not path.stat().st_size  # which cannot be mapped
         return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def data_of(tensor: Any, files: Files) -> tuple[DataArray, tuple[int, ...] | None]:
+def data_of(
+    tensor: onnx.TensorProto, files: Files
+) -> tuple[DataArray, tuple[int, ...] | None]:
     """The elements of a TensorProto; narrow floats by their bits, in u8.
 
     Those of less than a byte stay packed: their bytes, and the shape of the tensor.
@@ -105,7 +111,7 @@ def data_of(tensor: Any, files: Files) -> tuple[DataArray, tuple[int, ...] | Non
     return data.view(stored).reshape(shape), None
 
 
-def _raw_data(tensor: Any, files: Files) -> DataArray | None:
+def _raw_data(tensor: onnx.TensorProto, files: Files) -> DataArray | None:
     """The bytes of a tensor, if it does not hold numbers instead."""
     if tensor.data_location == _EXTERNAL or tensor.external_data:
         facts = {entry.key: entry.value for entry in tensor.external_data}
@@ -128,7 +134,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _typed_data(tensor: Any, kind: Element) -> DataArray:
+def _typed_data(tensor: onnx.TensorProto, kind: Element) -> DataArray:
     """The numbers that a tensor holds in a field of their own."""
     from onnx import numpy_helper
 

@@ -26,7 +26,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 
 # elements that are known when the model is built: numbers, or sizes as objects
-Known = np.ndarray[Any, Any]
+Known = np.ndarray
 
 
 class Operand(Array):
@@ -78,7 +78,7 @@ class Sizes:
 Value = Array | Sizes | Padded
 
 
-def _as_scalar(size: Any, dtype: str) -> Array:
+def _as_scalar(size: Size, dtype: str) -> Array:
     if isinstance(size, SymbolicFloat):
         return size.array(dtype)
     if isinstance(size, Dim):
@@ -86,7 +86,7 @@ def _as_scalar(size: Any, dtype: str) -> Array:
     return lift(np.array(size, dtypes.to_numpy(dtype)))
 
 
-def size_tensor(data: Any, dtype: str = "i64") -> Value:
+def size_tensor(data: object, dtype: str = "i64") -> Value:
     """A tensor of sizes: an array if all of them are numbers."""
     sizes = np.asarray(data, dtype=object)
     if any(isinstance(size, Dim | SymbolicFloat) for size in sizes.reshape(-1)):
@@ -101,7 +101,7 @@ def is_padded(value: Value | None) -> bool:
     return isinstance(value, Padded)
 
 
-def as_array(value: Any) -> Array:
+def as_array(value: object) -> Array:
     """A value as the array that functions of aotc take.
 
     Raises:

@@ -14,10 +14,11 @@ symbolic      Specs and Dims in terms of JAX
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _contents(source: str | bytes | Path) -> tuple[bytes | str, str]:
     return path.read_bytes(), path.name
 
 
-def from_jax(function: Any, specs: Any) -> Imported:
+def from_jax(function: Callable[..., object], specs: PyTree) -> Imported:
     """A function of JAX as a network; see `aotc.importers.stablehlo.jax.from_jax`."""
     from aotc.importers.stablehlo import jax
 

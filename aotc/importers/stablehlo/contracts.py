@@ -57,7 +57,7 @@ class _Facts:
         return [dim.contract() for dim in self.dims]
 
 
-def open_sizes(module: Any, main: str) -> dict[tuple[int, int], DimTerm]:
+def open_sizes(module: ir.Module, main: str) -> dict[tuple[int, int], DimTerm]:
     """Return the facts on each open size of the module: (argument, axis) → size."""
     function = functions_of(module)[main]
     block = function.regions[0].blocks[0]
@@ -81,11 +81,11 @@ def open_sizes(module: Any, main: str) -> dict[tuple[int, int], DimTerm]:
     }
 
 
-def _rank(mlir_type: Any) -> int:
+def _rank(mlir_type: ir.Type) -> int:
     return int(mlir_type.rank) if isinstance(mlir_type, ir.RankedTensorType) else 0
 
 
-def _is_check(operation: Any) -> bool:
+def _is_check(operation: ir.Operation) -> bool:
     custom = operation.name == "stablehlo.custom_call"
     return custom and Op(operation).text("call_target_name") == "shape_assertion"
 
@@ -105,16 +105,16 @@ class _Reader:
     """Runs a function as far as it is about sizes, and learns from its checks."""
 
     def __init__(
-        self, module: Any, places: Sequence[tuple[int, int]], facts: _Facts
+        self, module: ir.Module, places: Sequence[tuple[int, int]], facts: _Facts
     ) -> None:
         self.functions = functions_of(module)
         self.places = places
         self.facts = facts
 
-    def learns(self, block: Any) -> bool:
+    def learns(self, block: ir.Block) -> bool:
         """Run the main function up to the first check that teaches something."""
         with known_contracts(self.facts.contracts):
-            values: dict[Any, Value] = {}
+            values: dict[ir.Value, Value] = {}
             for each in block.operations:
                 operation = each.operation
                 if _is_check(operation) and self._learn_check(operation, values):
@@ -122,7 +122,9 @@ class _Reader:
                 self._step(operation, values, block)
         return False
 
-    def _step(self, operation: Any, values: dict[Any, Value], block: Any) -> None:
+    def _step(
+        self, operation: ir.Operation, values: dict[ir.Value, Value], block: ir.Block
+    ) -> None:
         """Evaluate an op, if it is about sizes."""
         op = Op(operation)
         operands = [values.get(operand, _UNKNOWN) for operand in operation.operands]
@@ -139,7 +141,7 @@ class _Reader:
             if isinstance(value, Known):
                 values[result] = value
 
-    def _read_size(self, op: Op, block: Any) -> Known | None:
+    def _read_size(self, op: Op, block: ir.Block) -> Known | None:
         arguments = list(block.arguments)
         operand, axis = op.op.operands[0], op.integer("dimension")
         if operand not in arguments:
@@ -176,7 +178,7 @@ class _Reader:
 
     # ---- learning from a check ------------------------------------------------------
 
-    def _learn_check(self, check: Any, values: dict[Any, Value]) -> bool:
+    def _learn_check(self, check: ir.Operation, values: dict[ir.Value, Value]) -> bool:
         """Learn from a check; return whether it told something new about a size."""
         condition = check.operands[0]
         if condition in values or isinstance(condition.owner, ir.Block):
@@ -283,7 +285,7 @@ def _same(reader: _Reader) -> dict[str, Any]:
     return {dim.name: dim for dim in reader.facts.dims}
 
 
-def _position(atom: Any) -> int | None:
+def _position(atom: object) -> int | None:
     """The number of the symbol that an expression is."""
     return int(atom.position) if isinstance(atom, ir.AffineSymbolExpr) else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from aotc.errors import InputError
 from aotc.importers.stablehlo.interpreter import (
@@ -17,10 +16,10 @@ from aotc.mlir import func, ir
 TOKEN = "!stablehlo.token"
 _CALLS = ("func.call", "call")
 
-Copies = dict[Any, Any]  # value → its copy
+Copies = dict[ir.Value, ir.Value]  # value → its copy
 
 
-def inline_calls(module: Any, main: str) -> None:
+def inline_calls(module: ir.Module, main: str) -> None:
     """Inline the functions that `main` calls.
 
     Calls within regions of its ops remain.
@@ -34,7 +33,9 @@ def inline_calls(module: Any, main: str) -> None:
             _inline(each.operation, functions, (main,))
 
 
-def _inline(call: Any, functions: Mapping[str, Any], callers: tuple[str, ...]) -> None:
+def _inline(
+    call: ir.Operation, functions: Mapping[str, ir.Operation], callers: tuple[str, ...]
+) -> None:
     name = Op(call).text("callee") if call.name in _CALLS else ""
     if name not in functions:
         return
@@ -52,13 +53,13 @@ def _inline(call: Any, functions: Mapping[str, Any], callers: tuple[str, ...]) -
     for old, new in zip(call.results, results, strict=True):
         old.replace_all_uses_with(new)
     call.erase()
-    for each in made:
-        _inline(each, functions, (*callers, name))
+    for copied in made:
+        _inline(copied, functions, (*callers, name))
 
 
-def _copy(operation: Any, copies: Copies) -> Any:
+def _copy(operation: ir.Operation, copies: Copies) -> ir.Operation:
     """A copy of an op that reads copies, at the insertion point."""
-    made = operation.clone().operation
+    made: ir.Operation = operation.clone().operation
     for each in (made, *nested_operations(made)):
         for number, operand in enumerate(each.operands):
             if operand in copies:
@@ -67,19 +68,19 @@ def _copy(operation: Any, copies: Copies) -> Any:
     return made
 
 
-def read_values(operation: Any) -> Iterator[Any]:
+def read_values(operation: ir.Operation) -> Iterator[ir.Value]:
     """The values that an op and those in its regions read, some of them made there."""
     for each in (operation, *nested_operations(operation)):
         yield from each.operands
 
 
 def excerpt(
-    module: Any,
-    operations: Sequence[Any],
-    arguments: Mapping[Any, Any],
-    outputs: Sequence[Any],
-    brings: Callable[[Any], bool],
-) -> tuple[Any, Copies]:
+    module: ir.Module,
+    operations: Sequence[ir.Operation],
+    arguments: Mapping[ir.Value, ir.Type | ir.Attribute],
+    outputs: Sequence[ir.Value],
+    brings: Callable[[ir.Value], bool],
+) -> tuple[ir.Module, Copies]:
     """A module whose `main` has copies of some ops of a function.
 
     Args:
@@ -117,7 +118,7 @@ def excerpt(
     return made, copies
 
 
-def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(module: ir.Module) -> Iterator[tuple[str, ir.Attribute]]:
     attributes = module.operation.attributes
     for each in attributes:
         name = each if isinstance(each, str) else each.name
@@ -125,29 +126,35 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
             yield name, attributes[name]
 
 
-def _as_type(value: Any, wanted: Any) -> Any:
+def _as_type(value: ir.Value, wanted: ir.Type) -> ir.Value:
     """A value as one whose type tells less of its sizes."""
     if value.type == wanted:
         return value
     made = ir.Operation.create("stablehlo.convert", results=[wanted], operands=[value])
-    return made.results[0]
+    found: ir.Value = made.results[0]
+    return found
 
 
-def _constant(attribute: Any) -> Any:
+def _constant(attribute: ir.Attribute) -> ir.Value:
     made = ir.Operation.create(
         "stablehlo.constant",
         results=[attribute.type],
         attributes={"value": attribute},
     )
-    return made.results[0]
+    found: ir.Value = made.results[0]
+    return found
 
 
-def _bring(operation: Any, copies: Copies, brings: Callable[[Any], bool]) -> None:
+def _bring(
+    operation: ir.Operation, copies: Copies, brings: Callable[[ir.Value], bool]
+) -> None:
     for value in read_values(operation):
         _bring_value(value, copies, brings)
 
 
-def _bring_value(value: Any, copies: Copies, brings: Callable[[Any], bool]) -> None:
+def _bring_value(
+    value: ir.Value, copies: Copies, brings: Callable[[ir.Value], bool]
+) -> None:
     """Copy the op of a value that is not handed over; a token has no contents."""
     if value in copies or not brings(value):
         return
@@ -159,7 +166,7 @@ def _bring_value(value: Any, copies: Copies, brings: Callable[[Any], bool]) -> N
     _copy(value.owner.operation, copies)
 
 
-def _copy_symbols(module: Any, made: Any, block: Any) -> None:
+def _copy_symbols(module: ir.Module, made: ir.Module, block: ir.Block) -> None:
     """Copy symbols such as meshes, and the functions that ops name."""
     functions = functions_of(module)
     with ir.InsertionPoint.at_block_begin(made.body):
@@ -178,7 +185,7 @@ def _copy_symbols(module: Any, made: Any, block: Any) -> None:
         left += nested_operations(op)
 
 
-def _named_functions(operation: Any) -> Iterator[str]:
+def _named_functions(operation: ir.Operation) -> Iterator[str]:
     op = Op(operation)
     yield from filter(None, (op.text("callee"), op.text("decomposition")))
     for each in op.attribute("called_computations") or ():

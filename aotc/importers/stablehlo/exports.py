@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from aotc.complexes import Complex
+from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
@@ -16,6 +20,9 @@ from aotc.importers.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, sp
 from aotc.importers.stablehlo.values import Value, as_known
 from aotc.processes.running import run_python
 from aotc.tracing.entry import Spec
+
+if TYPE_CHECKING:
+    from jax.export import Exported
 
 _SHARDY = b"sdy"  # the name of a dialect
 CONVENTIONS = (9, 10)  # versions of jax.export's calling convention
@@ -59,7 +66,7 @@ def from_export(
 
 
 def from_exported(
-    exported: Any, name: str = "exported", module_class: type[Module] = Module
+    exported: Exported, name: str = "exported", module_class: type[Module] = Module
 ) -> Imported:
     """A network of a `jax.export.Exported`: of `arg0`, … and its keywords."""
     _require_known(exported, name)
@@ -70,7 +77,9 @@ def from_exported(
     )
     inputs = {**{f"arg{n}": arg for n, arg in enumerate(args)}, **kwargs}
 
-    def function(values: Sequence[Any], constants: Mapping[str, Any]) -> Any:
+    def function(
+        values: Sequence[object], constants: Mapping[str, np.ndarray]
+    ) -> PyTree:
         given = dict(zip(inputs, values, strict=True))
         places = list(given.values())[: len(args)]
         named = {key: given[key] for key in kwargs}
@@ -87,7 +96,7 @@ def from_exported(
     return network_of(module, function, inputs, original=of_export(exported, len(args)))
 
 
-def _module_of(exported: Any, name: str, module_class: type[Module]) -> Module:
+def _module_of(exported: Exported, name: str, module_class: type[Module]) -> Module:
     """The module of an export, in the form in which it can be read.
 
     Calls of LAPACK have rules for shardings, whose bytecode only JAX reads: a process
@@ -104,9 +113,9 @@ def _module_of(exported: Any, name: str, module_class: type[Module]) -> Module:
     return module_class(done.output.decode(), name)
 
 
-def _exported_specs(exported: Any, module: Module) -> list[Spec]:
+def _exported_specs(exported: Exported, module: Module) -> list[Spec | Complex]:
     """A Spec for each leaf of the arguments; the module knows more than their types."""
-    specs = [
+    specs: list[Any] = [
         spec_of([n if isinstance(n, int) else str(n) for n in aval.shape], aval.dtype)
         if n not in exported.module_kept_var_idx
         else None
@@ -118,7 +127,7 @@ def _exported_specs(exported: Any, module: Module) -> list[Spec]:
     return [spec for spec in specs if spec is not None]
 
 
-def _require_known(exported: Any, name: str) -> None:
+def _require_known(exported: Exported, name: str) -> None:
     version = exported.calling_convention_version
     if not CONVENTIONS[0] <= version <= CONVENTIONS[1]:
         raise InputError(

@@ -17,7 +17,7 @@ from aotc.mlir import ir
 from aotc.tracing.source_locations import at_location, fail, user_place
 from aotc.tracing.survey import import_node
 
-Environment = ChainMap[Any, Value]
+Environment = ChainMap[ir.Value, Value]
 
 RETURNS = ("func.return", "stablehlo.return")
 
@@ -30,7 +30,9 @@ class Interpreter:
         weights: what constants of the module were turned into, by the constant's op.
     """
 
-    def __init__(self, module: Any, weights: Mapping[Any, Value] | None = None) -> None:
+    def __init__(
+        self, module: ir.Module, weights: Mapping[ir.Value, Value] | None = None
+    ) -> None:
         self.functions = functions_of(module)
         self.weights = weights or {}
 
@@ -41,7 +43,7 @@ class Interpreter:
         )
 
     def _run(
-        self, block: Any, operands: Sequence[Value], outer: Environment
+        self, block: ir.Block, operands: Sequence[Value], outer: Environment
     ) -> list[Value]:
         values = outer.new_child(dict(zip(block.arguments, operands, strict=True)))
         for each in block.operations:
@@ -54,7 +56,7 @@ class Interpreter:
         return []
 
     def _results(
-        self, op: Any, operands: list[Value], values: Environment
+        self, op: ir.Operation, operands: list[Value], values: Environment
     ) -> list[Value]:
         if op.name == "stablehlo.constant" and op.results[0] in self.weights:
             return [self.weights[op.results[0]]]
@@ -80,7 +82,7 @@ class Interpreter:
             key = op.results[0] if len(op.results) else node.place
             return import_node(key, op.name, run, zeros)
 
-    def _region(self, region: Any, values: Environment) -> Region:
+    def _region(self, region: ir.Region, values: Environment) -> Region:
         def run(*operands: Value) -> list[Value]:
             with undeclared_shapes():  # a region may be run for all elements at once
                 return self._run(region.blocks[0], operands, values)
@@ -99,7 +101,7 @@ def _call(node: Op, operands: list[Value]) -> list[Value]:
     return list(found) if type(found) in (tuple, list) else [found]
 
 
-def functions_of(module: Any) -> dict[str, Any]:
+def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
     """The functions of a module by name, without those that are only declared."""
     functions = {}
     for each in module.body.operations:
@@ -109,7 +111,7 @@ def functions_of(module: Any) -> dict[str, Any]:
     return functions
 
 
-def nested_operations(operation: Any) -> Iterator[Any]:
+def nested_operations(operation: ir.Operation) -> Iterator[ir.Operation]:
     """Yield all operations nested inside of one."""
     for region in operation.regions:
         for block in region.blocks:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
+from aotc.core.pytree import PyTree
+from aotc.dialects.types import Size
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
@@ -26,9 +31,13 @@ from aotc.mlir import ir
 from aotc.tracing.entry import State, Weights
 from aotc.tracing.source_locations import fail, is_own, relative, user_line
 
+if TYPE_CHECKING:
+    from jax.stages import Lowered
+    from jax.tree_util import PyTreeDef
+
 
 def from_jax(
-    function: Any, specs: Any, module_class: type[Module] = Module
+    function: Callable[..., object], specs: PyTree, module_class: type[Module] = Module
 ) -> Imported:
     """A function of JAX as a network.
 
@@ -73,7 +82,7 @@ def from_jax(
     return convention.network(module, _donation_flags(function, args, kwargs))
 
 
-def _callbacks(lowered: Any) -> Sequence[Any]:
+def _callbacks(lowered: Lowered) -> Sequence[Any]:
     """The functions of Python that a lowered one calls, of which JAX tells nothing."""
     compilation = getattr(lowered, "_lowering", None)
     arguments: dict[str, Any] = getattr(compilation, "compile_args", {})
@@ -96,11 +105,13 @@ def _refuse(error: Exception) -> NoReturn:
     ) from error
 
 
-def title_of(function: Any) -> str:
+def title_of(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def named_arguments(function: Any, specs: Any) -> dict[str, Any]:
+def named_arguments(
+    function: Callable[..., object], specs: PyTree
+) -> dict[str, PyTree]:
     """The arguments by their names."""
     if isinstance(specs, Mapping):
         return dict(specs)
@@ -110,7 +121,7 @@ def named_arguments(function: Any, specs: Any) -> dict[str, Any]:
     return dict(zip(names, specs, strict=True))
 
 
-def _parameter_names(function: Any, count: int) -> list[str]:
+def _parameter_names(function: Callable[..., object], count: int) -> list[str]:
     """The names of the first parameters, `arg0`, … for those that have none."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -126,7 +137,11 @@ def _parameter_names(function: Any, count: int) -> list[str]:
     return names
 
 
-def _donation_flags(function: Any, args: Any, kwargs: Any) -> list[bool]:
+def _donation_flags(
+    function: Callable[..., object],
+    args: Sequence[PyTree],
+    kwargs: Mapping[str, PyTree],
+) -> list[bool]:
     """Return which arguments `jax.jit` donates, leaf by leaf."""
     if not hasattr(function, "trace"):
         return []
@@ -141,11 +156,11 @@ class _CallingConvention:
 
     def __init__(
         self,
-        jax: Any,
-        function: Any,
-        arguments: Mapping[str, Any],
+        jax: ModuleType,
+        function: Callable[..., object],
+        arguments: Mapping[str, PyTree],
         by_place: bool,
-        out_tree: Any,
+        out_tree: PyTreeDef,
         sizes: SymbolicSizes,
     ) -> None:
         self.jax = jax
@@ -165,7 +180,9 @@ class _CallingConvention:
             if name not in order and leaves_of(value)
         }
 
-        def function(values: Sequence[Any], constants: Mapping[str, Any]) -> Any:
+        def function(
+            values: Sequence[Value], constants: Mapping[str, np.ndarray]
+        ) -> PyTree:
             named = dict(zip([*order, *inputs], values, strict=True))
             return self._call(module, named, constants)
 
@@ -204,11 +221,14 @@ class _CallingConvention:
         return found
 
     def _call(
-        self, module: Module, named: Mapping[str, Any], constants: Mapping[str, Any]
-    ) -> Any:
+        self,
+        module: Module,
+        named: Mapping[str, PyTree],
+        constants: Mapping[str, np.ndarray],
+    ) -> PyTree:
         order = [name for name in self.arguments if name in named]
         order = order if self.by_place else sorted(order)
-        leaves = [value_of(x) for n in order for x in leaves_of(named[n])]
+        leaves: list[Any] = [value_of(x) for n in order for x in leaves_of(named[n])]
         specs = [x for n in order for x in leaves_of(self.arguments[n])]
         sizes = self.sizes.variables(specs, leaves)
         variables = global_constants(functions_of(module.mlir)[module.main])
@@ -218,10 +238,11 @@ class _CallingConvention:
             if name
         ]
         results = module.call([*operands, *leaves], constants)
-        return self.jax.tree.unflatten(self.out_tree, results)
+        found: PyTree = self.jax.tree.unflatten(self.out_tree, results)
+        return found
 
 
-def _variable(name: str, argument: Any, sizes: Mapping[str, Any]) -> Known:
+def _variable(name: str, argument: ir.Value, sizes: Mapping[str, Size]) -> Known:
     """Return a size that JAX passes to the function as a number."""
     wide = str(ir.RankedTensorType(argument.type).element_type)
     if name == "_platform_index":

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 from aotc.core import dtypes
-from aotc.dialects.types import maximum, minimum
+from aotc.dialects.types import Size, maximum, minimum
 from aotc.errors import InputError
 from aotc.importers.common.known_sizes import (
     divide,
@@ -59,19 +59,21 @@ def _is_short(op: Op) -> bool:
     return len(kind.shape) <= most and count <= LARGEST_KNOWN
 
 
-def _wrap_to_dtype(data: Any, dtype: str) -> Any:
+def _wrap_to_dtype(data: numpy.ndarray, dtype: str) -> Any:
     """Wrap numbers to the range of the dtype; sizes fit by assumption."""
     if dtype == "bool":
         return elementwise(bool, 1)(data)
     return elementwise(partial(wrap, bits=dtypes.bits(dtype)), 1)(data)
 
 
-def _on(function: Callable[..., Any]) -> Callable[..., Any]:
+def _on(function: Callable[..., numpy.ndarray]) -> Callable[..., numpy.ndarray]:
     """Wrap a function of arrays as one of an op and its operands."""
     return lambda op, *xs: function(*xs)
 
 
-def _elementwise(function: Callable[..., Any], arity: int = 2) -> Callable[..., Any]:
+def _elementwise(
+    function: Callable[..., Size], arity: int = 2
+) -> Callable[..., numpy.ndarray]:
     return _on(elementwise(function, arity))
 
 
@@ -87,25 +89,27 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _compare(op: Op, a: Any, b: Any) -> Any:
+def _compare(op: Op, a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
     return elementwise(_COMPARISONS[op.word("comparison_direction")])(a, b)
 
 
 # ---- shapes -------------------------------------------------------------------------
 
 
-def _slice(op: Op, x: Any) -> Any:
+def _slice(op: Op, x: numpy.ndarray) -> numpy.ndarray:
     (start,), (limit,), (step,) = (
         op.ints(name) for name in ("start_indices", "limit_indices", "strides")
     )
     return x[start:limit:step]
 
 
-def _broadcast(op: Op, x: Any) -> Any:
+def _broadcast(op: Op, x: numpy.ndarray) -> numpy.ndarray:
     return numpy.broadcast_to(x, [n or 0 for n in op.kind.shape])
 
 
-def _clamp(op: Op, low: Any, x: Any, high: Any) -> Any:
+def _clamp(
+    op: Op, low: numpy.ndarray, x: numpy.ndarray, high: numpy.ndarray
+) -> numpy.ndarray:
     return elementwise(minimum)(elementwise(maximum)(x, low), high)
 
 

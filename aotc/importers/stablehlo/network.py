@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
+
 from aotc.complexes import Complex
+from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.importers.common.declared import declared_shapes
 from aotc.importers.common.imported import Imported
@@ -56,7 +59,7 @@ class Module:
     """
 
     # functions of Python that it calls, in its own process; by their numbers in it
-    callbacks: Sequence[Any] = ()
+    callbacks: Sequence[Callable[..., object]] = ()
 
     def __init__(self, data: bytes | str, name: str) -> None:
         self.mlir = parse(data, name)
@@ -67,12 +70,12 @@ class Module:
         self.literals = large_literals(self.mlir)
 
     @property
-    def arguments(self) -> list[Any]:
+    def arguments(self) -> list[ir.Value]:
         """The arguments of the main function."""
         function = functions_of(self.mlir)[self.main]
         return list(function.regions[0].blocks[0].arguments)
 
-    def specs(self) -> list[Any]:
+    def specs(self) -> list[Spec | Complex]:
         """Return the types of the arguments, with the facts on open sizes."""
         sizes = open_sizes(self.mlir, self.main)
         return [
@@ -81,7 +84,7 @@ class Module:
         ]
 
     @property
-    def weights(self) -> dict[str, Any]:
+    def weights(self) -> dict[str, numpy.ndarray]:
         """Large literals by name."""
         return {name: literal(op) for name, op in self.literals.items()}
 
@@ -89,9 +92,11 @@ class Module:
         """The module in generic form."""
         return str(self.mlir.operation.get_asm(print_generic_op_form=True))
 
-    def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
+    def call(
+        self, operands: Sequence[Value], weights: Mapping[str, numpy.ndarray]
+    ) -> list[Value]:
         """Return main's results."""
-        known: dict[Any, Value] = {
+        known: dict[ir.Value, Value] = {
             self.literals[name].op.results[0]: lift(array)
             for name, array in weights.items()
         }
@@ -105,7 +110,7 @@ class Module:
             results = self.interpreter(known).call(self.main, operands)
         return [materialize(r) for r in results if not isinstance(r, Token)]
 
-    def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:
+    def interpreter(self, weights: Mapping[ir.Value, Value]) -> Interpreter:
         """Return the interpreter of the module, with weights in the place of
         constants.
         """
@@ -125,7 +130,7 @@ class Module:
         return self.flags("tf.aliasing_output", "jax.buffer_donor")
 
 
-def large_literals(module: Any) -> dict[str, Op]:
+def large_literals(module: ir.Module) -> dict[str, Op]:
     """The constants that become weights."""
     found: dict[str, Op] = {}
     for function in functions_of(module).values():
@@ -158,7 +163,9 @@ def from_module(module: Module, given: Mapping[str, Spec] | None = None) -> Impo
         specs[key] = _refine_spec(key, specs.get(key), spec)
     donated = [n for n, given in zip(names, module.donated, strict=True) if given]
 
-    def function(operands: Sequence[Any], constants: Mapping[str, Any]) -> Any:
+    def function(
+        operands: Sequence[object], constants: Mapping[str, numpy.ndarray]
+    ) -> PyTree:
         results = module.call([value_of(x) for x in operands], constants)
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -167,7 +174,9 @@ def from_module(module: Module, given: Mapping[str, Spec] | None = None) -> Impo
     )
 
 
-def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm]) -> Any:
+def _spec(
+    mlir_type: ir.Type, number: int, sizes: Mapping[tuple[int, int], DimTerm]
+) -> Spec | Complex:
     """Return a Spec; for complex numbers a pair."""
     kind = kind_of(mlir_type)
     if kind is None:
@@ -184,7 +193,7 @@ def _spec(mlir_type: Any, number: int, sizes: Mapping[tuple[int, int], DimTerm])
     return Complex(spec, spec) if kind.is_complex else spec  # type: ignore[arg-type]
 
 
-def _refine_spec(name: str, known: Any, given: Spec) -> Spec:
+def _refine_spec(name: str, known: object, given: Spec) -> Spec:
     """Return the given Spec, if it fits the module's own."""
     fits = (
         isinstance(known, Spec)
@@ -201,21 +210,21 @@ def _refine_spec(name: str, known: Any, given: Spec) -> Spec:
     return given
 
 
-def _argument_names(arguments: Sequence[Any]) -> list[str]:
+def _argument_names(arguments: Sequence[ir.Value]) -> list[str]:
     """The names in the debug information, where they are names, else `arg0`, …."""
     found = [_name_of(argument) for argument in arguments]
     distinct = len(set(found)) == len(found) and all(found)
     return found if distinct else [f"arg{n}" for n in range(len(arguments))]
 
 
-def _name_of(argument: Any) -> str:
+def _name_of(argument: ir.Value) -> str:
     location = getattr(argument, "location", None)
     text = location.name_str if isinstance(location, ir.NameLoc) else ""
     name = re.sub(r"\W+", "_", text).strip("_")
     return name if name.isidentifier() else ""
 
 
-def value_of(leaf: Any) -> Value:
+def value_of(leaf: object) -> Value:
     """Return the value of a leaf of the inputs: an array, or a pair of them."""
     if isinstance(leaf, Complex):
         return Complex(lift(leaf.real), lift(leaf.imag))
@@ -224,8 +233,8 @@ def value_of(leaf: Any) -> Value:
 
 def network_of(
     module: Module,
-    function: Callable[[Sequence[Any], Mapping[str, Any]], Any],
-    inputs: Mapping[str, Any],
+    function: Callable[[Sequence[Any], Mapping[str, numpy.ndarray]], PyTree],
+    inputs: Mapping[str, PyTree],
     *,
     weights: Weights | None = None,
     state: State | None = None,
@@ -247,7 +256,7 @@ def network_of(
     constants = module.weights
     stored = _with_constants(weights, constants)
 
-    def run(*values: Any) -> Any:
+    def run(*values: Any) -> PyTree:
         if not constants:
             return function(values, {})
         first, *rest = values
@@ -268,7 +277,7 @@ def network_of(
 
 
 def _with_constants(
-    weights: Weights | None, constants: Mapping[str, Any]
+    weights: Weights | None, constants: Mapping[str, numpy.ndarray]
 ) -> Weights | None:
     """Join weights and literals in one tree."""
     if not constants:

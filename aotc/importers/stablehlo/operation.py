@@ -28,10 +28,10 @@ class Op:
 
     def __init__(
         self,
-        op: Any,
+        op: ir.Operation,
         regions: Sequence[Region] = (),
         call: Callable[[str, Sequence[Value]], list[Value]] | None = None,
-        outer: Mapping[Any, Value] | None = None,
+        outer: Mapping[ir.Value, Value] | None = None,
     ) -> None:
         self.op = op.operation
         self.regions = list(regions)
@@ -107,7 +107,7 @@ class Op:
         return f"{line} ({path})" if path else line
 
 
-def place_of(location: Any) -> tuple[Place | None, str]:
+def place_of(location: ir.Location) -> tuple[Place | None, str]:
     """The innermost line of an MLIR location, and its outermost name."""
     path = ""
     while True:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from aotc.complexes import Complex
+from aotc.core.pytree import PyTree
 from aotc.importers.common.original import Inputs, Original
 from aotc.importers.stablehlo.symbolic import require_jax
 from aotc.tracing.entry import State, Stored
 
+if TYPE_CHECKING:
+    from jax.export import Exported
+    from jaxlib.mlir import ir
+
 
 def of_function(
-    function: Any, arguments: Mapping[str, Any], by_place: bool
+    function: Callable[..., object], arguments: Mapping[str, PyTree], by_place: bool
 ) -> Original:
     """Wrap a function of JAX as the original of an import.
 
@@ -27,7 +32,7 @@ def of_function(
     held = {n: v.tree for n, v in arguments.items() if isinstance(v, Stored)}
     updates = any(isinstance(value, State) for value in arguments.values())
 
-    def run(inputs: Inputs) -> Any:
+    def run(inputs: Inputs) -> PyTree:
         given = {name: _as_input({**held, **inputs}[name]) for name in arguments}
         called = require_jax().jit(function)
         result = called(*given.values()) if by_place else called(**given)
@@ -36,10 +41,10 @@ def of_function(
     return Original(_framework(), run)
 
 
-def of_export(exported: Any, places: int) -> Original:
+def of_export(exported: Exported, places: int) -> Original:
     """Return the original of a `jax.export`, whose first arguments have no names."""
 
-    def run(inputs: Inputs) -> Any:
+    def run(inputs: Inputs) -> PyTree:
         values = [_as_input(each) for each in inputs.values()]
         named = dict(zip(list(inputs)[places:], values[places:], strict=True))
         return _as_result(exported.call(*values[:places], **named))
@@ -59,7 +64,7 @@ def of_module(text: Callable[[], str]) -> Original | None:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
-    def run(inputs: Inputs) -> Any:
+    def run(inputs: Inputs) -> PyTree:
         with jax_context():
             module = ir.Module.parse(text())
             given = [_attribute(_as_input(array)) for array in inputs.values()]
@@ -71,7 +76,7 @@ def of_module(text: Callable[[], str]) -> Original | None:
     return Original(f"StableHLO interpreter of jaxlib {jaxlib.__version__}", run)
 
 
-def jax_context() -> Any:
+def jax_context() -> ir.Context:
     """A context of jaxlib's MLIR in which a StableHLO module can be interpreted."""
     from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
@@ -87,7 +92,7 @@ def jax_context() -> Any:
     return context
 
 
-def _attribute(array: Any) -> Any:
+def _attribute(array: numpy.ndarray) -> ir.DenseElementsAttr:
     from jaxlib.mlir import ir
 
     array = numpy.ascontiguousarray(array)
@@ -101,7 +106,7 @@ def _framework() -> str:
     return f"jax {require_jax().__version__}"
 
 
-def _as_input(tree: Any) -> Any:
+def _as_input(tree: PyTree) -> Any:
     """An input with complex arrays in the place of pairs."""
     if isinstance(tree, Complex):
         return numpy.asarray(tree.real) + 1j * numpy.asarray(tree.imag)
@@ -113,12 +118,12 @@ def _as_input(tree: Any) -> Any:
     return tree
 
 
-def _as_result(result: Any) -> Any:
+def _as_result(result: PyTree) -> PyTree:
     """A result as aotc gives it: arrays, and pairs of them for complex ones."""
     return require_jax().tree.map(_parts, result)
 
 
-def _parts(value: Any) -> Any:
+def _parts(value: object) -> numpy.ndarray | Complex:
     array = numpy.asarray(value)
     if not numpy.iscomplexobj(array):
         return array

@@ -10,7 +10,6 @@ import re
 import sys
 from functools import cache
 from types import ModuleType
-from typing import Any
 
 from aotc.errors import InputError
 from aotc.errors.exit_status import exit_cause
@@ -27,7 +26,7 @@ _LONGEST_REASON = 300  # characters of a parser's message
 
 
 @cache
-def _context() -> Any:
+def _context() -> ir.Context:
     """A context of its own: the graph's knows no StableHLO, this one no graph."""
     context = ir.Context()
     context.allow_unregistered_dialects = True  # of attributes that are not looked at
@@ -37,7 +36,7 @@ def _context() -> Any:
     return context
 
 
-def parse(source: bytes | str, name: str) -> Any:
+def parse(source: bytes | str, name: str) -> ir.Module:
     """The verified module in a text, in bytecode, or in a portable artifact.
 
     Args:
@@ -71,7 +70,7 @@ def _require_survival(data: bytes) -> None:
         raise ValueError(f"it is damaged or too deep, its reader dies of {cause}")
 
 
-def _read(data: bytes, name: str) -> Any:
+def _read(data: bytes, name: str) -> ir.Module:
     """Parse a module, and require that all that is read later is well-formed."""
     module = _parse(data, name)
     module.operation.verify()
@@ -85,12 +84,13 @@ def _read(data: bytes, name: str) -> Any:
     return module
 
 
-def _parse(data: bytes, name: str) -> Any:
+def _parse(data: bytes, name: str) -> ir.Module:
     portable = _PORTABLE.match(data)
     with _context() as context, ir.Location.unknown():
         if portable is not None:
             _require_version(portable.group(1).decode(), name)
-            return stablehlo().deserialize_portable_artifact(context, data)
+            found: ir.Module = stablehlo().deserialize_portable_artifact(context, data)
+            return found
         if data.startswith(BYTECODE):
             return ir.Module.parse(data)
         return ir.Module.parse(_readable(data.decode()))
@@ -114,7 +114,7 @@ def _require_version(version: str, name: str) -> None:
         )
 
 
-def _require_one_device(module: Any, name: str) -> None:
+def _require_one_device(module: ir.Module, name: str) -> None:
     attributes = module.operation.attributes
     for key in ("mhlo.num_partitions", "mhlo.num_replicas"):
         count = ir.IntegerAttr(attributes[key]).value if key in attributes else 1
@@ -133,7 +133,7 @@ def _reason(error: Exception) -> str:
     return text[:_LONGEST_REASON] or type(error).__name__
 
 
-def main_function(module: Any, name: str) -> str:
+def main_function(module: ir.Module, name: str) -> str:
     """The name of the function that a module is called by.
 
     Raises:

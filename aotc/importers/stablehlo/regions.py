@@ -41,7 +41,7 @@ _CHOOSERS = {
 _NUMBERS = (-numpy.inf, -2.0, -1.0, -0.0, 0.0, 1.0, 2.0, numpy.inf, numpy.nan)
 
 
-def ops_in(op: Op, region: int = 0) -> list[Any]:
+def ops_in(op: Op, region: int = 0) -> list[ir.Operation]:
     """The operations of a region."""
     return [each.operation for each in op.op.regions[region].blocks[0].operations]
 
@@ -61,14 +61,14 @@ def called_op(op: Op) -> str | None:
     return _single_op(function.regions[0].blocks[0])
 
 
-def _single_op(block: Any) -> str | None:
+def _single_op(block: ir.Block) -> str | None:
     found = [each.operation for each in block.operations]
     if len(found) != 2 or list(found[1].operands) != list(found[0].results):
         return None
     return str(found[0].name) if _takes(found[0], block) else None
 
 
-def _takes(operation: Any, block: Any) -> bool:
+def _takes(operation: ir.Operation, block: ir.Block) -> bool:
     """Return whether an op takes the arguments of its block, in order or swapped
     alike.
     """
@@ -94,7 +94,7 @@ def _only_chooses(op: Op, region: int = 0) -> bool:
     )
 
 
-def _is_simple(operation: Any) -> bool:
+def _is_simple(operation: ir.Operation) -> bool:
     """Return whether constants are 0, 1 (of bools) or NaN."""
     if operation.name != "stablehlo.constant":
         return True
@@ -114,7 +114,7 @@ def cases(dtype: str) -> list[Any]:
     return [-2, -1, 0, 1, 2]
 
 
-def behaviour(op: Op, columns: Sequence[Any], region: int = 0) -> list[Any]:
+def behaviour(op: Op, columns: Sequence[object], region: int = 0) -> list[Any]:
     """The results of a region on columns of numbers, one for each argument."""
     block = op.op.regions[region].blocks[0]
     with without_tracing():
@@ -126,13 +126,13 @@ def behaviour(op: Op, columns: Sequence[Any], region: int = 0) -> list[Any]:
         return [numpy.asarray(array(result)) for result in results]
 
 
-def dtype_of(argument: Any) -> str:
+def dtype_of(argument: ir.Value) -> str:
     """The dtype of an argument of a region."""
     kind = kind_of(argument.type)
     return "i32" if kind is None else kind.dtype
 
 
-def is_complex(argument: Any) -> bool:
+def is_complex(argument: ir.Value) -> bool:
     """Return whether an argument of a region is complex."""
     return "complex" in str(argument.type)
 

@@ -6,25 +6,33 @@ import it when they are called.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from aotc.complexes import Complex
 from aotc.core import dtypes
+from aotc.core.dtypes import DTypeLike
 from aotc.core.installation import install_command
-from aotc.dialects.types import ceil_divide
+from aotc.core.pytree import PyTree
+from aotc.dialects.types import Size, ceil_divide
 from aotc.errors import SetupError
+from aotc.importers.stablehlo.values import Known
+from aotc.tracing.array import Array
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.entry import Frozen, Spec, Stored
 from aotc.tracing.source_locations import fail
 
+if TYPE_CHECKING:
+    from jax import ShapeDtypeStruct
+
 PLATFORM = "cpu"  # whose variant of a function is taken; it calls LAPACK
 
 
-def require_jax(module: str = "jax") -> Any:
+def require_jax(module: str = "jax") -> ModuleType:
     """Import a module of JAX, or say how to install it.
 
     Raises:
@@ -47,7 +55,7 @@ class SymbolicSizes:
     A multiple of m is m times a symbol, as which JAX decides all that divides it.
     """
 
-    def __init__(self, arguments: Any) -> None:
+    def __init__(self, arguments: Iterable[PyTree]) -> None:
         self.jax = require_jax()
         self.dims: dict[str, Dim] = {}
         for value in arguments:
@@ -74,12 +82,12 @@ class SymbolicSizes:
             for (name, dim), symbol in zip(self.dims.items(), symbols, strict=True)
         }
 
-    def abstract(self, value: Any) -> Any:
+    def abstract(self, value: PyTree) -> PyTree:
         """Convert a pytree of Specs (or stored values) to JAX's ShapeDtypeStructs."""
         leaves, tree = self.jax.tree.flatten(contents(value), is_leaf=is_leaf)
         return self.jax.tree.unflatten(tree, [self._abstract(leaf) for leaf in leaves])
 
-    def _abstract(self, leaf: Any) -> Any:
+    def _abstract(self, leaf: object) -> ShapeDtypeStruct:
         shape = getattr(leaf, "shape", None)
         if shape is None:
             fail(
@@ -101,9 +109,11 @@ class SymbolicSizes:
             )
         return self.jax.ShapeDtypeStruct(tuple(sizes), given)
 
-    def variables(self, leaves: Sequence[Any], given: Sequence[Any]) -> dict[str, Any]:
+    def variables(
+        self, leaves: Sequence[object], given: Sequence[Array | Complex | Known]
+    ) -> dict[str, Size]:
         """Return the values of JAX's symbols in arrays that are given for the specs."""
-        found: dict[str, Any] = {}
+        found: dict[str, Size] = {}
         for leaf, array in zip(leaves, given, strict=True):
             for size, actual in zip(
                 getattr(leaf, "shape", ()), array.shape, strict=True
@@ -115,23 +125,23 @@ class SymbolicSizes:
         }
 
 
-def contents(value: Any) -> Any:
+def contents(value: PyTree) -> PyTree:
     """Return the pytree of a stored value; other values as they are."""
     value = value.state if isinstance(value, Frozen) else value
     return value.tree if isinstance(value, Stored) else value
 
 
-def leaves_of(value: Any) -> list[Any]:
+def leaves_of(value: PyTree) -> list[Any]:
     """The leaves of a pytree of JAX, of Specs or of arrays."""
     return list(require_jax().tree.leaves(contents(value), is_leaf=is_leaf))
 
 
-def is_leaf(value: Any) -> bool:
+def is_leaf(value: object) -> bool:
     """Return whether a pytree of JAX holds a value as a leaf that JAX does not know."""
     return isinstance(value, (Spec, Complex))
 
 
-def _solve(term: DimTerm, actual: Any, found: dict[str, Any]) -> None:
+def _solve(term: DimTerm, actual: Size, found: dict[str, Size]) -> None:
     """Solve a size for its one unknown Dim, and note the value."""
     unknown = {dim.name for dim in term.dims()} - set(found)
     if len(unknown) != 1:
@@ -144,27 +154,27 @@ def _solve(term: DimTerm, actual: Any, found: dict[str, Any]) -> None:
 _PARTS = {"complex64": "f32", "complex128": "f64"}
 
 
-def _numpy_dtype(leaf: Any) -> Any:
+def _numpy_dtype(leaf: Any) -> numpy.dtype:
     """Return the dtype of an input's description; a pair of Specs is a complex one."""
     if isinstance(leaf, Complex):
         return numpy.dtype("complex64" if leaf.dtype == "f32" else "complex128")
     if str(leaf.dtype) in _PARTS:
-        return numpy.dtype(leaf.dtype)
+        return numpy.dtype(str(leaf.dtype))
     return dtypes.to_numpy(dtypes.canonical(leaf.dtype))
 
 
-def as_specs(value: Any) -> Any:
+def as_specs(value: PyTree) -> PyTree:
     """Convert a pytree of descriptions of inputs to Specs."""
     return require_jax().tree.map(_as_spec, contents(value), is_leaf=is_leaf)
 
 
-def _as_spec(leaf: Any) -> Any:
+def _as_spec(leaf: Any) -> Spec | Complex:
     if isinstance(leaf, (Spec, Complex)):
         return leaf
     return spec_of(leaf.shape, leaf.dtype)
 
 
-def spec_of(shape: Any, dtype: Any) -> Any:
+def spec_of(shape: Sequence[int | str | DimTerm], dtype: DTypeLike) -> Spec | Complex:
     """A Spec, or a pair of them for complex numbers."""
     part = _PARTS.get(str(dtype))
     if part is None:

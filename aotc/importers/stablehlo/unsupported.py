@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from aotc.errors import InputError
 from aotc.importers.stablehlo.interpreter import (
@@ -14,6 +13,7 @@ from aotc.importers.stablehlo.interpreter import (
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops import OPS, calls
 from aotc.importers.stablehlo.values import kind_of
+from aotc.mlir import ir
 from aotc.tracing.findings import Finding, grouped_findings
 
 Use = tuple[str, str, str, str]  # op, reason, place, help
@@ -46,14 +46,16 @@ _REASONS = {
 }
 
 
-def unsupported(module: Any, entry: str = "main") -> list[Finding]:
+def unsupported(module: ir.Module, entry: str = "main") -> list[Finding]:
     """Yield ops that `entry` reaches and that have no function in `ops`, with
     reasons.
     """
     return grouped_findings(_uses(module, entry))
 
 
-def reason_against(operation: Any, functions: Mapping[str, Any]) -> str:
+def reason_against(
+    operation: ir.Operation, functions: Mapping[str, ir.Operation]
+) -> str:
     """Return the reason why an operation cannot be imported; empty if it can.
 
     Args:
@@ -62,7 +64,7 @@ def reason_against(operation: Any, functions: Mapping[str, Any]) -> str:
     """
     seen: set[str] = set()
 
-    def visit(operations: Iterable[Any]) -> Iterator[str]:
+    def visit(operations: Iterable[ir.Operation]) -> Iterator[str]:
         for each in operations:
             op = Op(each)
             if found := _objection(op):
@@ -77,7 +79,7 @@ def reason_against(operation: Any, functions: Mapping[str, Any]) -> str:
     return next(visit((operation, *nested_operations(operation))), "")
 
 
-def _uses(module: Any, entry: str) -> Iterator[Use]:
+def _uses(module: ir.Module, entry: str) -> Iterator[Use]:
     functions = functions_of(module)
     seen: set[str] = set()
 

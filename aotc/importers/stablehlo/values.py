@@ -36,7 +36,7 @@ LARGEST_KNOWN = 64  # elements; shapes are short
 class Known:
     """A short integer or bool tensor whose elements are numbers, sizes or bools."""
 
-    data: Any  # a NumPy array of objects, of rank 0 to 2
+    data: numpy.ndarray  # a NumPy array of objects, of rank 0 to 2
     dtype: str
 
     @property
@@ -75,7 +75,7 @@ class Kind(NamedTuple):
 Value = Array | Complex | Known | Token
 
 
-def zeros_of(mlir_type: Any) -> Value:
+def zeros_of(mlir_type: ir.Type) -> Value:
     """Return zeros of a type whose sizes are fixed."""
     kind = kind_of(mlir_type)
     shape = [size for size in kind.shape if size is not None] if kind else []
@@ -85,12 +85,12 @@ def zeros_of(mlir_type: Any) -> Value:
     return Complex(zeros, zeros) if kind.is_complex else zeros
 
 
-def as_known(items: Any, dtype: str) -> Known:
+def as_known(items: object, dtype: str) -> Known:
     """A Known of (nested lists of) sizes."""
     return Known(numpy.array(items, object), dtype)
 
 
-def kind_of(mlir_type: Any) -> Kind | None:
+def kind_of(mlir_type: ir.Type) -> Kind | None:
     """Return the kind of a tensor type; None for other types.
 
     Raises:
@@ -118,7 +118,7 @@ def element_dtype(text: str) -> str:
     return name
 
 
-def constant(data: Any) -> Value:
+def constant(data: numpy.ndarray) -> Value:
     """A NumPy array as a value: short tensors of integers may be about sizes."""
     dtype = dtypes.canonical(data.dtype)
     if dtype in SIZE_DTYPES and data.ndim < 2 and data.size <= LARGEST_KNOWN:
@@ -162,7 +162,7 @@ def sizes(value: Value) -> tuple[Size, ...]:
     return tuple(int(n) for n in data.ravel())
 
 
-def number(value: Value) -> Any | None:
+def number(value: Value) -> Any:
     """The Python number of a scalar that is known now, else None."""
     if isinstance(value, Known) and not value.ndim:
         return value.data.item()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotc.core.installation import install_command
 from aotc.errors import AotcError, InputError, SetupError
@@ -19,6 +19,8 @@ from aotc.programs.program import source_of
 from aotc.tracing.source_locations import at_location
 
 if TYPE_CHECKING:
+    import torch
+
     from aotc.importers.common.imported import Imported
     from aotc.programs.program import Program
 
@@ -28,10 +30,10 @@ ENTRY = "main"  # of a file
 
 
 def from_torch(
-    model: Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    dynamic_shapes: Any = None,
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    dynamic_shapes: object = None,
     *,
     train: bool = False,
 ) -> Imported:

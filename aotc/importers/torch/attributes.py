@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
@@ -25,7 +24,7 @@ _LIBRARIES = ("torch", "builtins", "numpy")
 
 
 @contextmanager
-def watch_attributes(model: Any) -> Iterator[None]:
+def watch_attributes(model: object) -> Iterator[None]:
     """Warn of attributes of a module that its export in this block changes."""
     if not isinstance(model, torch.nn.Module):
         yield
@@ -33,7 +32,9 @@ def watch_attributes(model: Any) -> Iterator[None]:
     before = _attributes(model)
     changed = set[str]()
 
-    def compare(*_: Any) -> None:  # torch sets attributes back when forward is traced
+    def compare(
+        *_: object,
+    ) -> None:  # torch sets attributes back when forward is traced
         changed.update(_changed(before, _attributes(model)))
 
     hook = model.register_forward_hook(compare)
@@ -53,7 +54,9 @@ def watch_attributes(model: Any) -> Iterator[None]:
         )
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _changed(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> Iterator[str]:
     """Yield the paths of attributes that have another tensor or number."""
     for path, old in before.items():
         new = after.get(path, old)
@@ -64,9 +67,9 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[st
             yield path
 
 
-def _attributes(model: torch.nn.Module) -> dict[str, Any]:
+def _attributes(model: torch.nn.Module) -> dict[str, object]:
     """Return the tensors, numbers and lengths of lists of a module by their paths."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     seen = set[int]()
     for name, part in model.named_modules():
         for key, value in vars(part).items():
@@ -77,8 +80,8 @@ def _attributes(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _leaves(
-    path: str, value: Any, seen: set[int], depth: int
-) -> Iterator[tuple[str, Any]]:
+    path: str, value: object, seen: set[int], depth: int
+) -> Iterator[tuple[str, object]]:
     """Yield the parts of an attribute that calls could change, with their paths."""
     if value is None or isinstance(value, (torch.Tensor, *_NUMBERS)):
         yield path, value
@@ -93,7 +96,7 @@ def _leaves(
         yield from _leaves(name, part, seen, depth - 1)
 
 
-def _parts(path: str, value: Any) -> dict[str, Any]:
+def _parts(path: str, value: object) -> dict[str, object]:
     """Return the parts of a container, or of an object of a user's class, by path."""
     if isinstance(value, (dict, list, tuple)) and len(value) > _LONGEST:
         return {path: None}

@@ -41,7 +41,7 @@ REFUSED = (
 class _Keys:
     """The key of a call, how many keys were made of it, and where it came in."""
 
-    key: Any
+    key: Array
     trace: Trace | None
     count: int = 0
 
@@ -61,7 +61,7 @@ def drops(node: Node) -> bool:
 
 
 @contextmanager
-def drawing_from(key: Any) -> Iterator[None]:
+def drawing_from(key: Array | None) -> Iterator[None]:
     """Draw dropout from `key` within this block; refuse it without a key."""
     token = _keys.set(None if key is None else _Keys(key, current_trace()))
     try:

@@ -7,16 +7,18 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import torch
 from torch._decomp import decomposition_table
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from aotc.errors import InputError, SetupError
@@ -35,11 +37,11 @@ _OWN = Path(__file__).parent
 
 
 def export_program(
-    model: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-) -> Any:
+    model: torch.nn.Module | ExportedProgram,
+    args: Sequence[object],
+    kwargs: Mapping[str, object] | None,
+    dynamic_shapes: object,
+) -> ExportedProgram:
     """The exported program of a module; one that is given is taken as it is.
 
     Raises:
@@ -65,7 +67,7 @@ def export_program(
         _refuse(error)
 
 
-def _require_tensors(args: Any) -> None:
+def _require_tensors(args: object) -> None:
     """Refuse example arguments that are no tuple, or arrays of NumPy."""
     if not isinstance(args, (tuple, list)):
         fail(
@@ -85,7 +87,7 @@ def _require_tensors(args: Any) -> None:
 
 
 @contextmanager
-def training(model: Any, train: bool) -> Iterator[None]:
+def training(model: torch.nn.Module | ExportedProgram, train: bool) -> Iterator[None]:
     """Put the parts of a module in training mode within this block, if `train` is true.
 
     Afterwards each of them is in the mode that it was in.
@@ -101,7 +103,7 @@ def training(model: Any, train: bool) -> Iterator[None]:
             part.training = mode
 
 
-def read(path: Path) -> Any:
+def read(path: Path) -> ExportedProgram:
     """The exported program in a .pt2 file.
 
     Raises:
@@ -207,13 +209,13 @@ def _logged_errors() -> Iterator[list[BaseException]]:
 
 
 @cache
-def decompositions() -> dict[Any, Any]:
+def decompositions() -> dict[OpOverload, Callable[..., object]]:
     """Return torch's decompositions of the ops that `ops/` does not list."""
     table = {**decomposition_table, **torch.export.default_decompositions()}
     return {op: rule for op, rule in table.items() if not stays_whole(op)}
 
 
-def decompose(program: Any) -> Any:
+def decompose(program: ExportedProgram) -> ExportedProgram:
     """The program without mutation, in ops of `ops/` as far as torch can say it so.
 
     An op that `ops/` lists stays whole. Every other one becomes simpler ones by torch's
@@ -231,7 +233,7 @@ def decompose(program: Any) -> Any:
         _refuse(error)
 
 
-def _forget_ranges_of_terms(program: Any) -> None:
+def _forget_ranges_of_terms(program: ExportedProgram) -> None:
     """Leave out the ranges of sizes such as `2*s0`, which torch reads from a file.
 
     It takes them for symbols and ends with an AssertionError when it traces the program
@@ -246,7 +248,7 @@ def _forget_ranges_of_terms(program: Any) -> None:
                 return
 
 
-def _is_plain(program: Any) -> bool:
+def _is_plain(program: ExportedProgram) -> bool:
     """Return whether all ops are in `ops/`, and writes are such as `writes.py` can
     do.
     """

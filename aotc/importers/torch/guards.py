@@ -11,19 +11,20 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from traceback import FrameSummary
 
 import sympy
 import torch
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuardPythonPrinter
 from torch.utils import _pytree
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotc.artifacts.conditions import Condition
 from aotc.complexes import Complex
-from aotc.dialects.types import Size
+from aotc.dialects.types import Shape, Size
 from aotc.importers.common.guards import require_sizes
 from aotc.importers.torch.exporting import is_library
 from aotc.importers.torch.nodes import line_of
@@ -59,7 +60,7 @@ class SizeGuard:
         found = re.fullmatch(r"(\w+) % (\d+) == 0", self.condition.text)
         return (self.sizes[found[1]], int(found[2])) if found else None
 
-    def require(self, leaves: Sequence[Any]) -> None:
+    def require(self, leaves: Sequence[object]) -> None:
         """Hold a call with these inputs to the condition; see `require_sizes`."""
         sizes: dict[str, Size] = {
             name: _shape(leaves[number])[axis]
@@ -69,7 +70,7 @@ class SizeGuard:
             require_sizes(self.condition, sizes, _WHY)
 
 
-def _shape(leaf: Any) -> Any:
+def _shape(leaf: object) -> Shape:
     part = leaf.real if isinstance(leaf, Complex) else leaf
     return lift(part).shape
 
@@ -85,7 +86,9 @@ class Unkept:
 Guard = SizeGuard | Unkept
 
 
-def size_guards(program: Any, arguments: Sequence[tuple[str, Any]]) -> list[Guard]:
+def size_guards(
+    program: ExportedProgram, arguments: Sequence[tuple[str, _pytree.TreeSpec]]
+) -> list[Guard]:
     """The guards of an exported program, those that its graph asserts included.
 
     Conditions on how tensors lie in memory are left out: aotc's have one layout.
@@ -104,7 +107,7 @@ def size_guards(program: Any, arguments: Sequence[tuple[str, Any]]) -> list[Guar
     return [*found, *_assertion_guards(program, paths)]
 
 
-def _paths(arguments: Sequence[tuple[str, Any]]) -> Iterator[str]:
+def _paths(arguments: Sequence[tuple[str, _pytree.TreeSpec]]) -> Iterator[str]:
     """`['x'][0]`: how torch.export names each leaf of the arguments."""
     for name, form in arguments:
         tree = form.unflatten(range(form.num_leaves))
@@ -141,7 +144,7 @@ def _of_rest(path: str) -> str:
 # ---- guards as code -----------------------------------------------------------------
 
 
-def _of_code(code: str, paths: Sequence[str], frame: Any) -> Guard:
+def _of_code(code: str, paths: Sequence[str], frame: FrameSummary | None) -> Guard:
     """The guard that torch.export writes as Python code."""
     sizes: dict[str, tuple[int, int]] = {}
     text = code
@@ -154,7 +157,7 @@ def _of_code(code: str, paths: Sequence[str], frame: Any) -> Guard:
         for spelling in (path, _of_rest(path), f"['flat_args'][{number}]"):
             size = re.escape(f"L{spelling}.size()") + r"\[(\d+)\]"
             text = re.sub(size, name, text)
-    place = None if frame is None else (frame.filename, frame.lineno)
+    place = None if frame is None else (frame.filename, frame.lineno or 0)
     own = place if place and not is_library(place[0]) else None
     return _guard(code, text, sizes, own)
 
@@ -207,7 +210,7 @@ def _plain(text: str) -> str:
     return ast.unparse(_Plain().visit(ast.parse(text, mode="eval")))
 
 
-def _guard_frames(program: Any) -> dict[str, Any]:
+def _guard_frames(program: ExportedProgram) -> dict[str, FrameSummary]:
     """The frame that each guard comes from, by its code; a file keeps none."""
     env = _shape_env(program)
     if env is None:
@@ -222,7 +225,7 @@ def _guard_frames(program: Any) -> dict[str, Any]:
     }
 
 
-def _shape_env(program: Any) -> Any:
+def _shape_env(program: ExportedProgram) -> ShapeEnv | None:
     """Return torch's facts on the symbols of a program, if it has any."""
     for node in program.graph.nodes:
         made = node.meta.get("val")
@@ -233,7 +236,7 @@ def _shape_env(program: Any) -> Any:
     return None
 
 
-def _is_about_layout(frame: Any) -> bool:
+def _is_about_layout(frame: FrameSummary | None) -> bool:
     """Return whether a guard comes from torch's decisions on memory layouts."""
     if frame is None or not is_library(frame.filename):
         return False
@@ -243,7 +246,9 @@ def _is_about_layout(frame: Any) -> bool:
 # ---- assertions of the graph --------------------------------------------------------
 
 
-def _assertion_guards(program: Any, paths: Sequence[str]) -> Iterator[Guard]:
+def _assertion_guards(
+    program: ExportedProgram, paths: Sequence[str]
+) -> Iterator[Guard]:
     """The assertions in the graph that are about sizes of the inputs only."""
     terms, sizes = _terms(program, paths)
     for node in program.graph.nodes:
@@ -256,10 +261,10 @@ def _assertion_guards(program: Any, paths: Sequence[str]) -> Iterator[Guard]:
 
 
 def _terms(
-    program: Any, paths: Sequence[str]
-) -> tuple[dict[Any, Any], dict[str, tuple[int, int]]]:
+    program: ExportedProgram, paths: Sequence[str]
+) -> tuple[dict[sympy.Symbol, sympy.Symbol], dict[str, tuple[int, int]]]:
     """The size that each symbol is, as a sympy symbol, and where each size is read."""
-    terms: dict[Any, Any] = {}
+    terms: dict[sympy.Symbol, sympy.Symbol] = {}
     sizes: dict[str, tuple[int, int]] = {}
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     given = [

@@ -7,7 +7,7 @@ list of these, or a function where the node is a subgraph.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -61,7 +61,7 @@ _ABOUT_MEMORY = {
 
 
 def evaluate(
-    module: GraphModule, arguments: Sequence[Any], settled: Container[Node] = ()
+    module: GraphModule, arguments: Sequence[object], settled: Container[Node] = ()
 ) -> Any:
     """Evaluate a graph for these values of its placeholders.
 
@@ -70,7 +70,7 @@ def evaluate(
         arguments: the values of its placeholders.
         settled: assertions that are known to hold.
     """
-    values: dict[Node, Any] = {}
+    values: dict[Node, object] = {}
     sizes = UnbackedSizes.of(module.graph)
     remaining = iter(arguments)
     for node in module.graph.nodes:
@@ -95,7 +95,7 @@ def evaluate(
     raise AssertionError("a graph of torch.fx ends with its output")
 
 
-def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any:
+def _result_of(node: Node, values: dict[Node, object], sizes: UnbackedSizes) -> object:
     """The result of a node: that of its function in `OPS`, or its rule in `PADDED`."""
     args, named = _arguments(node)
     given = _value(args, values)
@@ -129,7 +129,10 @@ def _result_of(node: Node, values: dict[Node, Any], sizes: UnbackedSizes) -> Any
 
 
 def _require_arguments(
-    node: Node, function: Any, given: Sequence[Any], options: Mapping[str, Any]
+    node: Node,
+    function: Callable[..., object],
+    given: Sequence[object],
+    options: Mapping[str, object],
 ) -> None:
     """Refuse a node with arguments that its function does not take."""
     try:
@@ -140,11 +143,12 @@ def _require_arguments(
         fail("unsupported-ops", f"aotc does not import {node.target} so: {error}")
 
 
-def _require_declared(node: Node, result: Any) -> None:
+def _require_declared(node: Node, result: object) -> None:
     """Hold the results of a node to the shapes that torch gives them."""
     made = node.meta.get("val")
     several = isinstance(made, (list, tuple))
-    fakes, values = (made, result) if several else ([made], [result])
+    values: Any = result if several else [result]
+    fakes = made if several else [made]
     for fake, found in zip(fakes, values, strict=False):
         if isinstance(fake, torch.Tensor):
             require_declared(f"{node.name} ({node.target})", declared_of(fake), found)
@@ -156,7 +160,7 @@ DIM_ADVICE = (
 )
 
 
-def _arguments(node: Node) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(node: Node) -> tuple[list[object], dict[str, object]]:
     """The arguments of a node; those have names that can only be given by name."""
     args, named = list(node.args), dict(node.kwargs)
     schema = getattr(node.target, "_schema", None)
@@ -167,7 +171,7 @@ def _arguments(node: Node) -> tuple[list[Any], dict[str, Any]]:
     return args, named
 
 
-def _value(part: Any, values: dict[Node, Any]) -> Any:
+def _value(part: object, values: dict[Node, object]) -> Any:
     """An argument of a node, with values in the place of nodes."""
     if isinstance(part, Node):
         return values[part]
@@ -191,7 +195,7 @@ def _attribute(module: GraphModule, target: str) -> Any:
         return array_of(found)
     subgraph = found
 
-    def body(*arguments: Any) -> Any:
+    def body(*arguments: object) -> Any:
         return evaluate(subgraph, arguments)
 
     body.__name__ = target
@@ -201,7 +205,7 @@ def _attribute(module: GraphModule, target: str) -> Any:
 # ---- placeholders for what cannot be imported ---------------------------------------
 
 
-def _placeholder(node: Node, values: dict[Node, Any]) -> Any:
+def _placeholder(node: Node, values: dict[Node, object]) -> object:
     """Return zeros of the types that torch gives the results of a node."""
     made = node.meta.get("val")
     if isinstance(made, (list, tuple)):
@@ -209,7 +213,7 @@ def _placeholder(node: Node, values: dict[Node, Any]) -> Any:
     return _zeros(made, values)
 
 
-def _zeros(made: Any, values: dict[Node, Any]) -> Any:
+def _zeros(made: object, values: dict[Node, object]) -> object:
     if not isinstance(made, torch.Tensor):
         fail("unsupported", f"the result of the op is a {type(made).__name__}")
     sizes = known_sizes(values)

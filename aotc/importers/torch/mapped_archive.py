@@ -19,12 +19,12 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from aotc.core.array_files import stored_bytes
+from aotc.core.json_values import JsonObject
 
 _LARGE = 1 << 16  # bytes; smaller tensors are copied
 _CONFIGS = "_weights_config.json", "_constants_config.json"  # ends of their names
@@ -49,7 +49,7 @@ class _Mapped:
     offset: int
 
 
-def load(path: Path) -> Any:
+def load(path: Path) -> torch.export.ExportedProgram:
     """Return the exported program in a .pt2 file; its large tensors are mapped.
 
     Raises:
@@ -76,7 +76,9 @@ def load(path: Path) -> Any:
     return program
 
 
-def _filled(placeholder: Any, data: Any, mapped: _Mapped) -> Any:
+def _filled(
+    placeholder: torch.Tensor, data: torch.Tensor, mapped: _Mapped
+) -> torch.Tensor:
     """Return the tensor of a placeholder, given the bytes of its elements."""
     found = data.view(placeholder.dtype).as_strided(
         placeholder.shape, mapped.strides, mapped.offset
@@ -114,7 +116,7 @@ def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_Mapped]
         copy.writestr(name, changed[name] if name in changed else archive.read(name))
 
 
-def _can_be_mapped(row: Any, member: zipfile.ZipInfo | None) -> bool:
+def _can_be_mapped(row: JsonObject, member: zipfile.ZipInfo | None) -> bool:
     """Return whether a tensor is stored in its file as it is in memory, and is
     large.
     """

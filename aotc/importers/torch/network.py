@@ -8,18 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import sympy
 import torch
+from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
+    InputSpec,
     OutputKind,
+    OutputSpec,
     TensorArgument,
     TokenArgument,
 )
+from torch.utils._pytree import TreeSpec
 
 from aotc.complexes import Complex
-from aotc.core.pytree import flatten
-from aotc.dialects.types import Dim
+from aotc.core.pytree import PyTree, flatten
+from aotc.dialects.types import Dim, Shape
 from aotc.importers.common.declared import Declared, declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.padded import (
@@ -47,7 +52,9 @@ from aotc.importers.torch.trees import leaves_of, tree_of
 from aotc.importers.torch.unbacked import symbols_of
 from aotc.importers.torch.unsupported import note_decompositions
 from aotc.importers.torch.unsupported import unsupported as unsupported_ops
+from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
+from aotc.tracing.dims import Dim as Named
 from aotc.tracing.entry import Spec, State, Weights
 from aotc.tracing.findings import Finding, grouped_findings
 from aotc.tracing.source_locations import fail, relative
@@ -59,7 +66,7 @@ _ZERO_POINTS = {"zero_point", "zero_points"}  # as quantised ops call them
 
 
 def network_of(
-    program: Any, train: bool = False, are_kept: AreKept = never_kept
+    program: ExportedProgram, train: bool = False, are_kept: AreKept = never_kept
 ) -> Imported:
     """The network of an exported program.
 
@@ -110,10 +117,11 @@ def network_of(
 _STORED = {InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
 _INPUTS = {InputKind.USER_INPUT, InputKind.TOKEN, *_STORED}
 _ARGUMENTS = (TensorArgument, ConstantArgument, TokenArgument)
+Obstacle = tuple[str, str, str, str]  # what, why, where and what to do
 _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
-def unsupported(program: Any) -> list[Finding]:
+def unsupported(program: ExportedProgram) -> list[Finding]:
     """Return all that stands in the way of importing an exported program."""
     signature = program.graph_signature
     return [
@@ -125,7 +133,7 @@ def unsupported(program: Any) -> list[Finding]:
     ]
 
 
-def _input_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]]:
+def _input_obstacles(specs: Sequence[InputSpec]) -> Iterator[Obstacle]:
     for spec in specs:
         if spec.kind not in _INPUTS:
             what = spec.kind.name.lower().replace("_", " ")
@@ -135,7 +143,7 @@ def _input_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]
             yield "input", "it is a number that varies", spec.arg.name, advice
 
 
-def _stored_obstacles(program: Any) -> Iterator[tuple[str, str, str, str]]:
+def _stored_obstacles(program: ExportedProgram) -> Iterator[Obstacle]:
     for spec, tensor in _stored_tensors(program):
         what = spec.kind.name.lower()
         if tensor.layout is not torch.strided:
@@ -144,7 +152,7 @@ def _stored_obstacles(program: Any) -> Iterator[tuple[str, str, str, str]]:
             yield what, f"its dtype is {tensor.dtype}", spec.target, "convert it"
 
 
-def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str]]:
+def _output_obstacles(specs: Sequence[OutputSpec]) -> Iterator[Obstacle]:
     for spec in specs:
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
             advice = (
@@ -154,7 +162,7 @@ def _output_obstacles(specs: Sequence[Any]) -> Iterator[tuple[str, str, str, str
             yield "mutation", "the model writes to its input", spec.target, advice
 
 
-def _padded_outputs(program: Any) -> Iterator[tuple[str, str, str, str]]:
+def _padded_outputs(program: ExportedProgram) -> Iterator[Obstacle]:
     """Yield results whose sizes depend on values; those of an entry have known ones."""
     (end,) = (node for node in program.graph.nodes if node.op == "output")
     for node in end.all_input_nodes:
@@ -176,7 +184,7 @@ _UNBACKED = re.compile(r"\bu\d+\b")  # torch's symbols for what values decide
 
 def _unkept(
     guards: Sequence[SizeGuard | Unkept],
-) -> Iterator[tuple[str, str, str, str]]:
+) -> Iterator[Obstacle]:
     for guard in guards:
         if isinstance(guard, Unkept):
             place = (
@@ -206,13 +214,13 @@ class _Slot:
     is_buffer: bool = False
 
 
-def _slots(program: Any) -> Iterator[_Slot]:
+def _slots(program: ExportedProgram) -> Iterator[_Slot]:
     """Yield one slot for each placeholder, in order."""
     signature = program.graph_signature
     updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
     stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
     offsets = {*_uniform_zero_points(program)} - updated
-    first: dict[Any, str] = {}
+    first: dict[object, str] = {}
     leaves = 0
     for spec in signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
@@ -228,13 +236,15 @@ def _slots(program: Any) -> Iterator[_Slot]:
             yield _stored_slot(spec, key, tensor, key in updated)
 
 
-def _input_slot(spec: Any, number: int) -> _Slot:
+def _input_slot(spec: InputSpec, number: int) -> _Slot:
     if isinstance(spec.arg, ConstantArgument):
         return _Slot("fixed", value=spec.arg.value)
     return _Slot("input", number)
 
 
-def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
+def _stored_tensors(
+    program: ExportedProgram,
+) -> Iterator[tuple[InputSpec, torch.Tensor]]:
     """Yield the tensors that the module stores and uses, with the spec of the
     placeholder.
     """
@@ -245,7 +255,7 @@ def _stored_tensors(program: Any) -> Iterator[tuple[Any, Any]]:
             yield spec, (program.state_dict if held else program.constants)[spec.target]
 
 
-def _uniform_zero_points(program: Any) -> Iterator[str]:
+def _uniform_zero_points(program: ExportedProgram) -> Iterator[str]:
     """Yield the names of zero points that are one number for all channels.
 
     What is known of it decides whether integers can be multiplied.
@@ -260,7 +270,7 @@ def _uniform_zero_points(program: Any) -> Iterator[str]:
             yield spec.target
 
 
-def _roles(node: Any, reader: Any) -> set[str]:
+def _roles(node: torch.fx.Node, reader: torch.fx.Node) -> set[str]:
     """Return the names of the arguments of an op that a node is given for."""
     schema = getattr(reader.target, "_schema", None)
     named = [*reader.kwargs.items()]
@@ -269,7 +279,9 @@ def _roles(node: Any, reader: Any) -> set[str]:
     return {name for name, value in named if value is node} or {""}
 
 
-def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
+def _stored_slot(
+    spec: InputSpec, key: str, tensor: torch.Tensor, updated: bool
+) -> _Slot:
     """Return the slot of a stored tensor: a state, a small constant, or a weight."""
     if updated:
         return _Slot("state", key, numpy_of(tensor))
@@ -281,7 +293,7 @@ def _stored_slot(spec: Any, key: str, tensor: Any, updated: bool) -> _Slot:
 
 
 def _inputs(
-    program: Any, guards: Sequence[SizeGuard], are_kept: AreKept
+    program: ExportedProgram, guards: Sequence[SizeGuard], are_kept: AreKept
 ) -> dict[str, Any]:
     """The Specs of each argument, by its name in `forward`."""
     fakes = {n.name: n.meta.get("val") for n in program.graph.nodes}
@@ -302,7 +314,9 @@ def _inputs(
     return {name: tree for name, tree in trees.items() if flatten(tree)[0]}
 
 
-def _spec_of(tensor: Any, dims: Mapping[Any, Any]) -> Any:
+def _spec_of(
+    tensor: torch.Tensor | None, dims: Mapping[sympy.Symbol, Named]
+) -> Spec | Complex | None:
     """The Spec of an input, or of its two parts; None for one that is fixed."""
     if tensor is None:
         return None
@@ -313,7 +327,7 @@ def _spec_of(tensor: Any, dims: Mapping[Any, Any]) -> Any:
     return Complex(spec, spec) if dtype in PARTS else spec
 
 
-def _arguments(program: Any) -> list[tuple[str, Any]]:
+def _arguments(program: ExportedProgram) -> list[tuple[str, TreeSpec]]:
     """The name and the form of each argument of `forward` that was given."""
     positional, keywords = program.call_spec.in_spec.children()
     names = program.module_call_graph[0].signature.forward_arg_names or []
@@ -323,13 +337,13 @@ def _arguments(program: Any) -> list[tuple[str, Any]]:
     return list(zip([*given, *keywords.context], forms, strict=True))
 
 
-def _dropping(program: Any) -> Iterator[tuple[str, str, str, str]]:
+def _dropping(program: ExportedProgram) -> Iterator[Obstacle]:
     """Yield the ops that drop elements, which need a key."""
     for node in filter(drops, nodes.calls(program.graph_module)):
         yield str(node.target), REFUSED[0], nodes.shown_place(node), REFUSED[1]
 
 
-def _drops(program: Any) -> bool:
+def _drops(program: ExportedProgram) -> bool:
     """Return whether a program drops elements at random."""
     return any(map(drops, nodes.calls(program.graph_module)))
 
@@ -337,7 +351,7 @@ def _drops(program: Any) -> bool:
 _VARIES = object()  # what is no flag
 
 
-def _fixed_leaves(program: Any) -> Iterator[Any]:
+def _fixed_leaves(program: ExportedProgram) -> Iterator[object]:
     """Yield the value that each argument in a row is fixed to, if it is."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
@@ -352,7 +366,7 @@ def _fixed_leaves(program: Any) -> Iterator[Any]:
 class _Network:
     """An exported program as a function of traced arrays."""
 
-    program: Any
+    program: ExportedProgram
     slots: Sequence[_Slot]
     inputs: tuple[str, ...]
     has_weights: bool
@@ -360,11 +374,11 @@ class _Network:
     guards: tuple[SizeGuard, ...] = ()
     key: str | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """The result for (weights, state, inputs…); see `Imported`."""
         remaining = list(args)
-        weights = remaining.pop(0) if self.has_weights and remaining else {}
-        state = remaining.pop(0) if self.has_state and remaining else {}
+        weights: Any = remaining.pop(0) if self.has_weights and remaining else {}
+        state: Any = remaining.pop(0) if self.has_state and remaining else {}
         inputs = self.inputs if self.key is None else (*self.inputs, self.key)
         every = [name for name, _ in _arguments(self.program)]
         whole = len(remaining) + len(kwargs) > len(inputs)  # flags are given as well
@@ -392,7 +406,9 @@ class _Network:
             results = evaluate(self.program.graph_module, values, settled)
             return self._pack_results(state, results)
 
-    def _declared(self, values: Sequence[Any]) -> Iterator[tuple[Declared, Any]]:
+    def _declared(
+        self, values: Sequence[Array | Complex]
+    ) -> Iterator[tuple[Declared, Shape]]:
         """The shape that torch gives each input, and the one that it has."""
         nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         for node, slot, value in zip(nodes, self.slots, values, strict=True):
@@ -400,9 +416,10 @@ class _Network:
             if slot.kind != "fixed" and isinstance(made, torch.Tensor):
                 yield declared_of(made), value.shape
 
-    def _leaves(self, given: Mapping[str, Any]) -> list[Any]:
+    def _leaves(self, given: Mapping[str, PyTree]) -> list[Any]:
         """The arguments in a row; flags must be those of the export."""
-        fixed, leaves = list(_fixed_leaves(self.program)), []
+        fixed: list[Any] = list(_fixed_leaves(self.program))
+        leaves: list[Any] = []
         for name, form in _arguments(self.program):
             if name not in given:
                 leaves += [None] * form.num_leaves
@@ -418,7 +435,9 @@ class _Network:
                 leaves.append(leaf)
         return leaves
 
-    def _pack_results(self, state: Any, results: Sequence[Any]) -> Any:
+    def _pack_results(
+        self, state: Mapping[str, object], results: Sequence[object]
+    ) -> PyTree:
         """The result in its containers; after the new state, if there is one."""
         new, leaves = dict(state), []
         specs = self.program.graph_signature.output_specs
@@ -431,12 +450,12 @@ class _Network:
         return (new, result) if self.has_state else result
 
 
-def _lift(value: Any) -> Any:
+def _lift(value: object) -> Array | Complex:
     """Lift an array, or the two of complex numbers, for computing."""
     return value.map(lift) if isinstance(value, Complex) else lift(value)
 
 
-def _output(value: Any) -> Any:
+def _output(value: Any) -> Array | Complex | None:
     """A result; numbers and sizes become arrays of the dtype that torch gives them."""
     if value is None or isinstance(value, Complex):
         return value

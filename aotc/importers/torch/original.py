@@ -8,18 +8,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.fx import Interpreter, Node
 from torch.utils import _pytree
 
 from aotc.core import dtypes
-from aotc.core.pytree import flatten
+from aotc.core.pytree import PyTree, flatten
 from aotc.importers.common.original import Inputs, Original
 from aotc.importers.torch.tensors import numpy_of, tensor_of
 from aotc.importers.torch.trees import leaves_of, tree_of
 
 
-def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
+def of_program(
+    source: ExportedProgram,
+    program: ExportedProgram,
+    forms: Mapping[str, _pytree.TreeSpec],
+) -> Original:
     """Return the original of a program, which PyTorch computes.
 
     Args:
@@ -28,7 +33,7 @@ def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
         forms: of its arguments, by name.
     """
 
-    def run(inputs: Inputs) -> Any:
+    def run(inputs: Inputs) -> PyTree:
         args, kwargs = _pytree.tree_unflatten(
             _leaves(source, forms, inputs), source.call_spec.in_spec
         )
@@ -39,7 +44,7 @@ def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
         leaves = map(_array, _pytree.tree_leaves(result))
         return tree_of(source.call_spec.out_spec, leaves)
 
-    def steps(inputs: Inputs) -> dict[Node, Any]:
+    def steps(inputs: Inputs) -> dict[Node, object]:
         leaves = iter(_leaves(program, forms, inputs))
         recorder = _Recorder(program.graph_module)
         with torch.no_grad():
@@ -52,19 +57,21 @@ def of_program(source: Any, program: Any, forms: Mapping[str, Any]) -> Original:
 class _Recorder(Interpreter):  # type: ignore[misc]
     """An interpreter that keeps the result of each node."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module, garbage_collect_values=False)
-        self.values: dict[Node, Any] = {}
+        self.values: dict[Node, object] = {}
 
-    def run_node(self, n: Node) -> Any:
+    def run_node(self, n: Node) -> object:
         result = super().run_node(n)
         self.values[n] = _pytree.tree_map(_array, result)
         return result
 
 
-def _leaves(program: Any, forms: Mapping[str, Any], inputs: Inputs) -> list[Any]:
+def _leaves(
+    program: ExportedProgram, forms: Mapping[str, _pytree.TreeSpec], inputs: Inputs
+) -> list[torch.Tensor]:
     """Return the arguments in a row, as tensors; fixed ones as they were exported."""
-    given = [
+    given: list[Any] = [
         leaf
         for n, form in forms.items()
         for leaf in (
@@ -82,7 +89,9 @@ def _leaves(program: Any, forms: Mapping[str, Any], inputs: Inputs) -> list[Any]
     ]
 
 
-def _placeholders(program: Any, leaves: Iterator[Any]) -> Iterator[Any]:
+def _placeholders(
+    program: ExportedProgram, leaves: Iterator[torch.Tensor]
+) -> Iterator[torch.Tensor]:
     """Yield the arguments of the graph: parameters, buffers and constants first."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
@@ -93,7 +102,9 @@ def _placeholders(program: Any, leaves: Iterator[Any]) -> Iterator[Any]:
             yield stored[spec.target].clone()
 
 
-def _example(source: Any, forms: Mapping[str, Any]) -> Inputs | None:
+def _example(
+    source: ExportedProgram, forms: Mapping[str, _pytree.TreeSpec]
+) -> Inputs | None:
     """The inputs that it was exported with."""
     if source.example_inputs is None:
         return None
@@ -102,12 +113,12 @@ def _example(source: Any, forms: Mapping[str, Any]) -> Inputs | None:
     return {name: tree for name, tree in trees.items() if _has_arrays(tree)}
 
 
-def _has_arrays(tree: Any) -> bool:
+def _has_arrays(tree: PyTree) -> bool:
     """Return whether a tree is an input of a call, and no flag that is fixed."""
     return any(isinstance(leaf, np.ndarray) for leaf in flatten(tree)[0])
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> object:
     """A result as NumPy has it; numbers have the dtypes that torch gives them."""
     if isinstance(value, torch.Tensor):
         return numpy_of(value.clone())

@@ -8,7 +8,7 @@ i64 and f32. See "Type promotion" in PyTorch's documentation of tensor attribute
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from aotc.core import dtypes
 from aotc.dialects.types import Dim
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import astype, lift
+
+Operand = Array | Dim | bool | int | float
+Result = TypeVar("Result")
 
 
 def _category(dtype: str) -> int:
@@ -36,13 +39,13 @@ def common_dtype(one: str, other: str) -> str:
     return dtypes.canonical(np.promote_types(*pair))
 
 
-def _number_dtype(number: Any) -> str:
+def _number_dtype(number: Operand) -> str:
     if isinstance(number, bool):
         return "bool"
     return "i64" if isinstance(number, int | Dim) else "f32"
 
 
-def result_dtype(*operands: Any) -> str:
+def result_dtype(*operands: Operand) -> str:
     """The dtype of an operation on arrays and Python numbers."""
     arrays = [x for x in operands if isinstance(x, Array)]
     levels = (
@@ -66,42 +69,42 @@ def _common_dtype_of_all(names: Iterable[str]) -> str | None:
     return result
 
 
-def as_dtype(x: Any, dtype: str) -> Array:
+def as_dtype(x: Operand, dtype: str) -> Array:
     """An array or a Python number in this dtype; integers keep their lowest bits."""
     if isinstance(x, Array):
         return astype(x, dtype)
     if isinstance(x, int) and dtype in dtypes.INTEGERS:
-        x = np.asarray(x & (1 << dtypes.bits(dtype)) - 1, "u8")
-        x = int(x.astype(dtypes.to_numpy(dtype)))
+        low = np.asarray(x & (1 << dtypes.bits(dtype)) - 1, "u8")
+        x = int(low.astype(dtypes.to_numpy(dtype)))
     return astype(lift(x, dtype), dtype)
 
 
-def promote(*operands: Any) -> list[Array]:
+def promote(*operands: Operand) -> list[Array]:
     """The operands in the dtype of their result."""
     dtype = result_dtype(*operands)
     return [as_dtype(x, dtype) for x in operands]
 
 
-def promote_floats(*operands: Any) -> list[Array]:
+def promote_floats(*operands: Operand) -> list[Array]:
     """Promote operands of functions with float results only; integers become f32."""
     dtype = result_dtype(*operands)
     dtype = dtype if dtypes.is_float(dtype) else "f32"
     return [as_dtype(x, dtype) for x in operands]
 
 
-def promoting(function: Callable[..., Any]) -> Callable[..., Any]:
+def promoting(function: Callable[..., Result]) -> Callable[..., Result]:
     """A function of arrays of one dtype, for arrays and numbers of several."""
 
-    def call(*operands: Any) -> Any:
+    def call(*operands: Operand) -> Result:
         return function(*promote(*operands))
 
     return call
 
 
-def promoting_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+def promoting_floats(function: Callable[..., Result]) -> Callable[..., Result]:
     """Return a function with float results only that promotes its operands."""
 
-    def call(*operands: Any) -> Any:
+    def call(*operands: Operand) -> Result:
         return function(*promote_floats(*operands))
 
     return call

@@ -7,9 +7,8 @@ shapes matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 from unittest import mock
 
 import torch
@@ -40,23 +39,29 @@ def whole() -> Iterator[None]:
             _set_kernels(op, kernels)
 
 
-def _set_kernels(op: Any, kernels: dict[Any, Callable[..., Any]]) -> None:
+def _set_kernels(
+    op: torch._ops.OpOverload, kernels: dict[DispatchKey, Callable[..., object]]
+) -> None:
     op.py_kernels = kernels
     op._dispatch_cache.clear()
 
 
-def _shapes_of_lstm(x: Any, initial: Any, *options: Any) -> tuple[Any, ...]:
+def _shapes_of_lstm(
+    x: torch.Tensor, initial: Sequence[torch.Tensor], *options: object
+) -> tuple[torch.Tensor, ...]:
     """Return tensors like the outputs, the last states and the last cells."""
     state, cell = initial
     width = state.shape[-1]
     return _outputs(x, width, options), state.clone(), cell.clone()
 
 
-def _shapes(x: Any, state: Any, *options: Any) -> tuple[Any, ...]:
+def _shapes(
+    x: torch.Tensor, state: torch.Tensor, *options: object
+) -> tuple[torch.Tensor, ...]:
     """Return tensors like the outputs and the last states."""
     return _outputs(x, state.shape[-1], options), state.clone()
 
 
-def _outputs(x: Any, width: int, options: Any) -> Any:
+def _outputs(x: torch.Tensor, width: int, options: Sequence[object]) -> torch.Tensor:
     bidirectional = options[5]
     return x.new_empty((*x.shape[:-1], width * (2 if bidirectional else 1)))

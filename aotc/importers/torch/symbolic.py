@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import sympy
 import torch
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.source_locations import fail
@@ -23,11 +24,11 @@ def never_kept(name: str) -> bool:
 
 
 def named_dims(
-    program: Any,
-    tensors: Mapping[str, Any],
+    program: ExportedProgram,
+    tensors: Mapping[str, torch.Tensor],
     multiples: Mapping[tuple[str, int], int],
     are_kept: AreKept,
-) -> dict[Any, Dim]:
+) -> dict[sympy.Symbol, Dim]:
     """A Dim for each symbol in the shapes of the inputs.
 
     It has the name of the torch.export.Dim that the user gave; where a file does not
@@ -39,7 +40,7 @@ def named_dims(
         multiples: what sizes divide by, by the name of the input and the axis.
         are_kept: whether a size has no less than 2 if it was traced so.
     """
-    found: dict[Any, Dim] = {}
+    found: dict[sympy.Symbol, Dim] = {}
     for name, tensor in tensors.items():
         for axis, size in enumerate(tensor.shape):
             for symbol in _symbols([size]):
@@ -52,7 +53,7 @@ def named_dims(
     return found
 
 
-def promises_of(dynamic_shapes: Any) -> set[str]:
+def promises_of(dynamic_shapes: object) -> set[str]:
     """Return the names of the torch.export.Dims that have a minimum of 2.
 
     An exported program does not tell it from what torch.export takes for granted.
@@ -63,14 +64,14 @@ def promises_of(dynamic_shapes: Any) -> set[str]:
     return {each.__name__ for each in dims if each.min == _SMALLEST_TRACED}
 
 
-def _symbols(sizes: Iterable[Any]) -> list[Any]:
+def _symbols(sizes: Iterable[int | torch.SymInt]) -> list[sympy.Symbol]:
     symbolic = [size for size in sizes if isinstance(size, torch.SymInt)]
     return [
         s for size in symbolic for s in sorted(size.node.expr.free_symbols, key=str)
     ]
 
 
-def _given_name(shape_env: Any, symbol: Any) -> str | None:
+def _given_name(shape_env: ShapeEnv, symbol: sympy.Symbol) -> str | None:
     """The name of the user's torch.export.Dim."""
     names = shape_env.source_name_to_debug_name
     for source in shape_env.var_to_sources.get(symbol, ()):
@@ -80,21 +81,25 @@ def _given_name(shape_env: Any, symbol: Any) -> str | None:
     return None
 
 
-def _dim(program: Any, symbol: Any, name: str, step: int, least: int) -> Dim:
+def _dim(
+    program: ExportedProgram, symbol: sympy.Symbol, name: str, step: int, least: int
+) -> Dim:
     known = program.range_constraints.get(symbol)
     low, high = (known.lower, known.upper) if known is not None else (0, sympy.oo)
     least = min(least, max(int(low), 1)) if low <= _SMALLEST_TRACED else int(low)
     return Dim(name, least, int(high) if high.is_Integer else None, step)
 
 
-def term_of(size: Any, dims: Mapping[Any, Dim]) -> int | DimTerm:
+def term_of(
+    size: int | torch.SymInt, dims: Mapping[sympy.Symbol, Dim]
+) -> int | DimTerm:
     """A size of an input: a number, a Dim, or `2 * n + 1` for a Dim n."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     return _term(size.node.expr, dims)
 
 
-def _term(expression: Any, dims: Mapping[Any, Dim]) -> int | DimTerm:
+def _term(expression: sympy.Expr, dims: Mapping[sympy.Symbol, Dim]) -> int | DimTerm:
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol:

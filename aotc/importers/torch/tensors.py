@@ -32,12 +32,12 @@ def name_of_dtype(dtype: torch.dtype) -> str:
     return name if name in PARTS else dtypes.canonical(name)
 
 
-def declared_of(fake: Any) -> Declared:
+def declared_of(fake: torch.Tensor) -> Declared:
     """The shape that torch gives a value, without the sizes that vary."""
     return [_number(size) for size in fake.shape]
 
 
-def _number(size: Any) -> int | None:
+def _number(size: int | torch.SymInt) -> int | None:
     """A size that torch knows, also as a SymInt that has turned out to be a number."""
     if isinstance(size, int):
         return size
@@ -60,7 +60,7 @@ def is_known(dtype: torch.dtype) -> bool:
     return True
 
 
-def numpy_of(tensor: Any) -> Any:
+def numpy_of(tensor: torch.Tensor) -> Any:
     """The NumPy array over the memory of a dense tensor on the CPU.
 
     It is a `Complex` of two arrays for complex numbers.
@@ -80,7 +80,7 @@ def numpy_of(tensor: Any) -> Any:
     return plain.cpu().numpy()
 
 
-def tensor_of(array: Any) -> Any:
+def tensor_of(array: np.ndarray | Complex) -> torch.Tensor:
     """Return a tensor with the elements of a NumPy array, or of a pair of arrays."""
     if isinstance(array, tuple):  # `Complex`, or as an entry returns one
         return torch.complex(*(torch.from_numpy(np.array(part)) for part in array))
@@ -92,7 +92,7 @@ def tensor_of(array: Any) -> Any:
     return torch.from_numpy(np.array(array))
 
 
-def array_of(tensor: Any) -> Array | Complex:
+def array_of(tensor: torch.Tensor) -> Array | Complex:
     """The tensor as a constant."""
     found = numpy_of(tensor)
     if isinstance(found, Complex):
@@ -100,7 +100,7 @@ def array_of(tensor: Any) -> Array | Complex:
     return Array(data=np.asarray(found))
 
 
-def memory_of(tensor: Any) -> tuple[Any, ...]:
+def memory_of(tensor: torch.Tensor) -> tuple[object, ...]:
     """Return a key of a tensor's memory; equal keys are one tensor, as of tied
     weights.
     """

@@ -8,10 +8,13 @@ their fields have names, else tuples.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.utils._pytree import TreeSpec
 
 
-def tree_of(spec: Any, leaves: Iterator[Any]) -> Any:
+def tree_of(spec: TreeSpec, leaves: Iterator[object]) -> Any:
     """The pytree of the form `spec`; takes its leaves from the iterator."""
     if spec.is_leaf():
         return next(leaves)
@@ -24,7 +27,7 @@ def tree_of(spec: Any, leaves: Iterator[Any]) -> Any:
     return parts if spec.type is list else tuple(parts)
 
 
-def leaves_of(spec: Any, tree: Any) -> list[Any]:
+def leaves_of(spec: TreeSpec, tree: Any) -> list[Any]:
     """The leaves of a tree that `tree_of` makes for `spec`, in torch's order."""
     if spec.is_leaf():
         return [tree]
@@ -37,7 +40,7 @@ def leaves_of(spec: Any, tree: Any) -> list[Any]:
     ]
 
 
-def _keys(spec: Any) -> list[str] | None:
+def _keys(spec: TreeSpec) -> list[str] | None:
     """The names of the children, where they have any."""
     context = spec.context
     if not isinstance(context, (list, tuple)):
@@ -49,6 +52,7 @@ def _keys(spec: Any) -> list[str] | None:
     return None
 
 
-def _are_names(keys: Any) -> bool:
-    listed = isinstance(keys, (list, tuple))
-    return listed and all(isinstance(key, (str, int)) for key in keys)
+def _are_names(keys: object) -> bool:
+    return isinstance(keys, (list, tuple)) and all(
+        isinstance(key, (str, int)) for key in keys
+    )

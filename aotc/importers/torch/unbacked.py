@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import sympy
 import torch
@@ -40,14 +39,14 @@ class UnbackedSizes:
         bounds: what some of them are asserted to be at most, as sympy expressions.
     """
 
-    symbols: frozenset[Any]
-    bounds: Mapping[Any, Sequence[Any]]
+    symbols: frozenset[sympy.Symbol]
+    bounds: Mapping[sympy.Symbol, Sequence[sympy.Expr]]
 
     @staticmethod
     def of(graph: Graph) -> UnbackedSizes:
         """Find the unbacked sizes of a graph."""
         shapes = [tensor.shape for node in graph.nodes for tensor in _tensors(node)]
-        bounds: dict[Any, list[Any]] = {}
+        bounds: dict[sympy.Symbol, list[sympy.Expr]] = {}
         for symbol, bound in _asserted_bounds(graph):
             bounds.setdefault(symbol, []).append(bound)
         return UnbackedSizes(frozenset(symbols_of(shapes)), bounds)
@@ -58,7 +57,9 @@ class UnbackedSizes:
         return any(symbols_of(n.meta.get("val")) & self.symbols for n in around)
 
     @contextmanager
-    def bound_new_sizes(self, node: Node, values: Mapping[Node, Any]) -> Iterator[None]:
+    def bound_new_sizes(
+        self, node: Node, values: Mapping[Node, object]
+    ) -> Iterator[None]:
         """Bound new sizes within this block by the module's promises."""
         promised = _promised_number(node)
         if promised is not None:
@@ -77,7 +78,7 @@ class UnbackedSizes:
         with promise_bound(reduce(minimum, sizes) if sizes else None):
             yield
 
-    def as_size(self, node: Node, result: Any) -> Any:
+    def as_size(self, node: Node, result: object) -> object:
         """Return a node's result as a size, if torch uses the number as one."""
         made = node.meta.get("val")
         if not isinstance(made, torch.SymInt) or not isinstance(result, Array):
@@ -95,7 +96,7 @@ def _promised_number(node: Node) -> int | None:
     return declared_of(made)[0]
 
 
-def symbols_of(made: Any) -> set[Any]:
+def symbols_of(made: object) -> set[sympy.Symbol]:
     """Return the unbacked symbols in torch's facts on a node: of shapes, and of
     numbers.
     """
@@ -108,11 +109,11 @@ def symbols_of(made: Any) -> set[Any]:
     return set()
 
 
-def _is_unbacked(symbol: Any) -> bool:
+def _is_unbacked(symbol: sympy.Symbol) -> bool:
     return str(symbol).startswith("u")
 
 
-def _tensors(node: Node) -> Iterator[Any]:
+def _tensors(node: Node) -> Iterator[torch.Tensor]:
     made = node.meta.get("val")
     for each in made if isinstance(made, (list, tuple)) else [made]:
         if isinstance(each, torch.Tensor):
@@ -122,7 +123,7 @@ def _tensors(node: Node) -> Iterator[Any]:
 # ---- what is promised ---------------------------------------------------------------
 
 
-def asserted_test(node: Node) -> Any:
+def asserted_test(node: Node) -> sympy.Expr | None:
     """Return the condition that a node asserts of sizes, as a sympy expression, or
     None.
     """
@@ -132,7 +133,7 @@ def asserted_test(node: Node) -> Any:
     return test.node.expr if isinstance(test, torch.SymBool) else None
 
 
-def _asserted_bounds(graph: Graph) -> Iterator[tuple[Any, Any]]:
+def _asserted_bounds(graph: Graph) -> Iterator[tuple[sympy.Symbol, sympy.Expr]]:
     """Yield symbols with their asserted upper bounds."""
     for test in map(asserted_test, graph.nodes):
         if isinstance(test, (sympy.GreaterThan, sympy.StrictGreaterThan)):
@@ -143,7 +144,7 @@ def _asserted_bounds(graph: Graph) -> Iterator[tuple[Any, Any]]:
             yield test.lhs, test.rhs - 1
 
 
-def known_sizes(values: Mapping[Node, Any]) -> dict[Any, Size]:
+def known_sizes(values: Mapping[Node, object]) -> dict[sympy.Symbol, Size]:
     """The size that each of torch's symbols stands for, as far as arrays have it."""
     return {
         size.node.expr: known
@@ -154,7 +155,7 @@ def known_sizes(values: Mapping[Node, Any]) -> dict[Any, Size]:
     }
 
 
-def _size(expression: Any, known: Mapping[Any, Size]) -> Size | None:
+def _size(expression: sympy.Expr, known: Mapping[sympy.Symbol, Size]) -> Size | None:
     """An expression over torch's symbols as a size; None where one is not known."""
     if expression in known:
         return known[expression]
@@ -172,7 +173,7 @@ def _size(expression: Any, known: Mapping[Any, Size]) -> Size | None:
 # ---- what is computed ---------------------------------------------------------------
 
 
-def require_promised_size(node: Node, result: Any) -> Any:
+def require_promised_size(node: Node, result: object) -> object:
     """Hold the result of a node to the size that the module asserts, if any."""
     size = _promised_number(node)
     if size is None or not isinstance(result, Padded):
@@ -186,7 +187,7 @@ def require_promised_size(node: Node, result: Any) -> Any:
     return result.data
 
 
-def require_agreement(node: Node, result: Any) -> None:
+def require_agreement(node: Node, result: object) -> None:
     """Refuse a result that is padded along other axes than torch says."""
     results = result if isinstance(result, (list, tuple)) else [result]
     for tensor, own in zip(_all_made(node), results, strict=False):
@@ -201,18 +202,18 @@ def require_agreement(node: Node, result: Any) -> None:
             )
 
 
-def _all_made(node: Node) -> Iterable[Any]:
+def _all_made(node: Node) -> Iterable[object]:
     made = node.meta.get("val")
     return made if isinstance(made, (list, tuple)) else [made]
 
 
-def _padded_axes(value: Any) -> tuple[int, ...]:
+def _padded_axes(value: object) -> tuple[int, ...]:
     return value.axes if isinstance(value, Padded) else ()
 
 
-def _unbacked_axes(tensor: Any) -> tuple[int, ...]:
+def _unbacked_axes(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(n for n, size in enumerate(tensor.shape) if symbols_of(size))
 
 
-def _type_text(value: Any) -> str:
+def _type_text(value: object) -> str:
     return str(value.type if isinstance(value, Array) else value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator
-from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -66,7 +65,7 @@ def _kind(node: Node, reasons: dict[Node, tuple[str, str]]) -> tuple[str, ...]:
     return (title_of(node), *reasons[node])
 
 
-def note_decompositions(module: GraphModule, table: Container[Any]) -> None:
+def note_decompositions(module: GraphModule, table: Container[object]) -> None:
     """Note the ops of a graph that torch makes into others by `table`."""
     for node in calls(module):
         if node.target in table:
@@ -99,7 +98,7 @@ def _against_result(node: Node) -> tuple[str, str] | None:
     return None
 
 
-def _tensors_of(node: Node) -> list[Any]:
+def _tensors_of(node: Node) -> list[torch.Tensor]:
     """The tensors that a node makes, as torch knows them without values."""
     made = node.meta.get("val")
     results = made if isinstance(made, (list, tuple)) else [made]

@@ -241,13 +241,13 @@ def _machine_of(module: Module) -> Machine | None:
     return machine_of(Target.parse(plain_of(attributes[TARGET])))
 
 
-def _memory_type(kind: Tensor) -> Any:
+def _memory_type(kind: Tensor) -> object:
     elements = element_count(kind.shape)
     size = elements if isinstance(elements, int) else ir.ShapedType.get_dynamic_size()
     return _memref(size, lowered_type(kind).element_type)
 
 
-def _memref(size: int, element: Any) -> Any:
+def _memref(size: int, element: object) -> Any:
     return ir.MemRefType.get([size], element)
 
 

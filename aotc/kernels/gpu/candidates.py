@@ -17,7 +17,7 @@ _PER_TILE = 2  # of a product with tiles of the same rows and columns
 _FEW, _MANY = 1 << 8, 1 << 13  # elements of a tile of rows
 
 
-def candidates(term: Term, form: str, machine: Gpu, planned: Any) -> Sequence[Any]:
+def candidates(term: Term, form: str, machine: Gpu, planned: object) -> Sequence[Any]:
     """Return schedules of a term, the planned one first.
 
     Args:

@@ -194,7 +194,7 @@ def _own_arguments(kernel: KernelSource) -> Callable[..., Any]:
     reads as many as the code says, wherever that leads.
     """
 
-    def hook(backend: Any = None, stages: Any = None, *_: Any) -> tuple[str, str]:
+    def hook(backend: object = None, stages: Any = None, *_: object) -> tuple[str, str]:
         for name, change in (("ptx", _without_scratch), ("amdgcn", _as_iree_launches)):
             if stages is not None and name in stages:
                 make = stages[name]

@@ -117,7 +117,7 @@ class _Planning:
                 return None
             return form.plan(term, machine.multiplying(self.precision))
 
-    def candidates(self, op: GraphOp, machine: Gpu, planned: Any) -> Sequence[Any]:
+    def candidates(self, op: GraphOp, machine: Gpu, planned: object) -> Sequence[Any]:
         """Return the schedules of an op to measure, the planned one first."""
         with op.operation.context:
             term = _planned_term(op)
@@ -142,7 +142,7 @@ class _Planning:
             movement.is_made_in_memory(value, sees_reshaped=True) for value in read
         )
 
-    def workgroups(self, op: GraphOp, schedule: Any) -> tuple[Size, Size]:
+    def workgroups(self, op: GraphOp, schedule: object) -> tuple[Size, Size]:
         """Return how many programs compute an op, along two axes."""
         with op.operation.context:
             term = term_of_op(op)

@@ -94,7 +94,7 @@ class Gpu:
             "bytes_per_ns": self.bandwidth,
         }
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the model as a tuning file and the IR hold it."""
         rates = [[*pair] for pair in self.rates]
         return {**asdict(self), "rates": rates, "scalar": [*self.scalar]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from aotc.kernels.ttir.memory import Buffer
 from aotc.machine.target import Target
 from aotc.mlir import Function
 
-_Arrays = Sequence[np.ndarray[Any, Any]]
+_Arrays = Sequence[np.ndarray]
 
 
 def launch(
@@ -123,7 +122,7 @@ class KernelsOfRegions:
 
     def __call__(
         self, function: Function, arguments: _Arrays, symbols: Sequence[int]
-    ) -> list[np.ndarray[Any, Any]]:
+    ) -> list[np.ndarray]:
         """Return the results of a region."""
         name = name_of(function)
         with function.context, known_contracts(contracts_of(function)):

@@ -29,7 +29,7 @@ _MOST_SPILLED = 256  # bytes of a thread, which the first cache has
 
 
 def write_job(
-    folder: Path, sources: Sequence[KernelSource], settings: Mapping[str, Any]
+    folder: Path, sources: Sequence[KernelSource], settings: Mapping[str, object]
 ) -> None:
     """Write the input of a worker; `settings` are those of `compile_source`."""
     rows = [asdict(each) for each in sources]

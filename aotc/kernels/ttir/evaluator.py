@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from aotc.core.pytree import PyTree
 from aotc.errors import CompileError
 from aotc.kernels.ttir.memory import Buffer, Pointers
 from aotc.kernels.ttir.reading import Block, Kernel, Step, read_kernel
@@ -50,7 +51,7 @@ def evaluate(
     return steps
 
 
-def _arguments(kernel: Kernel, arguments: Sequence[Buffer | int]) -> list[Any]:
+def _arguments(kernel: Kernel, arguments: Sequence[Buffer | int]) -> list[object]:
     """Return the arguments as values, each of which fits the kernel's."""
     if len(arguments) != len(kernel.kinds):
         expected = len(kernel.kinds)
@@ -124,27 +125,27 @@ class _Program:
         bounds = step.attributes["start"], step.attributes["end"]
         return [np.arange(*bounds, dtype=np.int32)]
 
-    def _tt_splat(self, step: Step, x: Any) -> list[Any]:
+    def _tt_splat(self, step: Step, x: object) -> list[object]:
         shape = step.kinds[0].shape
         return [_moved(x, lambda each: np.broadcast_to(each, shape))]
 
     _tt_broadcast = _tt_splat
 
-    def _tt_expand_dims(self, step: Step, x: Any) -> list[Any]:
+    def _tt_expand_dims(self, step: Step, x: object) -> list[object]:
         axis = step.attributes["axis"]
         return [_moved(x, lambda each: np.expand_dims(each, axis))]
 
-    def _tt_reshape(self, step: Step, x: Any) -> list[Any]:
+    def _tt_reshape(self, step: Step, x: object) -> list[object]:
         shape = step.kinds[0].shape
         return [_moved(x, lambda each: each.reshape(shape))]
 
-    def _tt_trans(self, step: Step, x: Any) -> list[Any]:
+    def _tt_trans(self, step: Step, x: object) -> list[object]:
         order = step.attributes["order"]
         return [_moved(x, lambda each: each.transpose(order))]
 
     # ---- memory ---------------------------------------------------------------------
 
-    def _tt_addptr(self, step: Step, pointers: Pointers, offset: Array) -> list[Any]:
+    def _tt_addptr(self, step: Step, pointers: Pointers, offset: Array) -> list[object]:
         return [Pointers(pointers.buffer, pointers.at + offset.astype(np.int64))]
 
     def _tt_load(self, step: Step, pointers: Pointers, *rest: Array) -> list[Array]:
@@ -189,14 +190,14 @@ class _Program:
     # ---- control --------------------------------------------------------------------
 
     def _scf_for(
-        self, step: Step, first: Array, end: Array, by: Array, *carried: Any
-    ) -> list[Any]:
+        self, step: Step, first: Array, end: Array, by: Array, *carried: PyTree
+    ) -> list[object]:
         (block,), held = step.blocks, [*carried]
         for index in range(int(first), int(end), int(by)):
             held = self.run(block, [np.asarray(index, first.dtype), *held])
         return held
 
-    def _scf_if(self, step: Step, condition: Array) -> list[Any]:
+    def _scf_if(self, step: Step, condition: Array) -> list[object]:
         if bool(condition):
             return self.run(step.blocks[0], [])
         return self.run(step.blocks[1], []) if len(step.blocks) > 1 else []

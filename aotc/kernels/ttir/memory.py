@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Pointers:
     """
 
     buffer: Buffer
-    at: np.ndarray[Any, Any]
+    at: np.ndarray
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Buffer:
     """
 
     name: str
-    elements: np.ndarray[Any, Any]
-    is_unknown: np.ndarray[Any, Any]
-    dtype: np.dtype[Any]
+    elements: np.ndarray
+    is_unknown: np.ndarray
+    dtype: np.dtype
     is_updated: bool = False
-    _readers: np.ndarray[Any, Any] = field(init=False)
+    _readers: np.ndarray = field(init=False)
     # of memory that nothing writes or updates, there are none to note
-    _writers: np.ndarray[Any, Any] | None = None
-    _lanes: np.ndarray[Any, Any] | None = None  # that have read
+    _writers: np.ndarray | None = None
+    _lanes: np.ndarray | None = None  # that have read
 
     def __post_init__(self) -> None:
         self._readers = np.zeros(self.elements.size, np.int64)
@@ -57,9 +57,7 @@ class Buffer:
             self._lanes = np.zeros(self.elements.size, np.int64)
 
     @classmethod
-    def of(
-        cls, name: str, array: np.ndarray[Any, Any], *, is_updated: bool = False
-    ) -> Buffer:
+    def of(cls, name: str, array: np.ndarray, *, is_updated: bool = False) -> Buffer:
         """Return memory that holds an array, row-major, which stays as it is."""
         elements = array.ravel().view(_in_memory(array.dtype))
         elements.flags.writeable = False
@@ -67,19 +65,17 @@ class Buffer:
         return cls(name, elements, known, array.dtype, is_updated)
 
     @classmethod
-    def unwritten(cls, name: str, count: int, dtype: np.dtype[Any]) -> Buffer:
+    def unwritten(cls, name: str, count: int, dtype: np.dtype) -> Buffer:
         """Return memory of which nothing is known."""
         elements = np.zeros(count, _in_memory(dtype))
         return cls(name, elements, np.ones(count, bool), dtype)
 
     @property
-    def is_known(self) -> np.ndarray[Any, Any]:
+    def is_known(self) -> np.ndarray:
         """A mask of elements that have been given or written."""
         return ~self.is_unknown
 
-    def load(
-        self, at: np.ndarray[Any, Any], mask: np.ndarray[Any, Any], program: int
-    ) -> np.ndarray[Any, Any]:
+    def load(self, at: np.ndarray, mask: np.ndarray, program: int) -> np.ndarray:
         """Load elements where the mask is set; other elements are arbitrary.
 
         Raises:
@@ -104,9 +100,9 @@ class Buffer:
 
     def store(
         self,
-        at: np.ndarray[Any, Any],
-        values: np.ndarray[Any, Any],
-        mask: np.ndarray[Any, Any],
+        at: np.ndarray,
+        values: np.ndarray,
+        mask: np.ndarray,
         program: int,
     ) -> None:
         """Write elements where a mask is set.
@@ -134,7 +130,7 @@ class Buffer:
             self._writers = np.zeros(self.elements.size, np.int64)
         self._writers[places] = program + 1
 
-    def written(self) -> np.ndarray[Any, Any]:
+    def written(self) -> np.ndarray:
         """Return all elements, each of which has been written.
 
         Raises:
@@ -151,13 +147,13 @@ class Buffer:
 
     def _inside(
         self,
-        at: np.ndarray[Any, Any],
-        mask: np.ndarray[Any, Any],
+        at: np.ndarray,
+        mask: np.ndarray,
         verb: str,
         program: int,
-    ) -> np.ndarray[Any, Any]:
+    ) -> np.ndarray:
         """Return the elements that a mask leaves."""
-        places: np.ndarray[Any, Any] = at[mask]
+        places: np.ndarray = at[mask]
         outside = (places < 0) | (places >= self.elements.size)
         if outside.any():
             place, size = places[outside][0], self.elements.size
@@ -167,9 +163,7 @@ class Buffer:
             )
         return places
 
-    def _refuse_written(
-        self, places: np.ndarray[Any, Any], verb: str, program: int
-    ) -> None:
+    def _refuse_written(self, places: np.ndarray, verb: str, program: int) -> None:
         """Refuse elements that a program of the same launch has written."""
         if self._writers is None:
             return
@@ -183,14 +177,12 @@ class Buffer:
             )
 
 
-def _in_memory(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _in_memory(dtype: np.dtype) -> np.dtype:
     """Return the dtype in memory for elements: signless for unsigned and bool."""
     return np.dtype(f"i{dtype.itemsize}") if dtype.kind in "ub" else dtype
 
 
-def _lanes_of(
-    mask: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def _lanes_of(mask: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return the lanes of a tile where a mask is set; a number is of all of them."""
     if at.ndim == 0:
         return np.full(1, -1)

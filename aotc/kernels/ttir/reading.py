@@ -33,7 +33,7 @@ class Kind:
     """
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     is_pointer: bool = False
 
 

@@ -63,7 +63,7 @@ def _packing(op: GraphOp, tile: WinogradTile) -> Rearrangement:
     return split.transpose((3, 0, 1, 4, 2))
 
 
-def _filter_matrix(tile: WinogradTile, *, is_float: bool) -> np.ndarray[Any, Any]:
+def _filter_matrix(tile: WinogradTile, *, is_float: bool) -> np.ndarray:
     """Return the matrix that transforms a kernel's 9 elements along both axes: G by
     G.
     """
@@ -72,7 +72,7 @@ def _filter_matrix(tile: WinogradTile, *, is_float: bool) -> np.ndarray[Any, Any
     return np.kron(along, along)
 
 
-def _multiply(b: Builder, matrix: np.ndarray[Any, Any], x: Value, dtype: str) -> Value:
+def _multiply(b: Builder, matrix: np.ndarray, x: Value, dtype: str) -> Value:
     """`matrix @ x` in f64, rounded to a dtype; the rows of x are its first axes."""
     rows = matrix.shape[1]
     shape: Any = Tensor.of(x).shape

@@ -5,8 +5,6 @@ What that op does not do is left to the body by which ONNX defines the operator.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotc import nn
 from aotc import numpy as np
 from aotc.importers.onnx.calling import Imports
@@ -32,7 +30,7 @@ def attention(
     softcap: float = 0.0,
     softmax_precision: int = 1,
     wanted: int,
-) -> Any:
+) -> object:
     """`softmax(q k^T * scale + mask) v` for batch, heads, length, depth.
 
     Inputs of three axes have the heads beside each other in the last one, and so has

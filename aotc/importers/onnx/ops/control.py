@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
+
 from aotc import control
 from aotc import numpy as np
-from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.values import Value, as_array, known_of
+from aotc.importers.onnx.calling import Body, Imports
+from aotc.importers.onnx.values import Known, Value, as_array, known_of
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
@@ -41,7 +43,7 @@ def loop(
     count: Array | None = None,
     condition: Array | None = None,
     *carried: Array,
-    body: Any,
+    body: Body,
 ) -> list[Value]:
     """`body(step, condition, carried…)` while its condition holds, so often at most."""
     limit = None if count is None else known_of(count)
@@ -61,7 +63,7 @@ def loop(
     return _while(body, count, condition, carried)
 
 
-def _always_continues(body: Any) -> bool:
+def _always_continues(body: Body) -> bool:
     """Return whether a body returns the condition it is given, or a constant true."""
     graph = body.graph
     name = graph.outputs[0]
@@ -77,7 +79,7 @@ def _always_continues(body: Any) -> bool:
 
 
 def _in_python(
-    body: Any, limit: Any, first: Any, carried: Sequence[Array]
+    body: Body, limit: Known | None, first: Known | None, carried: Sequence[Array]
 ) -> list[Value]:
     most = None if limit is None else int(limit.reshape(-1)[0])
     holds, step = first is None or bool(first.all()), 0
@@ -91,13 +93,11 @@ def _in_python(
     return [*values, *_stacks(body, len(carried), rows)]
 
 
-def _i64(number: int) -> Any:
-    import numpy
-
+def _i64(number: int) -> numpy.ndarray:
     return numpy.array(number, numpy.int64)
 
 
-def _stacks(body: Any, carried: int, rows: list[list[Array]]) -> list[Array]:
+def _stacks(body: Body, carried: int, rows: list[list[Array]]) -> list[Array]:
     if rows:
         return [np.stack(list(column)) for column in zip(*rows, strict=True)]
     if len(body.graph.outputs) - 1 > carried:
@@ -105,7 +105,7 @@ def _stacks(body: Any, carried: int, rows: list[list[Array]]) -> list[Array]:
     return []
 
 
-def _counted_loop(body: Any, steps: int, carried: Sequence[Array]) -> list[Value]:
+def _counted_loop(body: Body, steps: int, carried: Sequence[Array]) -> list[Value]:
     def step(state: list[Array], number: Array) -> tuple[list[Array], list[Array]]:
         _, *results = body(number, lift(True), *state)
         arrays = [as_array(result) for result in results]
@@ -116,7 +116,7 @@ def _counted_loop(body: Any, steps: int, carried: Sequence[Array]) -> list[Value
 
 
 def _while(
-    body: Any, count: Array | None, first: Array | None, carried: Sequence[Array]
+    body: Body, count: Array | None, first: Array | None, carried: Sequence[Array]
 ) -> list[Value]:
     most = None if count is None else np.reshape(np.astype(count, "i64"), ())
     flag = lift(True) if first is None else np.reshape(first, ())
@@ -125,7 +125,9 @@ def _while(
         step, holds, _ = state
         return holds if most is None else np.logical_and(holds, np.less(step, most))
 
-    def once(state: tuple[Array, Array, list[Array]]) -> Any:
+    def once(
+        state: tuple[Array, Array, list[Array]],
+    ) -> tuple[Array, Array, list[Array]]:
         step, holds, values = state
         again, *results = body(step, holds, *values)
         arrays = [as_array(result) for result in results]
@@ -140,7 +142,7 @@ def _while(
 
 def scan(
     *values: Array,
-    body: Any,
+    body: Body,
     num_scan_inputs: int,
     scan_input_axes: tuple[int, ...] = (),
     scan_input_directions: tuple[int, ...] = (),
@@ -174,7 +176,7 @@ def _flip_if(x: Array, backwards: int) -> Array:
 
 
 def _run_scan(
-    body: Any, carried: list[Array], xs: list[Array]
+    body: Body, carried: list[Array], xs: list[Array]
 ) -> tuple[list[Array], list[Array]]:
     def step(state: list[Array], elements: list[Array]) -> Any:
         arrays = [as_array(result) for result in body(*state, *elements)]
@@ -185,7 +187,7 @@ def _run_scan(
 
 
 def _scan_8(
-    values: Sequence[Array], body: Any, inputs: int, directions: Sequence[int]
+    values: Sequence[Array], body: Body, inputs: int, directions: Sequence[int]
 ) -> list[Value]:
     """Run version 8, with a batch in front: one image after the other."""
     count = len(values) - inputs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy
 
@@ -73,7 +72,7 @@ def write_of(reduction: str) -> str:
     return _WRITES[reduction]
 
 
-def _write(x: Array, key: tuple[Any, ...], values: Array, reduction: str) -> Array:
+def _write(x: Array, key: tuple[object, ...], values: Array, reduction: str) -> Array:
     write: Callable[[Array], Array] = getattr(x.at[key], write_of(reduction))
     return write(values)
 

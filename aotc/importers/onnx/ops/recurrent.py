@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -133,7 +133,7 @@ def _run(
     lengths: Array | None,
     initial: Sequence[Array | None],
     options: Options,
-    own: Sequence[dict[str, Any]],
+    own: Sequence[Mapping[str, object]],
 ) -> list[Array]:
     """Return all hidden states, and the last states, of all directions.
 

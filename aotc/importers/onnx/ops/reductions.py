@@ -50,7 +50,7 @@ def _mean(x: Array, axes: Any, *, keepdims: bool) -> Array:
 def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction:
     """The largest or smallest element; of none at all an infinity."""
 
-    def extreme(x: Array, axes: Any, *, keepdims: bool) -> Array:
+    def extreme(x: Array, axes: object, *, keepdims: bool) -> Array:
         if x.dtype == "bool":
             return as_bool(x, axes, keepdims=keepdims)
         if bounds(x.size)[0] == 0:  # or a call may have none
@@ -72,7 +72,7 @@ def _l1(x: Array, axes: Any, *, keepdims: bool) -> Array:
     return np.sum(np.absolute(x), axes, keepdims=keepdims)
 
 
-def _l2(x: Array, axes: Any, *, keepdims: bool) -> Array:
+def _l2(x: Array, axes: object, *, keepdims: bool) -> Array:
     squares = _sum_square(to_accumulator(x), axes, keepdims=keepdims)
     return np.astype(root_of_squares(squares), x.dtype)
 

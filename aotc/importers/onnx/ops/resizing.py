@@ -33,7 +33,7 @@ from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 
 # what a size is multiplied by; an array where a call decides it
-Factor = numpy.floating[Any] | Array
+Factor = numpy.floating | Array
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _ratio(new: Size, old: Size) -> Factor:
     return ratio
 
 
-def _known_ratio(ratio: Factor) -> numpy.floating[Any]:
+def _known_ratio(ratio: Factor) -> numpy.floating:
     if isinstance(ratio, Array):
         fail(
             "symbolic-size",
@@ -161,12 +161,12 @@ def _known_ratio(ratio: Factor) -> numpy.floating[Any]:
     return ratio
 
 
-def _scaled_size(size: Size, factor: numpy.floating[Any]) -> Size:
+def _scaled_size(size: Size, factor: numpy.floating) -> Size:
     """The size times the factor in f32, as ONNX Runtime and shape inference have it."""
     return scaled_size(size, float(factor), numpy.float32)
 
 
-def _rounded_size(size: Size, factor: numpy.floating[Any]) -> Size:
+def _rounded_size(size: Size, factor: numpy.floating) -> Size:
     known = static_size(size, "image, to keep its aspect ratio,")
     return int(numpy.floor(numpy.float32(known) * factor + numpy.float32(0.5)))
 
@@ -287,7 +287,7 @@ class _Line:
     first: Any
     last: Any
 
-    def choose_by_length(self, several: Any, one: Any) -> Any:
+    def choose_by_length(self, several: object, one: object) -> object:
         """Select the positions, or the only one's where an axis has size 1."""
         return module_of(self.after).where(self.after > 1, several, one)
 
@@ -300,17 +300,17 @@ class _Line:
 _HALF = numpy.float32(0.5)
 
 
-def _half_pixel(x: _Line) -> Any:
+def _half_pixel(x: _Line) -> object:
     return (x.i + _HALF) / x.factor - _HALF
 
 
-def _symmetric(x: _Line) -> Any:
+def _symmetric(x: _Line) -> object:
     edge = x.before / 2 * (1 - x.after / (x.factor * x.before))
     i, edge, ratio = (_as(part, "f64") for part in (x.i, edge, x.factor))
     return _as(edge + (i + 0.5) / ratio - 0.5, "f32")
 
 
-def _crop(x: _Line) -> Any:
+def _crop(x: _Line) -> object:
     ends = x.before - 1
     several = x.first * ends + x.i * (x.last - x.first) * ends / x.steps
     return x.choose_by_length(several, _HALF * (x.first + x.last) * ends)
@@ -330,7 +330,7 @@ _POSITIONS: dict[str, Callable[[_Line], Any]] = {
 }
 
 
-def _as(x: Any, dtype: str) -> Any:
+def _as(x: Known, dtype: str) -> Any:
     """Convert a number, or places, to another precision."""
     if isinstance(x, Array):
         return np.astype(x, dtype)

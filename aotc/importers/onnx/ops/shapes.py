@@ -13,6 +13,7 @@ from aotc.importers.common.padded.values import Value, by_padding
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers, known_of, number, numbers
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike
 from aotc.tracing.source_locations import fail
 
 # ---- reshaping ----------------------------------------------------------------------
@@ -152,7 +153,7 @@ def split(
     ]
 
 
-def _slice_axis(x: Array, axis: int, first: Any, last: Any) -> Array:
+def _slice_axis(x: Array, axis: int, first: object, last: object) -> Array:
     key: list[Any] = [slice(None)] * x.ndim
     key[axis] = slice(first, last)
     return x[tuple(key)]
@@ -184,7 +185,7 @@ def slice_(
     return _cut_out(x, tuple(key))
 
 
-def _span(start: Any, end: Any, step: int, size: Size) -> slice:
+def _span(start: object, end: object, step: int, size: Size) -> slice:
     """Make a slice, with None for ends that are numbers out of range."""
     if isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR):
         end = None
@@ -248,7 +249,9 @@ def pad(
     return np.pad(x, pairs, mode)
 
 
-def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
+def _without_cut(
+    x: Array, axis: int, low: ArrayLike, high: ArrayLike
+) -> tuple[Array, Any]:
     """Cut `x` by negative padding; return the padding that is left."""
     first = -low if isinstance(low, int) and low < 0 else None
     last = high if isinstance(high, int) and high < 0 else None
@@ -257,7 +260,9 @@ def _without_cut(x: Array, axis: int, low: Any, high: Any) -> tuple[Array, Any]:
     return x, (0 if first is not None else low, 0 if last is not None else high)
 
 
-def _pad_with(x: Array, pairs: Sequence[tuple[Any, Any]], fill: Array | float) -> Array:
+def _pad_with(
+    x: Array, pairs: Sequence[tuple[object, object]], fill: Array | float
+) -> Array:
     """`x` with a number around it, which the model may compute."""
     if x.dtype == "bool":
         number = fill if isinstance(fill, float) else np.astype(fill, "u8")

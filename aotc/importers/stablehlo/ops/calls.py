@@ -24,7 +24,7 @@ from aotc.tracing.scopes import without_tracing
 from aotc.tracing.tracing import emit
 
 
-def _first(op: Op, *operands: Value) -> Any:
+def _first(op: Op, *operands: Value) -> object:
     """Return the operands of an op that only informs a partitioner or a layout pass."""
     return operands[: len(op.op.results)]
 
@@ -52,7 +52,7 @@ def _format_message(message: str, shown: tuple[Value, ...]) -> str:
     return message
 
 
-def _top_k(op: Op, x: Value) -> Any:
+def _top_k(op: Op, x: Value) -> object:
     """`mhlo.topk`, whose attributes are in a dictionary."""
     options = ir.DictAttr(op.attribute("mhlo.attributes"))
     largest = ir.BoolAttr(options["largest"]).value if "largest" in options else True
@@ -61,12 +61,12 @@ def _top_k(op: Op, x: Value) -> Any:
     return sorting.largest(array(x), int(ir.IntegerAttr(options["k"]).value))
 
 
-def _dynamic_top_k(op: Op, x: Value, k: Value) -> Any:
+def _dynamic_top_k(op: Op, x: Value, k: Value) -> object:
     (count,) = sizes(k)
     return sorting.largest(array(x), count)
 
 
-def _approx_top_k(op: Op, x: Value, positions: Value, *rest: Value) -> Any:
+def _approx_top_k(op: Op, x: Value, positions: Value, *rest: Value) -> object:
     """Compute approximate top-k exactly: its recall is 1."""
     config = ir.DictAttr(op.attribute("mhlo.backend_config"))
     axis = int(ir.IntegerAttr(config["reduction_dim"]).value)
@@ -129,12 +129,12 @@ def reason_against(op: Op) -> str | None:
     return "aotc does not know what this call computes"
 
 
-def custom_call(op: Op, *operands: Value) -> Any:
+def custom_call(op: Op, *operands: Value) -> object:
     """A call of something outside of StableHLO that is known by its name."""
     return CUSTOM_CALLS[op.text("call_target_name")](op, *operands)
 
 
-def composite(op: Op, *operands: Value) -> Any:
+def composite(op: Op, *operands: Value) -> object:
     """An op that was written in others: itself where it is known, else the others."""
     name = op.text("name")
     if name == "chlo.top_k":

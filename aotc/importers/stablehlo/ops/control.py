@@ -28,7 +28,7 @@ def case(op: Op, index: Value) -> Any:
     return _switch(op.regions, np.where(outside, last, position))
 
 
-def if_(op: Op, condition: Value) -> Any:
+def if_(op: Op, condition: Value) -> object:
     """Return the result of one branch or the other."""
     holds = number(condition)
     if isinstance(holds, bool):
@@ -36,7 +36,7 @@ def if_(op: Op, condition: Value) -> Any:
     return _switch(op.regions[::-1], np.astype(array(condition), "i32"))
 
 
-def _switch(regions: Sequence[Region], index: Array) -> Any:
+def _switch(regions: Sequence[Region], index: Array) -> object:
     """`regions[index]()`, decided when the model runs."""
     return control.switch(index, [_settling(region) for region in regions])
 
@@ -86,7 +86,7 @@ class _Loop:
         return self.carried_values(self.op.regions[1](*self.all_values(values)))
 
 
-def while_(op: Op, *initial: Value) -> Any:
+def while_(op: Op, *initial: Value) -> object:
     """Repeat the body on the carried values for as long as the condition holds.
 
     With a number of steps that is known beforehand it has derivatives of both modes.
@@ -131,19 +131,21 @@ def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:
     return maximum(ceil_divide(limit - first, step), 0)
 
 
-def _maker(value: Any) -> Any | None:
+def _maker(value: ir.Value) -> ir.Operation | None:
     """The op that makes a value; None of an argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def _argument(value: Any, block: Any) -> int | None:
+def _argument(value: ir.Value, block: ir.Block) -> int | None:
     """The number of the block's argument that a value is."""
     found = [n for n, argument in enumerate(block.arguments) if argument == value]
     return found[0] if found else None
 
 
-def _constant(value: Any, block: Any, op: Op, initial: Sequence[Value]) -> Any | None:
+def _constant(
+    value: ir.Value, block: ir.Block, op: Op, initial: Sequence[Value]
+) -> Any | None:
     """Return the number that a value is at every step: a literal, or never changed."""
     position = _argument(value, block)
     if position is not None:
@@ -157,7 +159,7 @@ def _constant(value: Any, block: Any, op: Op, initial: Sequence[Value]) -> Any |
     return number(op.outer[value]) if value in op.outer else None
 
 
-def map_(op: Op, *xs: Value) -> Any:
+def map_(op: Op, *xs: Value) -> object:
     """Apply a function of scalars to each element."""
     require_elementwise(op)
     return op.regions[0](*xs)

@@ -16,7 +16,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
-Rule = Callable[..., Any]
+Rule = Callable[..., object]
 
 
 def real(function: Callable[..., Any]) -> Rule:

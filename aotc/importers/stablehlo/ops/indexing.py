@@ -128,7 +128,7 @@ def _clamp_starts(at: Windows, axis: int, starts: Array) -> Array:
 
 def _valid_or_outside(at: Windows, columns: dict[int, Array]) -> dict[int, Array]:
     """Move starts far outside where a window does not fit as a whole."""
-    fits = None
+    fits: Any = None
     for axis, starts in columns.items():
         last = at.shape[axis] - at.sizes[axis]
         inside = np.logical_and(starts >= 0, starts <= last)

@@ -5,7 +5,7 @@ What LAPACK leaves open (signs of vectors) the graph's ops decide in their own w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc import control, linalg
@@ -152,12 +152,12 @@ def _gesdd(op: Op, a: Value) -> tuple[Any, ...]:
         )
     u, s, vh = linalg.svd(x, full_matrices=False)
     if mode == "N":  # what nobody reads has the shape that LAPACK gives it
-        kinds = op.kinds[2:4]
+        kinds: Sequence[Any] = op.kinds[2:4]
         u, vh = (np.zeros(kind.shape, x.dtype) for kind in kinds if kind is not None)
     return x, s, u, vh, _info(x)
 
 
-def _gtsv(op: Op, below: Value, middle: Value, above: Value, b: Value) -> Any:
+def _gtsv(op: Op, below: Value, middle: Value, above: Value, b: Value) -> object:
     """Solve tridiagonal systems by elimination without exchanges, forwards and back
     (Thomas 1949).
 

@@ -96,11 +96,10 @@ def dynamic_conv(op: Op, lhs: Value, rhs: Value, padding: Value) -> Value:
     return _convolution(op, lhs, rhs, sizes(padding))
 
 
-def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[Any, ...]) -> Value:
-    if 0 in op.kind.shape:  # a kernel may be larger than the image
-        return bilinear(
-            lambda x, y: np.zeros(op.kind.shape, x.dtype), lhs, rhs, op.kind.dtype
-        )
+def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[object, ...]) -> Value:
+    shape: tuple[Any, ...] = op.kind.shape
+    if 0 in shape:  # a kernel may be larger than the image
+        return bilinear(lambda x, y: np.zeros(shape, x.dtype), lhs, rhs, op.kind.dtype)
     ones = (1,) * (len(op.kind.shape) - 2)
     window = _Window(
         strides=op.ints("window_strides", ones),
@@ -127,7 +126,7 @@ def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[Any, ...]) -> Va
     return bilinear(_numbers(convolve), lhs, rhs, op.kind.dtype)
 
 
-def _image_axes(axes: Any, side: str) -> list[int]:
+def _image_axes(axes: object, side: str) -> list[int]:
     """Return the batch axis, the spatial axes and the feature axis of an image."""
     return [
         getattr(axes, f"{side}_batch_dimension"),
@@ -161,7 +160,7 @@ def _sliding(x: Array, kernel: Array, window: _Window) -> Array:
     return _by_windows(x, kernel, window, groups)
 
 
-def _is_plain(x: Array, kernel: Array, padding: Sequence[Any]) -> bool:
+def _is_plain(x: Array, kernel: Array, padding: Sequence[object]) -> bool:
     """Return whether there is an op for the convolution."""
     fixed = all(isinstance(n, int) for n in (*kernel.shape, *padding))
     filled = fixed and 0 not in (*kernel.shape, *x.shape)

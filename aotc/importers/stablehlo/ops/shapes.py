@@ -28,7 +28,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.tracing import emit
 
-Rule = Callable[..., Any]
+Rule = Callable[..., object]
 
 
 def static_shape(op: Op) -> Shape:

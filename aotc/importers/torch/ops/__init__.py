@@ -12,7 +12,7 @@ whose result takes the place of its first argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aotc.importers.common.padded.op_rules import by_op_rules
@@ -86,12 +86,14 @@ def name_of(target: Any) -> str:
     return f"{target.__module__}.{target.__name__}"
 
 
-def _entry(table: dict[str, Any], name: str) -> Any:
+def _entry(table: Mapping[str, object], name: str) -> Any:
     """Return a table's entry for an overload, or for its op as a whole."""
     return table.get(name) or table.get(name.rpartition(".")[0])
 
 
-def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | None:
+def function_for(
+    target: object, is_complex: bool = False
+) -> Callable[..., object] | None:
     """The function of a node's target, if there is one; for complex numbers or not."""
     name = name_of(target)
     table = COMPLEX_OPS if is_complex else OPS
@@ -102,7 +104,7 @@ def function_for(target: Any, is_complex: bool = False) -> Callable[..., Any] | 
     return found
 
 
-def padded_function_for(target: Any) -> Callable[..., Any] | None:
+def padded_function_for(target: object) -> Callable[..., object] | None:
     """The function of a node's target for sizes that depend on values, if it has one.
 
     Where no rule of its own is listed, it is that for arrays, op by op.
@@ -131,7 +133,7 @@ def _without_writing(name: str) -> str | None:
     return ".".join(["aten", parts[1].removesuffix("_"), *parts[2:]])
 
 
-def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+def _in_place(function: Callable[..., Any]) -> Callable[..., object]:
     """The result of a function in the shape and dtype of its first argument."""
     return lambda x, *rest, **named: elementwise.copy(x, function(x, *rest, **named))
 

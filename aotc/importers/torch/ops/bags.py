@@ -21,7 +21,7 @@ def embedding_bag(
     per_sample_weights: Array | None = None,
     include_last_offset: bool = False,
     padding_idx: int = -1,
-) -> list[Any]:
+) -> list[object]:
     """The sum, mean or maximum of the rows of each bag; bags begin at `offsets`.
 
     The other results, which only the derivative of the op reads, are None.

@@ -7,17 +7,20 @@ done to both parts alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from aotc import complexes
 from aotc import numpy as np
 from aotc.complexes import Complex, as_complex
-from aotc.dialects.types import Size
+from aotc.dialects.types import Dim, Size
 from aotc.importers.torch.ops import creation, fourier, indexing, reductions, shapes
 from aotc.importers.torch.ops.elementwise import same
 from aotc.importers.torch.promotion import as_dtype, result_dtype
 from aotc.importers.torch.tensors import PARTS
 from aotc.tracing.array import Array
+
+Number = Array | Complex | Dim | bool | int | float | complex
+Result = TypeVar("Result")
 
 # ---- pairs of reals -----------------------------------------------------------------
 
@@ -32,7 +35,7 @@ def view_as_complex(x: Array) -> Complex:
     return Complex(x[..., 0], x[..., 1])
 
 
-def view_bits(x: Any, dtype: str) -> Any:
+def view_bits(x: Array | Complex, dtype: str) -> Array | Complex:
     """View neighbours along the last axis as parts of a number, or the reverse."""
     *rest, last = x.shape
     if isinstance(x, Complex):
@@ -45,7 +48,7 @@ def pair(real: Array, imag: Array) -> Complex:
     return Complex(*np.broadcast_arrays(real, imag))
 
 
-def cast(x: Any, dtype: str | None = None, *_: Any, **__: Any) -> Any:
+def cast(x: Any, dtype: str | None = None, *_: object, **__: object) -> Any:
     """`x` in another dtype; a real one takes the real parts."""
     if dtype not in PARTS:
         return x if dtype is None else np.astype(x.real, dtype)
@@ -61,12 +64,14 @@ def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Compl
     return z.map(lambda part: creation.full(size, part, dtype=name))
 
 
-def full_like(z: Any, value: Any, *, dtype: str | None = None) -> Complex:
+def full_like(
+    z: Array | Complex, value: Number, *, dtype: str | None = None
+) -> Complex:
     """Fill an array of the same shape with one value."""
     return full(z.shape, value, dtype=dtype or _name_of(z))
 
 
-def copy(into: Complex, x: Any, *_: Any) -> Complex:
+def copy(into: Complex, x: Number, *_: object) -> Complex:
     """`x` in the shape and dtype of `into`."""
     z = cast(x, _name_of(into))
     return Complex(*(np.broadcast_to(part, into.shape) for part in z))
@@ -75,7 +80,7 @@ def copy(into: Complex, x: Any, *_: Any) -> Complex:
 def _from_real(function: Callable[..., Array]) -> Callable[..., Complex]:
     """Turn a function that creates real arrays into one of complex arrays."""
 
-    def call(*args: Any, dtype: str) -> Any:
+    def call(*args: object, dtype: str) -> Any:
         return cast(function(*args, dtype=PARTS[dtype]), dtype)
 
     return call
@@ -89,14 +94,14 @@ def _full_like(value: int) -> Callable[..., Complex]:
     return lambda z, dtype=None: full_like(z, value, dtype=dtype)
 
 
-def _name_of(z: Complex) -> str:
+def _name_of(z: Array | Complex) -> str:
     return next(name for name, part in PARTS.items() if part == z.dtype)
 
 
 # ---- arithmetic ---------------------------------------------------------------------
 
 
-def _promote(*operands: Any) -> list[Complex]:
+def _promote(*operands: Number) -> list[Complex]:
     """Convert all to complex numbers, whose parts have the dtype of the result."""
     wide = result_dtype(*(_part("real", x) for x in operands))
     dtype = "f64" if wide == "f64" else "f32"
@@ -104,26 +109,26 @@ def _promote(*operands: Any) -> list[Complex]:
     return [z.map(lambda part: as_dtype(part, dtype)) for z in pairs]
 
 
-def _promoting(function: Callable[..., Any]) -> Callable[..., Any]:
+def _promoting(function: Callable[..., Result]) -> Callable[..., Result]:
     """A function of complex arrays of one dtype, for arrays and numbers of several."""
     return lambda *operands: function(*_promote(*operands))
 
 
-def add(x: Any, y: Any, alpha: Any = 1) -> Complex:
+def add(x: Number, y: Number, alpha: Number = 1) -> Complex:
     """`x + alpha * y`."""
     x, y = _promote(x, y)
     total: Complex = x + (y if alpha == 1 else y * alpha)
     return total
 
 
-def power(z: Any, w: Any) -> Complex:
+def power(z: Number, w: Number) -> Complex:
     """`z ** w`; an exponent that is a number stays one."""
     if isinstance(w, (Array, Complex)):
         return complexes.power(*_promote(z, w))
     return complexes.power(_promote(z)[0], w)
 
 
-def float_power(z: Any, w: Any) -> Complex:
+def float_power(z: Number, w: Number) -> Complex:
     """`z ** w`, always of f64 parts."""
     return power(*(cast(as_complex(x, "f64"), "complex128") for x in (z, w)))
 
@@ -137,19 +142,21 @@ def linear(x: Complex, weight: Complex, bias: Complex | None = None) -> Complex:
 def _scaled_sum(function: Callable[..., Complex]) -> Callable[..., Complex]:
     """`beta * x + alpha * function(a, b)`."""
 
-    def call(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Complex:
+    def call(
+        x: Complex, a: Complex, b: Complex, *, beta: complex = 1, alpha: complex = 1
+    ) -> Complex:
         scaled = function(a, b) * alpha
         return scaled if beta == 0 else add(x * beta, scaled)
 
     return call
 
 
-def subtract(x: Any, y: Any, alpha: Any = 1) -> Complex:
+def subtract(x: Number, y: Number, alpha: Number = 1) -> Complex:
     """`x - alpha * y`."""
     return add(x, y, -alpha)
 
 
-def where(condition: Array, x: Any, y: Any) -> Complex:
+def where(condition: Array, x: Number, y: Number) -> Complex:
     """`x` where the condition holds, else `y`."""
     x, y = _promote(x, y)
     return Complex(*(np.where(condition, a, b) for a, b in zip(x, y, strict=True)))
@@ -158,7 +165,7 @@ def where(condition: Array, x: Any, y: Any) -> Complex:
 # ---- truth --------------------------------------------------------------------------
 
 
-def is_true(x: Any) -> Array:
+def is_true(x: Array | Complex) -> Array:
     """Return whether numbers are not 0."""
     if isinstance(x, Complex):
         return np.logical_or(np.not_equal(x.real, 0), np.not_equal(x.imag, 0))
@@ -168,7 +175,7 @@ def is_true(x: Any) -> Array:
 def _of_truths(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of the truth of its arguments; axes and the like stay as they are."""
 
-    def call(*args: Any, **named: Any) -> Array:
+    def call(*args: object, **named: object) -> Array:
         arrays = (Array, Complex)
         truths = (is_true(x) if isinstance(x, arrays) else x for x in args)
         return function(*truths, **named)
@@ -189,14 +196,14 @@ def is_finite(z: Complex) -> Array:
 # ---- spread -------------------------------------------------------------------------
 
 
-def variance(z: Complex, *args: Any, **named: Any) -> Array:
+def variance(z: Complex, *args: object, **named: object) -> Array:
     """The mean of `|z - mean(z)|**2`: the sum of the variances of the parts."""
     real, imag = (reductions.variance(part, *args, **named) for part in z)
     total: Array = real + imag
     return total
 
 
-def deviation(z: Complex, *args: Any, **named: Any) -> Array:
+def deviation(z: Complex, *args: object, **named: object) -> Array:
     """The root of the variance."""
     return np.sqrt(variance(z, *args, **named))
 
@@ -204,7 +211,7 @@ def deviation(z: Complex, *args: Any, **named: Any) -> Array:
 # ---- both parts alike ---------------------------------------------------------------
 
 
-def _part(of: str, value: Any) -> Any:
+def _part(of: str, value: object) -> Any:
     """Return the real or imaginary part of an argument; for a complex dtype, its
     part's.
     """
@@ -218,7 +225,7 @@ def _part(of: str, value: Any) -> Any:
 def alike(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of both parts, whose other arguments are no values of elements."""
 
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: object, **named: object) -> Any:
         real, imag = (
             function(
                 *(_part(of, value) for value in args),

@@ -31,17 +31,17 @@ def dropout(x: Array, p: float, train: bool) -> Array:
     return np.zeros_like(x) if p == 1 else nn.dropout(next_key(), x, p)
 
 
-def cast(x: Array, *_: Any, dtype: str | None = None, **__: Any) -> Array:
+def cast(x: Array, *_: object, dtype: str | None = None, **__: object) -> Array:
     """`x` in another dtype; a copy of it is the same value."""
     return x if dtype is None else np.astype(x, dtype)
 
 
-def to_device(x: Array, device: Any, dtype: str, *_: Any, **__: Any) -> Array:
+def to_device(x: Array, device: object, dtype: str, *_: object, **__: object) -> Array:
     """`x` on a device, in another dtype."""
     return np.astype(x, dtype)
 
 
-def cast_like(x: Array, other: Array, *_: Any, **__: Any) -> Array:
+def cast_like(x: Array, other: Array, *_: object, **__: object) -> Array:
     """`x` in the dtype of another array."""
     return np.astype(x, other.dtype)
 
@@ -51,7 +51,7 @@ def _new(value: int) -> Callable[..., Array]:
     return lambda x, size, *, dtype=None: full(size, value, dtype=dtype or x.dtype)
 
 
-def new_full(x: Array, size: Sequence[Size], value: Any, **options: Any) -> Array:
+def new_full(x: Array, size: Sequence[Size], value: object, **options: Any) -> Array:
     """A value everywhere, in the dtype of `x`."""
     return full(size, value, dtype=options.get("dtype") or x.dtype)
 
@@ -97,7 +97,7 @@ def batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-    *_: Any,
+    *_: object,
 ) -> Array:
     """Normalise by known statistics of each channel."""
     return apply_channels_last(

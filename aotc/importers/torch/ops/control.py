@@ -8,14 +8,14 @@ from typing import Any
 from aotc import control
 from aotc import numpy as np
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import lift
+from aotc.tracing.conversion import ArrayLike, lift
 
 Graph = Callable[..., Any]
 
 
 def cond(
-    flag: Any, on_true: Graph, on_false: Graph, operands: Sequence[Any] = ()
-) -> Sequence[Any]:
+    flag: ArrayLike, on_true: Graph, on_false: Graph, operands: Sequence[ArrayLike] = ()
+) -> Sequence[Array]:
     """The results of one of two graphs."""
     if isinstance(flag, bool):
         return list((on_true if flag else on_false)(*operands))
@@ -31,7 +31,10 @@ def cond(
 
 
 def while_loop(
-    cond_fn: Graph, body_fn: Graph, carried: Sequence[Any], extra: Sequence[Any] = ()
+    cond_fn: Graph,
+    body_fn: Graph,
+    carried: Sequence[object],
+    extra: Sequence[object] = (),
 ) -> list[Array]:
     """The carried values when the condition no longer holds."""
     first = [lift(value, "i64") for value in carried]
@@ -62,13 +65,15 @@ def scan(
     return [*last, *stacked]
 
 
-def map_(function: Graph, xs: Sequence[Any], extra: Sequence[Any] = ()) -> list[Array]:
+def map_(
+    function: Graph, xs: Sequence[object], extra: Sequence[object] = ()
+) -> list[Array]:
     """Apply a graph to each element along the first axes, and stack the results."""
     found: list[Array] = control.map(lambda x: list(function(*x, *extra)), list(xs))
     return found
 
 
-def call_graph(*args: Any) -> Any:
+def call_graph(*args: Any) -> object:
     """Call the graph, which is the first argument that is callable."""
     place = next(n for n, part in enumerate(args) if callable(part))
     return args[place](*args[place + 1 :])

@@ -9,6 +9,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Dim, Size
 from aotc.importers.torch.promotion import as_dtype, result_dtype
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike
 
 
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Array:
@@ -17,7 +18,7 @@ def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Array
     return np.broadcast_to(scalar, tuple(size))
 
 
-def full_like(x: Array, value: Any, *, dtype: str | None = None) -> Array:
+def full_like(x: Array, value: object, *, dtype: str | None = None) -> Array:
     """Fill an array of the shape of `x` with one value."""
     return full(x.shape, value, dtype=dtype or x.dtype)
 
@@ -39,17 +40,19 @@ def _full_like(value: int) -> Callable[..., Array]:
 zeros = _full_of(0)
 
 
-def empty_strided(size: Sequence[Size], _: Any, *, dtype: str | None = None) -> Array:
+def empty_strided(
+    size: Sequence[Size], _: object, *, dtype: str | None = None
+) -> Array:
     """Return zeros, as nobody may read the elements."""
     return zeros(size, dtype=dtype)
 
 
-def fill(x: Array, value: Any) -> Array:
+def fill(x: Array, value: ArrayLike) -> Array:
     """Fill an array of the shape and dtype of `x` with one value."""
     return full_like(x, value)
 
 
-def scalar_tensor(value: Any, *, dtype: str | None = None) -> Array:
+def scalar_tensor(value: ArrayLike, *, dtype: str | None = None) -> Array:
     """A number as an array without axes."""
     return full((), value, dtype=dtype or "f32")
 

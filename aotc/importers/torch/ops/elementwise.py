@@ -10,6 +10,7 @@ from aotc import nn, special
 from aotc import numpy as np
 from aotc.core import dtypes
 from aotc.importers.torch.promotion import (
+    Operand,
     as_dtype,
     promote,
     promote_floats,
@@ -21,19 +22,19 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import as_float, lift
 
 
-def add(x: Any, y: Any, alpha: Any = 1) -> Array:
+def add(x: Operand, y: Operand, alpha: Operand = 1) -> Array:
     """`x + alpha * y`."""
     x, y = promote(x, y)
     return np.add(x, y if alpha == 1 else np.multiply(y, alpha))
 
 
-def subtract(x: Any, y: Any, alpha: Any = 1) -> Array:
+def subtract(x: Operand, y: Operand, alpha: Operand = 1) -> Array:
     """`x - alpha * y`."""
     x, y = promote(x, y)
     return np.subtract(x, y if alpha == 1 else np.multiply(y, alpha))
 
 
-def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Array:
+def divide(x: Operand, y: Operand, rounding_mode: str | None = None) -> Array:
     """`x / y`, rounded in the given way; a float if it is not rounded."""
     if rounding_mode == "floor":
         return np.floor_divide(*promote(x, y))
@@ -50,22 +51,22 @@ def _truncated_quotient(x: Array, y: Array) -> Array:
     return np.add(down, np.astype(np.logical_and(is_below, rest != 0), down.dtype))
 
 
-def power(x: Any, y: Any) -> Array:
+def power(x: Operand, y: Operand) -> Array:
     """`x ** y`; an exponent that is a number stays one."""
     dtype = result_dtype(x, y)
     return np.power(as_dtype(x, dtype), as_dtype(y, dtype) if _is_array(y) else y)
 
 
-def _is_array(x: Any) -> bool:
+def _is_array(x: object) -> bool:
     return isinstance(x, Array)
 
 
-def float_power(x: Any, y: Any) -> Array:
+def float_power(x: Operand, y: Operand) -> Array:
     """`x ** y`, always in f64."""
     return np.power(as_dtype(x, "f64"), as_dtype(y, "f64"))
 
 
-def clamp(x: Any, low: Any = None, high: Any = None) -> Array:
+def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -> Array:
     """`x` between two bounds, of which one may be missing."""
     bounds = [bound for bound in (low, high) if bound is not None]
     dtype = result_dtype(x, *bounds)
@@ -80,17 +81,17 @@ def where(condition: Array, x: Any = None, y: Any = None) -> Array:
     return np.where(np.astype(condition, "bool"), *promote(x, y))
 
 
-def cast(x: Array, dtype: str | None = None, *_: Any, **__: Any) -> Array:
+def cast(x: Array, dtype: str | None = None, *_: object, **__: object) -> Array:
     """`x` in another dtype."""
     return x if dtype is None else np.astype(x, dtype)
 
 
-def copy(into: Array, x: Array, *_: Any) -> Array:
+def copy(into: Array, x: Array, *_: object) -> Array:
     """`x` in the shape and dtype of `into`."""
     return np.broadcast_to(np.astype(x, into.dtype), into.shape)
 
 
-def same(x: Array, *_: Any, **__: Any) -> Array:
+def same(x: Array, *_: object, **__: object) -> Array:
     """Return x, for ops that only move memory."""
     return x
 
@@ -101,7 +102,10 @@ def round_decimals(x: Array, decimals: int = 0) -> Array:
 
 
 def nan_to_num(
-    x: Array, nan: Any = None, posinf: Any = None, neginf: Any = None
+    x: Array,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
 ) -> Array:
     """Replace NaN and infinities by numbers."""
     return np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
@@ -139,7 +143,7 @@ def _without_nan(x: Array, number: int) -> Array:
 def logical(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of truth values, for arrays of any dtype."""
 
-    def call(*operands: Any) -> Array:
+    def call(*operands: Operand) -> Array:
         return function(*(np.astype(lift(x), "bool") for x in operands))
 
     return call

@@ -11,7 +11,7 @@ from aotc.importers.common.padded import indexing as padded
 from aotc.importers.common.padded.values import Value
 from aotc.importers.torch.promotion import as_dtype
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import lift
+from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -43,7 +43,7 @@ def index_put(
 
 
 def _masked_put(
-    x: Array, indices: Sequence[Any], mask: Array, values: Array, accumulate: bool
+    x: Array, indices: Sequence[object], mask: Array, values: Array, accumulate: bool
 ) -> Array:
     """`index_put` for a mask: where it holds, if each element gets the same values."""
     before = list(indices).index(mask)
@@ -60,7 +60,7 @@ def _masked_put(
     return np.where(mask, np.add(x, new) if accumulate else new, x)
 
 
-def take_rows(table: Array, indices: Array, *_: Any, **__: Any) -> Array:
+def take_rows(table: Array, indices: Array, *_: object, **__: object) -> Array:
     """Take rows of a table, as an embedding has them."""
     return np.take(table, indices, 0)
 
@@ -132,7 +132,9 @@ def _scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Array
     return y if part.shape == x.shape else x.at[corner].set(y)
 
 
-def scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str = "set") -> Array:
+def scatter(
+    x: Array, dim: int, indices: Array, src: ArrayLike, reduce: str = "set"
+) -> Array:
     """Return `x` with `src` written to indices along an axis, or combined with the
     old elements.
     """
@@ -180,7 +182,9 @@ def _row_key(x: Array, dim: int, indices: Array) -> tuple[Any, ...]:
     return (*[slice(None)] * (dim % x.ndim), indices)
 
 
-def index_add(x: Array, dim: int, indices: Array, src: Array, alpha: Any = 1) -> Array:
+def index_add(
+    x: Array, dim: int, indices: Array, src: Array, alpha: ArrayLike = 1
+) -> Array:
     """`x` with `alpha * src` added at positions of an axis."""
     if not x.ndim:
         return np.add(x, np.multiply(np.reshape(np.sum(src), ()), alpha))
@@ -286,7 +290,11 @@ def _search_rows(table: Array, values: Array, side: str) -> Array:
 
 
 def bucketize(
-    values: Any, boundaries: Array, *, out_int32: bool = False, right: bool = False
+    values: ArrayLike,
+    boundaries: Array,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
 ) -> Array:
     """Return the bucket of each value."""
     return search_sorted(boundaries, values, out_int32=out_int32, right=right)

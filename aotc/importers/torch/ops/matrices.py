@@ -39,7 +39,7 @@ def inverse(a: Array, check_errors: bool = False) -> list[Array]:
     return [linalg.inv(a), _info(a)]
 
 
-def solution(a: Array, b: Array, left: bool = True, **_: Any) -> list[Any]:
+def solution(a: Array, b: Array, left: bool = True, **_: object) -> list[Any]:
     """The x of `a x = b`, or of `x a = b`."""
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     right = np.expand_dims(b, -1) if vector else b
@@ -86,7 +86,7 @@ def cholesky(a: Array, upper: bool = False) -> Array:
     return linalg.cholesky(a, upper=upper)
 
 
-def cholesky_with_info(a: Array, *, upper: bool = False, **_: Any) -> list[Array]:
+def cholesky_with_info(a: Array, *, upper: bool = False, **_: object) -> list[Array]:
     """The factor, and how it went."""
     return [cholesky(a, upper), _info(a)]
 
@@ -116,7 +116,7 @@ def eigen(a: Array, side: str = "L", compute_v: bool = True) -> list[Any]:
 
 
 def singular_values(
-    a: Array, full_matrices: bool = False, compute_uv: bool = True, **_: Any
+    a: Array, full_matrices: bool = False, compute_uv: bool = True, **_: object
 ) -> list[Any]:
     """U, S and Vh."""
     if not compute_uv:
@@ -132,7 +132,7 @@ def orthogonal(a: Array, mode: str = "reduced") -> list[Any]:
 
 
 def pseudo_inverse(
-    a: Array, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+    a: Array, *, atol: object = None, rtol: object = None, hermitian: bool = False
 ) -> Array:
     """The Moore-Penrose inverse; values up to max(atol, rtol * largest) count as 0.
 

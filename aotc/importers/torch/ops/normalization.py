@@ -89,7 +89,7 @@ def batch_norm(
     variance: Array,
     momentum: float,
     eps: float,
-) -> list[Any]:
+) -> list[Array]:
     """Normalise by known statistics of each channel; there are none of this batch."""
     y = apply_channels_last(nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps)
     return [y, np.zeros((0,), x.dtype), np.zeros((0,), x.dtype)]
@@ -104,7 +104,7 @@ def batch_norm_training(
     training: bool,
     momentum: float,
     eps: float,
-) -> list[Any]:
+) -> list[Array]:
     """Normalise by the statistics of this batch; the running ones come last."""
     if not training:
         return [

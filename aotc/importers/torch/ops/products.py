@@ -50,7 +50,7 @@ def grouped_product(
     return y if dtype is None else np.astype(y, dtype)
 
 
-def einsum(equation: str, operands: Sequence[Array], path: Any = None) -> Array:
+def einsum(equation: str, operands: Sequence[Array], path: object = None) -> Array:
     """The sums of products that the equation says; in an order of aotc's own."""
     return np.einsum(equation, *operands)
 

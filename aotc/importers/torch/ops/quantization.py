@@ -16,7 +16,7 @@ from aotc.nn.quantizing import broadcast_along
 from aotc.nn.spatial import static_size
 from aotc.numpy.products import dot_general
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import lift, to_accumulator
+from aotc.tracing.conversion import ArrayLike, lift, to_accumulator
 
 
 def _broadcast_parameter(x: Array, part: Any, axis: int | None) -> Array:
@@ -36,12 +36,12 @@ def nearest_level(x: Array, scale: Array, zero: Array) -> Array:
 
 def quantize(
     x: Array,
-    scale: Any,
-    zero: Any,
+    scale: ArrayLike,
+    zero: ArrayLike,
     low: int,
     high: int,
     dtype: str,
-    *_: Any,
+    *_: object,
     axis: int | None = None,
 ) -> Array:
     """The level nearest to each element."""
@@ -55,7 +55,7 @@ def quantize(
 def dequantize(
     x: Array,
     scale: Any,
-    zero: Any,
+    zero: ArrayLike,
     low: int,
     high: int,
     dtype: str,
@@ -70,7 +70,7 @@ def dequantize(
     return np.astype(nn.dequantize(x, step, origin, axis=axis), dtype)
 
 
-def per_channel(function: Callable[..., Any]) -> Callable[..., Any]:
+def per_channel(function: Callable[..., object]) -> Callable[..., object]:
     """Return the function with a scale and a zero for each position of an axis."""
 
     def call(
@@ -82,7 +82,13 @@ def per_channel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def simulate(
-    x: Array, scale: Any, zero: Any, low: int, high: int, *, axis: int | None = None
+    x: Array,
+    scale: ArrayLike,
+    zero: ArrayLike,
+    low: int,
+    high: int,
+    *,
+    axis: int | None = None,
 ) -> list[Array]:
     """Round each element to its level; return a mask of those not clipped as well."""
     wide = to_accumulator(x)

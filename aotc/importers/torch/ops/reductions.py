@@ -70,7 +70,7 @@ def all_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
     return np.all(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
-def variance_rule(function: Callable[..., Any]) -> Callable[..., Any]:
+def variance_rule(function: Callable[..., object]) -> Callable[..., Any]:
     """`var` or `std`, as their overloads take their arguments.
 
     Args:
@@ -95,8 +95,8 @@ def variance_rule(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_mean(
-    variance: Callable[..., Any], mean: Callable[..., Any]
-) -> Callable[..., Any]:
+    variance: Callable[..., object], mean: Callable[..., object]
+) -> Callable[..., object]:
     """A rule of `variance_rule` as one of the pair of its result and the mean."""
 
     def call(x: Any, dim: Any = None, *rest: Any, **named: Any) -> list[Any]:

@@ -31,7 +31,7 @@ from aotc.tracing.conversion import lift
 Target = tuple[list[Size], list[float | None]]
 
 
-def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[Any]) -> Target:
+def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[object]) -> Target:
     """Read an op's arguments: factors, or sizes and one factor per axis."""
     have = x.shape[2:]
     factors = list(given[0] if given and isinstance(given[0], list) else given)

@@ -12,6 +12,7 @@ from aotc.dialects.types import Dim, Size
 from aotc.importers.torch.promotion import promote
 from aotc.nn.interpolation import whole_ratio
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import ArrayLike
 from aotc.tracing.source_locations import fail
 
 _END = 2**63 - 1  # how torch writes the end of a slice that has none
@@ -73,7 +74,7 @@ def along(x: Array, dim: int, key: Any) -> tuple[Any, ...]:
     return (*[slice(None)] * axis, key)
 
 
-def select(x: Array, dim: int, index: Any) -> Array:
+def select(x: Array, dim: int, index: object) -> Array:
     """Select one position of an axis, which goes away."""
     return np.getitem(x, along(x, dim, index))
 
@@ -85,7 +86,7 @@ def slice_axis(
     return np.getitem(x, along(x, dim, _slice(start, end, step)))
 
 
-def _slice(start: Any, end: Any, step: int) -> slice:
+def _slice(start: object, end: object, step: int) -> slice:
     whole = isinstance(end, int) and end >= _END
     return slice(start, None if whole else end, step)
 
@@ -95,12 +96,14 @@ def narrow(x: Array, dim: int, start: Any, length: Size) -> Array:
     return slice_axis(x, dim, start, start + length)
 
 
-def splitting(narrow: Callable[..., Any]) -> Callable[..., list[Any]]:
+def splitting(narrow: Callable[..., object]) -> Callable[..., list[Any]]:
     """Return a function that splits an axis into given sizes, by one that cuts out a
     part.
     """
 
-    def split_with_sizes(x: Any, sizes: Sequence[Size], dim: int = 0) -> list[Any]:
+    def split_with_sizes(
+        x: ArrayLike, sizes: Sequence[Size], dim: int = 0
+    ) -> list[Array]:
         parts: list[Any] = []
         start: Size = 0
         for size in sizes:
@@ -139,8 +142,8 @@ def slice_scatter(
     x: Array,
     src: Array,
     dim: int = 0,
-    start: Any = None,
-    end: Any = None,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
     step: int = 1,
 ) -> Array:
     """`x` with the positions of a slice replaced."""
@@ -214,7 +217,7 @@ def repeat(x: Array, repeats: Sequence[int]) -> Array:
 
 
 def repeat_interleave(
-    x: Array, repeats: int, dim: int | None = None, output_size: Any = None
+    x: Array, repeats: int, dim: int | None = None, output_size: object = None
 ) -> Array:
     """Repeat each element of an axis equally often."""
     return np.repeat(x, repeats, dim)

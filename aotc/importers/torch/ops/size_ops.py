@@ -18,7 +18,7 @@ from aotc.importers.common.known_sizes import is_different, is_equal
 from aotc.importers.common.scaling import SymbolicFloat, rounding
 from aotc.importers.torch.promotion import as_dtype
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import lift
+from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 
 
@@ -32,7 +32,7 @@ def stride(x: Array, axis: int) -> Size:
     return element_count(x.shape[axis % x.ndim + 1 :])
 
 
-def quotient(a: Any, b: Any) -> Any:
+def quotient(a: object, b: object) -> object:
     """`a / b` as a number or a float of a size; of two sizes as an f32 scalar."""
     if isinstance(a, Array) or isinstance(b, Array):
         return np.divide(*(as_dtype(as_array(each), "f32") for each in (a, b)))
@@ -52,7 +52,9 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return call
 
 
-def _in_floats(operation: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _in_floats(
+    operation: Callable[[object, object], object], a: ArrayLike, b: ArrayLike
+) -> Any:
     """Apply an operator; return a float of a size if there is one, else an array."""
     try:
         return operation(a, b)
@@ -102,7 +104,7 @@ def _comparison(
     return call
 
 
-def choose(condition: Any, x: Any, y: Any) -> Any:
+def choose(condition: object, x: object, y: object) -> object:
     """`x` if a condition holds, else `y`; an array where only the call decides."""
     if not isinstance(condition, Array):
         return x if condition else y
@@ -111,19 +113,19 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
     return np.where(condition, lift(x, dtype), lift(y, dtype))
 
 
-def square_root(x: Any) -> Any:
+def square_root(x: object) -> object:
     """The root of a number or of a size."""
     if isinstance(x, (int, float)):
         return math.sqrt(x)
     return np.sqrt(x if isinstance(x, Array) else as_array(number(x)))
 
 
-def nothing(*_: Any, **__: Any) -> None:
+def nothing(*_: object, **__: object) -> None:
     """Ignore an assertion of dtypes and layouts, which are fixed by tracing."""
 
 
 def assert_condition(
-    condition: Any, message: str = "an assertion of the model", *_: Any
+    condition: object, message: str = "an assertion of the model", *_: object
 ) -> None:
     """Refuse a call unless a condition holds.
 
@@ -186,7 +188,9 @@ ASSERTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def assert_in_order(token: Any, op: Any, *args: Any, **named: Any) -> list[Any]:
+def assert_in_order(
+    token: Any, op: object, *args: object, **named: object
+) -> list[Any]:
     """An assertion in the order of those that have effects."""
     name = str(op)
     assertion = ASSERTIONS.get(name) or ASSERTIONS[name.rpartition(".")[0]]
