@@ -34,10 +34,10 @@ from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.pipeline.specializations import complete_specializations
 from aotc.programs.program import Program
-from aotc.tracing.findings import Finding
+from aotc.tracing.findings import OpFinding
 from aotc.tracing.survey import Survey, survey_imports
 
-__all__ = ["Explanation", "Finding", "explain"]
+__all__ = ["Explanation", "OpFinding", "explain"]
 
 KINDS = (
     "unsupported",
@@ -61,7 +61,7 @@ class Explanation:
 
     source: str
     targets: tuple[Target, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[OpFinding, ...]
     coverage: dict[str, int]
 
     @property

@@ -14,9 +14,9 @@ import numpy as np
 
 from aotc.core import dtypes
 from aotc.dialects.calls.callees import Declaration, declaration_of
+from aotc.dialects.functions.entry_guards import require_guards
 from aotc.dialects.functions.functions import callee_of, functions_of, signature
 from aotc.dialects.functions.fusion import is_region
-from aotc.dialects.functions.guards import require_guards
 from aotc.dialects.functions.symbol_solver import solve_symbols
 from aotc.dialects.graph import Evaluator, GraphOp
 from aotc.dialects.reference.devices import SimulatedDevices
@@ -103,7 +103,7 @@ class PreparedPart:
 
     module: Module
     functions: dict[str, Function]
-    steps: Sequence[_Step]
+    steps: Sequence[_OpStep]
     wanted: Sequence[Value]
     with_op: EvaluateOp
 
@@ -185,7 +185,7 @@ class Evaluation:
     _declared: dict[str, tuple[Declaration, list[Tensor]] | None] = field(
         default_factory=dict
     )
-    _steps: dict[str, list[_Step]] = field(default_factory=dict)
+    _steps: dict[str, list[_OpStep]] = field(default_factory=dict)
 
     def call(self, name: str, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """The results of a function."""
@@ -206,14 +206,14 @@ class Evaluation:
         return self._run(function.entry_block, arrays, self._steps[name])
 
     def _run(
-        self, block: Block, arrays: Arrays, steps: Sequence[_Step]
+        self, block: Block, arrays: Arrays, steps: Sequence[_OpStep]
     ) -> list[np.ndarray]:
         values = dict(zip(block.arguments, arrays, strict=True))
         for step in steps[:-1]:
             self.take_step(step, values)
         return [values[value] for value in steps[-1].operands]  # a return
 
-    def take_step(self, step: _Step, values: dict[Value, np.ndarray]) -> None:
+    def take_step(self, step: _OpStep, values: dict[Value, np.ndarray]) -> None:
         """Compute an op of values that are known, and drop those read for the last."""
         operands = [values[value] for value in step.operands]
         for value in step.last_reads:  # so that a network does not keep all it has
@@ -228,7 +228,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _OpStep:
     """An op of a block, read once for all times that it is run.
 
     Args:
@@ -246,18 +246,18 @@ class _Step:
     last_reads: list[Value]
 
 
-def _steps_of(ops: Sequence[Operation], kept: Sequence[Value] = ()) -> list[_Step]:
+def _steps_of(ops: Sequence[Operation], kept: Sequence[Value] = ()) -> list[_OpStep]:
     """Read ops of a block as steps that drop operands after their last use, but for
     `kept`.
     """
     seen = set(kept)
-    found: list[_Step] = []
+    found: list[_OpStep] = []
     for op in reversed(ops):
         operands = list(op.operands)
         done = [value for value in dict.fromkeys(operands) if value not in seen]
         seen.update(done)
         callee = callee_of(op) if isinstance(op, func.CallOp) else None
-        found.append(_Step(op, operands, list(op.results), callee, done))
+        found.append(_OpStep(op, operands, list(op.results), callee, done))
     return found[::-1]
 
 

@@ -38,7 +38,7 @@ def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
 
 
 @dataclass(frozen=True)
-class Check:
+class CodeCheckResult:
     """The result of checking the code of an entry in a variant, from the manifest.
 
     Args:
@@ -80,7 +80,7 @@ class Check:
         }
 
 
-def checks_of(manifest: JsonObject, target: str) -> list[Check]:
+def checks_of(manifest: JsonObject, target: str) -> list[CodeCheckResult]:
     """Read the checks of each entry for a target from a manifest, as JSON."""
     rows = {
         row["entry"]: row
@@ -91,14 +91,16 @@ def checks_of(manifest: JsonObject, target: str) -> list[Check]:
     return [_check(entry, target, rows.get(entry.name)) for entry in entries]
 
 
-def _check(entry: EntryPoint, target: str, row: Mapping[str, Any] | None) -> Check:
+def _check(
+    entry: EntryPoint, target: str, row: Mapping[str, Any] | None
+) -> CodeCheckResult:
     if row is None:
-        return Check(entry.name, target, None, entry.codes, (_NOT_SAID,))
+        return CodeCheckResult(entry.name, target, None, entry.codes, (_NOT_SAID,))
     run = set(_codes_run(entry, row["checked"]))
     unchecked = tuple(code for code in entry.codes if code.export not in run)
     why = dict.fromkeys(each["why"] for each in row["unchecked"]) if unchecked else ()
     by = row.get("by") if row["checked"] else None
-    return Check(entry.name, target, by, unchecked, tuple(why))
+    return CodeCheckResult(entry.name, target, by, unchecked, tuple(why))
 
 
 def _codes_run(
@@ -116,7 +118,7 @@ def _codes_run(
 
 def require_checked(
     manifest: Mapping[str, object], targets: Collection[str], hint: str
-) -> list[Check]:
+) -> list[CodeCheckResult]:
     """Refuse a manifest, as JSON, by which code for some targets was not run.
 
     Raises:

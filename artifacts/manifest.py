@@ -211,7 +211,7 @@ class EntryPoint:
 
 
 @dataclass(frozen=True)
-class State:
+class ManifestState:
     """Values that the module keeps between calls, and how to read and write them."""
 
     name: str
@@ -222,7 +222,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Weights:
+class ManifestWeights:
     """A file of parameters and the variants that need it (none named: all)."""
 
     file: str
@@ -359,20 +359,22 @@ class Manifest:
         return next(found, None)
 
     @cached_property
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, ManifestState]:
         """The states by name."""
         return {
-            s["name"]: State(
+            s["name"]: ManifestState(
                 s["name"], s["read"], s["write"], _leaves(s["leaves"]), s["tree"]
             )
             for s in self.data["states"]
         }
 
     @cached_property
-    def weights(self) -> tuple[Weights, ...]:
+    def weights(self) -> tuple[ManifestWeights, ...]:
         """The parameter files."""
         return tuple(
-            Weights(w["file"], w["format"], w["scope"], tuple(w.get("required_by", ())))
+            ManifestWeights(
+                w["file"], w["format"], w["scope"], tuple(w.get("required_by", ()))
+            )
             for w in self.data["weights"]
         )
 

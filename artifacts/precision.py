@@ -27,7 +27,7 @@ _LISTED = 12
 
 
 @dataclass(frozen=True)
-class Demand:
+class PrecisionRequirements:
     """Requirements on the precision of a bundle; none for one that was not quantised.
 
     Args:
@@ -43,7 +43,9 @@ class Demand:
     precisions: Collection[str] = ()
 
     @classmethod
-    def parse(cls, quality: str | None, precisions: str | None) -> Demand:
+    def parse(
+        cls, quality: str | None, precisions: str | None
+    ) -> PrecisionRequirements:
         """Read `top1=0.5%@DIGEST` and `int8,f32`, as options give them.
 
         Raises:
@@ -134,7 +136,9 @@ def lost_share(text: str) -> float:
     return lost / (100 if found[2] else 1)
 
 
-def require_precise(manifest: Mapping[str, object], demand: Demand) -> None:
+def require_precise(
+    manifest: Mapping[str, object], demand: PrecisionRequirements
+) -> None:
     """Refuse a manifest, as JSON, whose precision violates the demand.
 
     Raises:

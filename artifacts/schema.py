@@ -24,7 +24,7 @@ from aotc.artifacts.fields import (
     text,
     within,
 )
-from aotc.artifacts.shapes import Dim, deciding_sizes
+from aotc.artifacts.shapes import SizeExpression, deciding_sizes
 from aotc.core.json_values import JsonObject
 
 DTYPES = tuple(
@@ -64,7 +64,7 @@ _identifier = text("[A-Za-z_][A-Za-z0-9_]*", "an identifier")
 def _dim(value: object) -> None:
     if isinstance(value, str):
         try:
-            Dim.parse(value)
+            SizeExpression.parse(value)
         except ValueError as error:
             raise Invalid(str(error)) from None
     else:
@@ -486,8 +486,8 @@ def _check_entry(entry: JsonObject, symbols: set[str]) -> None:
             fail("dimensions that decide each symbol", sorted(unbound))
 
 
-def _dims(leaf: JsonObject) -> list[Dim]:
-    return [Dim.parse(dim) for dim in leaf["shape"] if isinstance(dim, str)]
+def _dims(leaf: JsonObject) -> list[SizeExpression]:
+    return [SizeExpression.parse(dim) for dim in leaf["shape"] if isinstance(dim, str)]
 
 
 def is_path(value: str) -> bool:

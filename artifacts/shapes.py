@@ -33,7 +33,7 @@ class Undefined(ValueError):
 
 
 @dataclass(frozen=True)
-class Dim:
+class SizeExpression:
     """A dimension given by an expression over named symbols."""
 
     text: str
@@ -41,7 +41,7 @@ class Dim:
     _tree: ast.expr
 
     @classmethod
-    def parse(cls, text: str) -> Dim:
+    def parse(cls, text: str) -> SizeExpression:
         """Read an expression of names, integers, `+ - * // %`, `min`, `max` and ( ).
 
         Raises:
@@ -84,7 +84,7 @@ class Dim:
             raise Undefined(f"'{self.text}' divides by zero") from None
 
 
-def deciding_sizes(dims: Sequence[Dim]) -> list[tuple[int, str]]:
+def deciding_sizes(dims: Sequence[SizeExpression]) -> list[tuple[int, str]]:
     """Find, for each symbol of `dims`, the size that determines its value.
 
     Ordered so that a dimension comes after those that say its other symbols; those that
@@ -112,7 +112,7 @@ def deciding_sizes(dims: Sequence[Dim]) -> list[tuple[int, str]]:
 
 
 @lru_cache(maxsize=1024)
-def _parse(text: str) -> Dim:
+def _parse(text: str) -> SizeExpression:
     try:
         if len(text) > LENGTH_LIMIT or not _ALPHABET.fullmatch(text):
             raise ValueError
@@ -121,7 +121,7 @@ def _parse(text: str) -> Dim:
         raise ValueError(f"{text[:60]!r} is not a dimension") from None
     symbols: set[str] = set()
     _check(tree, symbols)
-    return Dim(text, frozenset(symbols), tree)
+    return SizeExpression(text, frozenset(symbols), tree)
 
 
 def _check(tree: ast.expr, symbols: set[str]) -> None:

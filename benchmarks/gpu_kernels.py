@@ -22,7 +22,7 @@ from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, static_size
 from aotc.importers import load
 from aotc.kernels.gpu import matrices, products
-from aotc.kernels.gpu.compiling import Compiled, compile_kernel, resources_of
+from aotc.kernels.gpu.compiling import GpuCode, compile_kernel, resources_of
 from aotc.kernels.gpu.emitter import NoKernel, emit
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES, Gpu
@@ -68,7 +68,7 @@ def _kernels(machine: Gpu) -> Iterator[tuple[str, Term, GpuKernel]]:
                 yield name, term, kernel
 
 
-def _resources(code: Compiled, machine: Gpu) -> tuple[str, int]:
+def _resources(code: GpuCode, machine: Gpu) -> tuple[str, int]:
     """What the code of a kernel needs, and how much of it spills."""
     shared = f"{code.shared >> 10} KiB shared"
     if not machine.arch.startswith("sm_"):

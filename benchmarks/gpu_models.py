@@ -41,7 +41,7 @@ from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.kernels.gpu import attention, matrices, products, rows, scatter, selection
-from aotc.kernels.gpu.compiling import Compiled, KernelSource
+from aotc.kernels.gpu.compiling import GpuCode, KernelSource
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import Gpu, gpu_of
@@ -86,7 +86,7 @@ class Row:
     expected: float
     floor: float
     is_product: bool
-    code: Compiled | None
+    code: GpuCode | None
 
     @property
     def without_launch(self) -> float:
@@ -281,7 +281,7 @@ def times_of(function: Function, machine: Gpu) -> tuple[float, float, bool]:
         elif term.statements and selection.anchor_of(term) is not None:
             expected = selection.nanoseconds(term, machine)
         elif (first := rows.anchor_of(term)) is not None:
-            expected = rows.nanoseconds(rows.Work.of(term, first), machine)
+            expected = rows.nanoseconds(rows.ReductionWork.of(term, first), machine)
         else:
             expected = rows.START + moved / machine.bandwidth
     floor = max(operations / machine.rate(dtype), moved / machine.bandwidth)
@@ -309,7 +309,7 @@ def _compiled(unit: Unit) -> tuple[Any, dict[str, KernelSource]]:
         for name, launch in kernels.launches.items():
             sources.setdefault(name, source_of(launch, is_aligned=True))
         for source in missing:
-            yield source, Compiled(b"//", 32 * source.warps, 0, source.stages, 1, 0)
+            yield source, GpuCode(b"//", 32 * source.warps, 0, source.stages, 1, 0)
 
     try:
         DeviceKernels._compile_all = nothing  # type: ignore[method-assign]
@@ -321,13 +321,13 @@ def _compiled(unit: Unit) -> tuple[Any, dict[str, KernelSource]]:
 
 def _code(
     sources: list[KernelSource], machine: Gpu
-) -> list[tuple[Compiled | None, float]]:
+) -> list[tuple[GpuCode | None, float]]:
     """Return the code of kernels, or None, and the processor time that it took."""
     with ProcessPoolExecutor(max_workers=2) as pool:
         return [*pool.map(_compile_one, sources, [machine] * len(sources))]
 
 
-def _compile_one(source: KernelSource, machine: Gpu) -> tuple[Compiled | None, float]:
+def _compile_one(source: KernelSource, machine: Gpu) -> tuple[GpuCode | None, float]:
     start = _processor_seconds()
     try:
         made = compile_source(source, machine.arch, "strict", machine.shared_bytes)

@@ -21,8 +21,8 @@ from aotc import importers
 from aotc.backend import target_flags
 from aotc.backend.crossing import crossing
 from aotc.checks.samples import calls_of, items_of
-from aotc.checks.subject import Subject
-from aotc.checks.work import Work
+from aotc.checks.subject import CheckedEntry
+from aotc.checks.work import WorkBudget
 from aotc.dialects.limits import require_supported
 from aotc.dialects.lowering.summation import BLOCK
 from aotc.kernels.listing import kernels_listed
@@ -174,8 +174,8 @@ class GrowingBuild:
         for entry in program.entries:
             item = items_of(program, self.module, entry)[0]
             calls = calls_of(program, self.module, entry, item, seed=0)
-            subject = Subject(program, self.module, entry)
-            for _ in subject.reference_results(calls, Work(inf, inf)):
+            subject = CheckedEntry(program, self.module, entry)
+            for _ in subject.reference_results(calls, WorkBudget(inf, inf)):
                 pass
 
     def _list_kernels(self) -> None:

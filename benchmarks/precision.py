@@ -44,10 +44,10 @@ from aotc.mlir import ir
 from aotc.pipeline import build
 from aotc.programs.files import write_parameters, write_program
 from aotc.programs.program import Program
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Yardstick, run
-from aotc.quantization.metrics import Metric
+from aotc.quantization.metrics import LossMetric
 from aotc.quantization.models import freeze_states
 from aotc.quantization.quantizer import quantize
 
@@ -229,7 +229,7 @@ def _yardstick(program: Program, inputs: Array) -> Yardstick:
     """Return what the rows of a model are measured by: its results on held-out data."""
     (port,) = program.entries[0].ports("input")
     held_out = Data({port.name: inputs[SAMPLES:]}, "data")
-    return Yardstick.of(program, held_out, Metric())
+    return Yardstick.of(program, held_out, LossMetric())
 
 
 def _quantized(
@@ -245,7 +245,9 @@ def _quantized(
     (port,) = program.entries[0].ports("input")
     calibration = Data({port.name: inputs[:SAMPLES]}, "data")
     is_mixed = recipe == "mixed"  # whose layers are chosen on held-out data
-    choice = Choice(recipe, quality=QUALITY if is_mixed else None, methods=methods)
+    choice = QuantizationOptions(
+        recipe, quality=QUALITY if is_mixed else None, methods=methods
+    )
     with context(), ir.Location.unknown():
         data = calibration, floats.data if is_mixed else calibration
         found = quantize(program, choice, *data, tell=tell)
@@ -260,7 +262,7 @@ def measured(program: Program, floats: Yardstick) -> dict[str, float | None]:
     results = run(program, floats.calls)
     kl = None  # of what gives classes, and no probabilities
     if floats.name == "top1":
-        kl = replace(floats, metric=Metric("kl")).compare(program, results).lost
+        kl = replace(floats, metric=LossMetric("kl")).compare(program, results).lost
     return {"lost": floats.compare(program, results).lost, "kl": kl}
 
 

@@ -35,10 +35,10 @@ from aotc.dialects import context
 from aotc.mlir import ir
 from aotc.pipeline import build
 from aotc.programs.program import Program
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Yardstick
-from aotc.quantization.metrics import Metric
+from aotc.quantization.metrics import LossMetric
 from aotc.quantization.quantizer import quantize
 
 Array = np.ndarray[Any, Any]
@@ -155,7 +155,7 @@ def _rows(folder: Path, floats: Path, text: Array) -> Iterator[dict[str, Any]]:
     known = _pieces(text[:-HELD_OUT], CALIBRATION, length, 1_000_000)[:, :-1]
     unknown = _pieces(text[-HELD_OUT:], PIECES, length, 1_000_001)[:, :-1]
     calibration, held_out = (Data({"tokens": x}, "text") for x in (known, unknown))
-    yardstick = Yardstick.of(program, held_out, Metric())
+    yardstick = Yardstick.of(program, held_out, LossMetric())
     for kind in FTYPES:
         tell(kind)
         file = _quantized_by_llama(floats, kind)
@@ -164,7 +164,7 @@ def _rows(folder: Path, floats: Path, text: Array) -> Iterator[dict[str, Any]]:
     for methods in METHODS:
         tell("+".join(("int4-g32", *methods)))
         with context(), ir.Location.unknown():
-            choice = Choice("int4-g32", methods=methods)
+            choice = QuantizationOptions("int4-g32", methods=methods)
             found = quantize(_loaded(floats), choice, calibration)
             lost = measured(found.program, yardstick)
         share = found.report.bytes_after / found.report.bytes_before

@@ -24,7 +24,7 @@ from aotc.errors import InputError
 
 if TYPE_CHECKING:
     from aotc.artifacts.manifest import EntryPoint, Manifest
-    from aotc.timing.messages import Budget, Subject
+    from aotc.timing.messages import Budget, TimedBundle
 
 _SECONDS = 5.0
 
@@ -165,7 +165,7 @@ def _time_calls(
             )
     if profile and (others or choices["states"]):
         raise click.UsageError("--profile excludes --compare and --load-state")
-    from aotc.cli.bench_report import Report
+    from aotc.cli.bench_report import BenchReport
     from aotc.timing import machine
     from aotc.timing.dispatches import profile_of
     from aotc.timing.rounds import measure
@@ -182,7 +182,7 @@ def _time_calls(
     with shown.stage("calls"):
         measured = measure(subjects, budget, shown.step)
     found = profile_of(measured[0]) if profile else None
-    report = Report(point, before, measured, limit, seed, found)
+    report = BenchReport(point, before, measured, limit, seed, found)
     for warning in report.warnings:
         click.echo(f"warning: {output.printable(warning)}", err=True)
     output.emit(report.to_json(), report.to_text(), form)
@@ -231,16 +231,16 @@ def _subject(
     sizes: str | None,
     inputs: tuple[str, ...],
     seed: int,
-) -> Subject:
+) -> TimedBundle:
     """Prepare the bundle and the arrays to call it with."""
     from aotc.cli.arrays import read_some_inputs
     from aotc.cli.sizes import read_sizes
     from aotc.errors.system import system_errors
     from aotc.timing.inputs import arrays_for, sizes_for
-    from aotc.timing.messages import Subject
+    from aotc.timing.messages import TimedBundle
 
     given = read_some_inputs(inputs, point.inputs)
     with system_errors():
         chosen = sizes_for(manifest, point, read_sizes(sizes), given)
         arrays = arrays_for(point, chosen, given, seed)
-    return Subject(bundle, point.name, arrays, tuple(given))
+    return TimedBundle(bundle, point.name, arrays, tuple(given))

@@ -12,8 +12,8 @@ from aotc import __version__
 from aotc.artifacts.manifest import EntryPoint
 from aotc.cli import output
 from aotc.cli.kernels import ops_text, places_text, winograd_notes
-from aotc.timing.dispatches import Dispatch, Profile
-from aotc.timing.rounds import Measurement
+from aotc.timing.dispatches import Dispatch, DispatchProfile
+from aotc.timing.rounds import BundleMeasurement
 from aotc.timing.statistics import Comparison, Latency
 
 _SHOWN = 20  # dispatches
@@ -24,7 +24,7 @@ _MANY_FAULTS = 1000  # a call: 4 MB, which take some 2 ms to be filled with zero
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchReport:
     """Calls of a bundle, and of those that it is compared with.
 
     Args:
@@ -38,10 +38,10 @@ class Report:
 
     point: EntryPoint
     machine: Mapping[str, Any]
-    measured: Sequence[Measurement]
+    measured: Sequence[BundleMeasurement]
     limit: float | None
     seed: int
-    profile: Profile | None = None
+    profile: DispatchProfile | None = None
 
     @property
     def passed(self) -> bool:
@@ -105,7 +105,7 @@ class Report:
         count = len(self.measured)
         return [str(number) for number in range(1, count + 1)] if count > 1 else [""]
 
-    def _compared(self) -> Iterator[tuple[Measurement, Comparison]]:
+    def _compared(self) -> Iterator[tuple[BundleMeasurement, Comparison]]:
         return zip(self.measured[1:], self._comparisons, strict=True)
 
     # ---- for people -----------------------------------------------------------------
@@ -250,7 +250,7 @@ class Report:
 # ---- parts of the document ----------------------------------------------------------
 
 
-def _bundle_document(each: Measurement, latency: Latency) -> dict[str, object]:
+def _bundle_document(each: BundleMeasurement, latency: Latency) -> dict[str, object]:
     loaded, last = each.loaded, each.rounds[-1]
     return {
         "bundle": each.subject.bundle,
@@ -301,7 +301,7 @@ def _kernel_cells(each: Dispatch, export: str) -> tuple[str, ...]:
     return speed, ops_text(each.kernel), where
 
 
-def _cost_cells(each: Measurement, latency: Latency) -> tuple[str, ...]:
+def _cost_cells(each: BundleMeasurement, latency: Latency) -> tuple[str, ...]:
     threads = each.loaded.threads
     of = f" of {threads}" if threads else ""
     return (
@@ -319,7 +319,7 @@ def _prefix(name: str) -> str:
     return f"{name}: " if name else ""
 
 
-def _title(each: Measurement) -> str:
+def _title(each: BundleMeasurement) -> str:
     loaded = each.loaded
     threads = f", {loaded.threads} thread{'s' * (loaded.threads != 1)}"
     title = f"{loaded.name} {loaded.version}, {loaded.digest[:12]}"

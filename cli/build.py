@@ -27,7 +27,7 @@ from aotc.core.writing import write_text
 from aotc.machine.target import TARGETS, Target
 
 if TYPE_CHECKING:
-    from aotc.checks.parity import Plan
+    from aotc.checks.parity import ComparisonOptions
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
@@ -328,10 +328,10 @@ def build(
     output.emit(document, result.to_text(), form)
 
 
-def _parity_plan() -> Plan:
-    from aotc.checks.parity import Plan
+def _parity_plan() -> ComparisonOptions:
+    from aotc.checks.parity import ComparisonOptions
 
-    return Plan()
+    return ComparisonOptions()
 
 
 def source_and_entries(source: str) -> tuple[str, tuple[str, ...]]:

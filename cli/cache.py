@@ -13,7 +13,7 @@ from aotc.cli.verb import MemorySize, format_option, verb
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
-    from aotc.core.cache import Cache, Stored
+    from aotc.core.cache import Cache, CacheFile
 
 
 @verb(
@@ -66,7 +66,7 @@ def _show(
     kept: Cache,
     form: str,
     *,
-    removed: list[Stored] | None = None,
+    removed: list[CacheFile] | None = None,
     damaged: list[Path] | None = None,
 ) -> None:
     stored = sorted(kept.entries(), key=lambda each: -each.used)
@@ -99,7 +99,7 @@ def _show(
     output.emit(document, "\n".join(lines), form)
 
 
-def _facts(stored: Stored) -> dict[str, object]:
+def _facts(stored: CacheFile) -> dict[str, object]:
     return {
         "key": stored.recipe.key,
         "kind": stored.recipe.kind,
@@ -110,6 +110,6 @@ def _facts(stored: Stored) -> dict[str, object]:
     }
 
 
-def _ago(stored: Stored) -> str:
+def _ago(stored: CacheFile) -> str:
     hours = max(0, time.time() - stored.used) / 3600
     return f"{hours:.0f} h ago" if hours < 48 else f"{hours / 24:.0f} days ago"

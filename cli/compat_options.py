@@ -15,7 +15,7 @@ from aotc.cli.precision_options import precision_options
 from aotc.cli.verb import FilePath, MemorySize, combine_options
 
 if TYPE_CHECKING:
-    from aotc.artifacts.rollout.device_classes import Device
+    from aotc.artifacts.rollout.device_classes import FleetDevice
     from aotc.artifacts.rollout.policy import Policy, Require
     from aotc.artifacts.rollout.profiles import Assumptions
 
@@ -26,7 +26,7 @@ _ASSUMPTIONS = ("assume_runtime", "assume_cuda", "assume_vulkan", "assume_memory
 _NAMED_DEVICES = "--devices FLEET or --device NAME"
 
 
-class Share(click.ParamType):  # type: ignore[type-arg]
+class Percentage(click.ParamType):  # type: ignore[type-arg]
     """A share such as `99%` or `0.99`, kept exactly."""
 
     name = "share"
@@ -75,13 +75,13 @@ class FleetChoice:
     assume_vulkan: str | None
     assume_memory: int | None
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> list[FleetDevice]:
         """Return all devices.
 
         Raises:
             InputError: what `fleet.read_fleet` and `profiles.read_profile` raise.
         """
-        from aotc.artifacts.rollout.device_classes import Device
+        from aotc.artifacts.rollout.device_classes import FleetDevice
         from aotc.artifacts.rollout.fleet import read_fleet
         from aotc.artifacts.rollout.profiles import named_profile
         from aotc.artifacts.trust import Trust
@@ -91,7 +91,7 @@ class FleetChoice:
         trust = Trust.of(*self.device_keys) if self.device_keys else None
         found = read_fleet(self.fleets, facts, trust)
         found += [
-            Device(name, named_profile(name, facts, None), where="--device")
+            FleetDevice(name, named_profile(name, facts, None), where="--device")
             for name in dict.fromkeys(self.names)
         ]
         return [*found, _this_machine()] if self.here else found
@@ -175,7 +175,7 @@ _POLICY = (
     ),
     click.option(
         "--min-coverage",
-        type=Share(),
+        type=Percentage(),
         default="100%",
         show_default=True,
         help="The share of devices that must be covered.",
@@ -230,13 +230,13 @@ def _policy(said: dict[str, Any]) -> Policy:
     return Policy(require=require, checked="checked" in asked, **said)
 
 
-def _this_machine() -> Device:
-    from aotc.artifacts.rollout.device_classes import Device
+def _this_machine() -> FleetDevice:
+    from aotc.artifacts.rollout.device_classes import FleetDevice
     from aotc.artifacts.rollout.profiles import Assumptions, read_profile
     from aotc.cli.doctor import profile
 
     facts = read_profile(profile(), Assumptions(), "this machine")
-    return Device("this machine", facts, where="--self")
+    return FleetDevice("this machine", facts, where="--self")
 
 
 def _installed_runtime() -> str | None:

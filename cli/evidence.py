@@ -29,9 +29,9 @@ from aotc.evidence.peers.choosing import choose_peers
 from aotc.evidence.replay import measure
 from aotc.evidence.report import Evidence, evidence_of
 from aotc.evidence.requests import draw_requests
-from aotc.evidence.signature import Signature, choose_signature, require_accepted
+from aotc.evidence.signature import EntrySignature, choose_signature, require_accepted
 from aotc.timing import machine
-from aotc.timing.messages import Subject
+from aotc.timing.messages import TimedBundle
 from aotc.traffic import Traffic
 
 _SECONDS = 5.0
@@ -51,7 +51,7 @@ class Question:
         seed: of all random numbers.
     """
 
-    subject: Subject
+    subject: TimedBundle
     others: tuple[str, ...]
     replay: Replay
     sizes: Mapping[str, int]
@@ -64,7 +64,7 @@ class _Field:
     """The contenders, and the sizes that calls of them may have."""
 
     contenders: tuple[Contender, ...]
-    signature: Signature
+    signature: EntrySignature
     left_out: tuple[str, ...] = ()
     may_leave_out: bool = False
 
@@ -92,7 +92,7 @@ def tell_evidence(
         "profile": profile,
     }  # fmt: skip
     refuse_options("is of no use with --traffic", refused)
-    subject = Subject(bundle, entry or "", **choices)
+    subject = TimedBundle(bundle, entry or "", **choices)
     wanted = read_sizes(sizes)
     time = seconds or _SECONDS
     found = gather(Question(subject, others, replay, wanted, time, seed))
@@ -156,14 +156,16 @@ def _replay(question: Question, traffic: Traffic, field: _Field) -> Evidence:
 
 
 def _peers(
-    question: Question, source: str, signature: Signature
+    question: Question, source: str, signature: EntrySignature
 ) -> tuple[Contender, ...]:
     """The peers that were asked for."""
     asked, threads = question.replay.against, question.subject.threads
     return choose_peers(asked, source, signature, threads)
 
 
-def _require_taken(question: Question, signature: Signature, traffic: Traffic) -> None:
+def _require_taken(
+    question: Question, signature: EntrySignature, traffic: Traffic
+) -> None:
     """Refuse traffic that an entry does not take."""
     fixed = signature.fixed_sizes(traffic, question.sizes)
     require_accepted(signature, traffic, fixed, str(question.replay.traffic))
@@ -235,7 +237,7 @@ def _bundles(question: Question, traffic: Traffic) -> _Field:
     for path in paths:
         manifest = _manifest(replace(subject, bundle=path))
         points = manifest.entry_points.values()
-        signatures = [Signature.of(manifest, point) for point in points]
+        signatures = [EntrySignature.of(manifest, point) for point in points]
         found.append(choose_signature(signatures, entry, traffic, path))
         entry = found[0].entry  # of all of them
         _require_taken(question, found[-1], traffic)
@@ -272,7 +274,7 @@ def _require_bundles(question: Question) -> None:
             )
 
 
-def _manifest(subject: Subject) -> Manifest:
+def _manifest(subject: TimedBundle) -> Manifest:
     """Return the manifest of a bundle after verifying its signature."""
     path, keys = subject.bundle, trust(subject.keys)
     return retry_if_replaced(

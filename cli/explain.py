@@ -15,7 +15,7 @@ from aotc.cli.verb import FilePath, format_option, trust, verb
 from aotc.machine.target import Target
 
 if TYPE_CHECKING:
-    from aotc.explain import Explanation, Finding
+    from aotc.explain import Explanation, OpFinding
 
 _TITLES = {
     "unsupported": "UNSUPPORTED: a build would end with these",
@@ -104,7 +104,7 @@ def _render(found: Explanation) -> str:
     return "\n".join(lines)
 
 
-def _lines(finding: Finding) -> list[str]:
+def _lines(finding: OpFinding) -> list[str]:
     places = list(dict.fromkeys(filter(None, finding.places)))
     hidden = len(places) - _PLACES_SHOWN
     more = [f"and {output.counted(hidden, 'other place')}"] if hidden > 0 else []

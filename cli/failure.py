@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 import click
 
 from aotc.cli import github, layout, output
-from aotc.cli.interrupts import Interrupted
+from aotc.cli.interrupts import CommandInterrupted
 from aotc.core import options
 from aotc.core.installation import install_command
 from aotc.errors import AotcError, InputError, SetupError
@@ -54,7 +54,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     With ``--format json`` standard output gets the error as its one JSON document, and
     with ``--format github`` as an annotation.
     """
-    if isinstance(error, Interrupted):
+    if isinstance(error, CommandInterrupted):
         _tell(_for_people(str(error)))
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):

@@ -15,7 +15,7 @@ from aotc.core.json_values import JsonObject
 from aotc.errors import AotcError, VerificationError
 
 if TYPE_CHECKING:
-    from aotc.artifacts.guards import CallGuard
+    from aotc.artifacts.call_guards import CallGuard
     from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest
     from aotc.artifacts.trust import Trust
 
@@ -290,7 +290,7 @@ def _symbols(manifest: Manifest) -> list[str]:
 
 def _guards(manifest: Manifest) -> dict[str, list[CallGuard]]:
     """The guards of each entry."""
-    from aotc.artifacts.guards import call_guards
+    from aotc.artifacts.call_guards import call_guards
 
     return {
         name: call_guards(entry, manifest.symbols)

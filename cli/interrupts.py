@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Interrupted(KeyboardInterrupt):
+class CommandInterrupted(KeyboardInterrupt):
     """Work ended early and in order, because of a signal."""
 
     def __init__(self, message: str, number: signal.Signals) -> None:
@@ -35,4 +35,4 @@ def termination() -> Iterator[None]:
 
 def _end(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)  # a second one must not stop the clearing up
-    raise Interrupted("told to end by SIGTERM", signal.Signals(number))
+    raise CommandInterrupted("told to end by SIGTERM", signal.Signals(number))

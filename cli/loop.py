@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aotc.artifacts import trees
 from aotc.cli import arrays, output, progress
 from aotc.cli.arrays import Array
-from aotc.cli.loop_options import OptionWording, Settings
+from aotc.cli.loop_options import LoopSettings, OptionWording
 from aotc.core.json_values import json_value, python_numbers
 from aotc.errors import InputError
 from aotc.runtime import DeviceModels
@@ -37,7 +37,7 @@ _TRAINING = ("epochs", "seed", "checkpoint", "every", "resume", "validate")
 
 
 @dataclass(frozen=True)
-class Result:
+class LoopResult:
     """The outcome of a loop: its history, and the signal that stopped it.
 
     Args:
@@ -126,9 +126,9 @@ def run(
     model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
-    settings: Settings,
+    settings: LoopSettings,
     file: Path | None,
-) -> Result:
+) -> LoopResult:
     """Train with an entry, or write its results for all rows to `file`.
 
     Args:
@@ -163,9 +163,9 @@ def _train(
     model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
-    settings: Settings,
+    settings: LoopSettings,
     file: Path | None,
-) -> Result:
+) -> LoopResult:
     if file:
         raise InputError(
             "usage",
@@ -193,12 +193,12 @@ def _train(
                 on_step=_Bar(stack),
             )
         except Interrupted as stop:
-            return Result(stop.history, stop.signal)
-    return Result(history, None)
+            return LoopResult(stop.history, stop.signal)
+    return LoopResult(history, None)
 
 
 def _validation(
-    model: Model | DeviceModels, constants: Mapping[str, Array], settings: Settings
+    model: Model | DeviceModels, constants: Mapping[str, Array], settings: LoopSettings
 ) -> Validation | None:
     """Make the validation that options ask for; an `--input` is for both entries."""
     if settings.validate is None:
@@ -226,9 +226,9 @@ def _map(
     model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
-    settings: Settings,
+    settings: LoopSettings,
     file: Path | None,
-) -> Result:
+) -> LoopResult:
     _require_purpose(point, settings, file)
     model = DeviceModels.of(model).first
     with use_wording(OptionWording()), ExitStack() as stack:
@@ -246,15 +246,17 @@ def _map(
                 on_step=_Bar(stack),
             )
         except Interrupted as stop:
-            return Result(stop.history, stop.signal)
+            return LoopResult(stop.history, stop.signal)
     if file:
         leaves = trees.flatten(point.result, result)
         named = {leaf.name: leaves[i] for i, leaf in enumerate(point.outputs)}
         arrays.write_npz(file, named)
-    return Result(history, None, file)
+    return LoopResult(history, None, file)
 
 
-def _require_purpose(point: EntryPoint, settings: Settings, file: Path | None) -> None:
+def _require_purpose(
+    point: EntryPoint, settings: LoopSettings, file: Path | None
+) -> None:
     """Refuse options that mean nothing here, and work whose results nobody gets."""
     for name in _TRAINING:
         if getattr(settings, name) is not None:

@@ -15,7 +15,7 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
-class Settings:
+class LoopSettings:
     """Options of a loop from the command line; None is an option that was not given."""
 
     data: Path
@@ -140,11 +140,11 @@ def loop_options() -> Callable[[_Function], _Function]:
 
     `--metrics` is not among them: it is for other runs too (`metrics_option`).
     """
-    fields = [name for name in Settings.__annotations__ if name != "metrics"]
+    fields = [name for name in LoopSettings.__annotations__ if name != "metrics"]
     return combine_options("loop", _OPTIONS, fields, _settings)
 
 
-def _settings(said: Mapping[str, Any]) -> Settings | None:
+def _settings(said: Mapping[str, Any]) -> LoopSettings | None:
     if said["data"] is None:
         for name, value in said.items():
             if value is not None and value is not False:
@@ -157,4 +157,4 @@ def _settings(said: Mapping[str, Any]) -> Settings | None:
                 raise click.UsageError(f"--{option} needs --validate")
     if said["every"] and not (said["checkpoint"] or said["resume"]):
         raise click.UsageError("--every needs --checkpoint")
-    return Settings(**said)
+    return LoopSettings(**said)

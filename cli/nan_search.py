@@ -14,7 +14,7 @@ from aotc.artifacts.manifest import Leaf
 from aotc.core import dtypes
 from aotc.errors import Finding
 from aotc.runtime import Model, state_files
-from aotc.runtime.model import Entry
+from aotc.runtime.model import LoadedEntry
 
 Array = np.ndarray
 
@@ -40,12 +40,12 @@ def require_finite_calls(model: Model, source: Path) -> Model:
     return watched
 
 
-class _FiniteEntry(Entry):
+class _FiniteEntry(LoadedEntry):
     """An entry that checks outputs and states for NaN and infinities after each
     call.
     """
 
-    def __init__(self, entry: Entry, model: Model, source: Path) -> None:
+    def __init__(self, entry: LoadedEntry, model: Model, source: Path) -> None:
         vars(self).update(vars(entry))
         self._model = model
         self._source = source

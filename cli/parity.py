@@ -16,7 +16,7 @@ from aotc.cli.verb import FilePath, NumberRange, format_option, quiet_option, ve
 from aotc.machine.target import Target
 
 if TYPE_CHECKING:
-    from aotc.checks.parity import Plan
+    from aotc.checks.parity import ComparisonOptions
 
 
 @verb(
@@ -80,7 +80,7 @@ def parity(
     """
     from aotc import pipeline
     from aotc.artifacts.leftovers import temporary_folder
-    from aotc.checks.parity import Mismatch
+    from aotc.checks.parity import ParityMismatch
 
     path, entries = source_and_entries(source)
     with temporary_folder() as scratch:
@@ -95,7 +95,7 @@ def parity(
                 parity=_plan(bisect, **choices),
                 reporter=reporter(quiet=quiet),
             ).parities
-        except Mismatch as error:
+        except ParityMismatch as error:
             found = list(error.parities)
     passed = all(each.passed for each in found)
     document = {
@@ -114,15 +114,15 @@ def _plan(
     sizes: str | None,
     inputs: tuple[str, ...],
     tolerance: float | None,
-) -> Plan:
+) -> ComparisonOptions:
     """Make the plan of a comparison from the options."""
-    from aotc.checks.parity import Choice, Plan
+    from aotc.checks.parity import ComparisonOptions, InputOptions
 
     named = dict(read_pair(text, "--input x=@x.npy") for text in inputs)
-    choice = Choice(
+    choice = InputOptions(
         seed,
         samples,
         read_sizes(sizes),
         {name: load_array(text.removeprefix("@")) for name, text in named.items()},
     )
-    return Plan(choice, tolerance, bisect)
+    return ComparisonOptions(choice, tolerance, bisect)

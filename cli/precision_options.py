@@ -10,7 +10,7 @@ import click
 from aotc.cli.verb import combine_options
 
 if TYPE_CHECKING:
-    from aotc.artifacts.precision import Demand
+    from aotc.artifacts.precision import PrecisionRequirements
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 _OPTIONS = (
@@ -37,7 +37,9 @@ def precision_options() -> Callable[[_Function], _Function]:
     return combine_options("demand", _OPTIONS, fields, _demand)
 
 
-def _demand(said: Mapping[str, Any]) -> Demand:
-    from aotc.artifacts.precision import Demand
+def _demand(said: Mapping[str, Any]) -> PrecisionRequirements:
+    from aotc.artifacts.precision import PrecisionRequirements
 
-    return Demand.parse(said["require_quality"], said["require_precision"])
+    return PrecisionRequirements.parse(
+        said["require_quality"], said["require_precision"]
+    )

@@ -18,7 +18,7 @@ import click
 from aotc.cli.output import printable
 
 
-class Reporter:
+class ProgressReporter:
     """Shows stages and the steps inside them.
 
     Args:
@@ -167,15 +167,17 @@ def bar(total: int) -> Bar:
     return Bar(total, live=_is_live(sys.stderr, os.environ))
 
 
-def still_reporter() -> Reporter:
+def still_reporter() -> ProgressReporter:
     """The reporter for measurements: it draws a step when it begins, never in it."""
-    return Reporter(live=_is_live(sys.stderr, os.environ), still=True)
+    return ProgressReporter(live=_is_live(sys.stderr, os.environ), still=True)
 
 
-def reporter(*, verbose: bool = False, quiet: bool = False) -> Reporter:
+def reporter(*, verbose: bool = False, quiet: bool = False) -> ProgressReporter:
     """The reporter that suits where standard error goes; `quiet` shows nothing."""
     live = _is_live(sys.stderr, os.environ)
-    return Reporter(live=live and not quiet, lines=not quiet and (verbose or not live))
+    return ProgressReporter(
+        live=live and not quiet, lines=not quiet and (verbose or not live)
+    )
 
 
 def _is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:

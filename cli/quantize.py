@@ -167,13 +167,13 @@ def quantize(
     `aotc build SOURCE --quantize RECIPE` makes that program again, to the same bytes.
     SOURCE is a model of any frontend, or IR of the stage graph.
     """
-    from aotc.quantization.calibration import Choice
-    from aotc.quantization.metrics import Metric
-    from aotc.quantization.models import Files, quantize_model
+    from aotc.quantization.calibration import QuantizationOptions
+    from aotc.quantization.metrics import LossMetric
+    from aotc.quantization.models import QuantizedFiles, quantize_model
 
     path, named = source_and_entries(source)
-    choice = Choice(recipe, metric=Metric.named(metric), **choices)
-    files = Files(program or Path(f"{Path(path).stem}-{recipe}.mlir"))
+    choice = QuantizationOptions(recipe, metric=LossMetric.named(metric), **choices)
+    files = QuantizedFiles(program or Path(f"{Path(path).stem}-{recipe}.mlir"))
     progress = reporter(quiet=quiet)
     with progress.stage("quantize"):
         report = quantize_model(

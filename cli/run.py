@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli import output, ranks
-from aotc.cli.interrupts import Interrupted
+from aotc.cli.interrupts import CommandInterrupted
 from aotc.cli.loop_options import loop_options
 from aotc.cli.metrics_option import MetricsFiles, metrics_option
 from aotc.cli.stream_options import stream_options
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from aotc.artifacts.manifest import EntryPoint, Leaf
     from aotc.cli.arrays import Array
-    from aotc.cli.loop_options import Settings
+    from aotc.cli.loop_options import LoopSettings
     from aotc.cli.stream_options import StreamSettings
     from aotc.runtime import DeviceModels, Model
 
@@ -116,7 +116,7 @@ def run(
     file: Path | None,
     load_state: Path | None,
     save_state: Path | None,
-    loop: Settings | None,
+    loop: LoopSettings | None,
     stream: StreamSettings | None,
     metrics: MetricsFiles,
     find_nan: Path | None,
@@ -175,14 +175,16 @@ def run(
         output.emit(document | _variant(model), text, form)
     if stopped:
         steps = document["steps"]
-        raise Interrupted(f"stopped by {stopped.name} after step {steps}", stopped)
+        raise CommandInterrupted(
+            f"stopped by {stopped.name} after step {steps}", stopped
+        )
 
 
 def _compute(
     model: Model | DeviceModels,
     point: EntryPoint,
     inputs: tuple[str, ...],
-    loop: Settings | None,
+    loop: LoopSettings | None,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
     """Call an entry, once or in a loop; return the answer and the ending signal."""
@@ -195,7 +197,9 @@ def _compute(
     return *_call_once(model, point, inputs, file), None
 
 
-def _with_metrics(loop: Settings | None, metrics: MetricsFiles) -> Settings | None:
+def _with_metrics(
+    loop: LoopSettings | None, metrics: MetricsFiles
+) -> LoopSettings | None:
     """Give the loop its file of metrics; refuse the file without a loop."""
     if metrics.steps is None:
         return loop
@@ -258,7 +262,7 @@ def _execute(
 
 
 def _require_together(
-    loop: Settings | None,
+    loop: LoopSettings | None,
     load_state: Path | None,
     find_nan: Path | None,
     target: str | None,
@@ -278,7 +282,7 @@ def _require_together(
 
 def _require_plain_stream(
     stream: StreamSettings | None,
-    loop: Settings | None,
+    loop: LoopSettings | None,
     file: Path | None,
     find_nan: Path | None,
     form: str,
@@ -317,7 +321,7 @@ def _variant(model: Model) -> dict[str, Any]:
     }
 
 
-def _choose(model: Model, entry: str | None, loop: Settings | None) -> EntryPoint:
+def _choose(model: Model, entry: str | None, loop: LoopSettings | None) -> EntryPoint:
     """The entry that was asked for, or the only one; in a loop, the one that trains."""
     from aotc.cli.loop_options import OptionWording
     from aotc.training.entries import choose
@@ -401,7 +405,7 @@ def _run_loop(
     model: Model | DeviceModels,
     point: EntryPoint,
     inputs: tuple[str, ...],
-    settings: Settings,
+    settings: LoopSettings,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
     """Call the entry over data; return the answer, and the signal that ended it."""

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aotc import __version__
 
 if TYPE_CHECKING:
-    from aotc.explain import Explanation, Finding
+    from aotc.explain import Explanation, OpFinding
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {
@@ -53,7 +53,7 @@ def log(results: list[dict[str, object]]) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, place: str) -> dict[str, object]:
+def _result(finding: OpFinding, place: str) -> dict[str, object]:
     advice = f" ({finding.help})" if finding.help else ""
     return {
         "ruleId": finding.code,

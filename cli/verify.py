@@ -21,9 +21,9 @@ from aotc.cli.verb import (
 from aotc.errors import InputError, VerificationError
 
 if TYPE_CHECKING:
-    from aotc.artifacts.checked import Check
+    from aotc.artifacts.checked import CodeCheckResult
     from aotc.artifacts.manifest import Manifest
-    from aotc.artifacts.precision import Demand
+    from aotc.artifacts.precision import PrecisionRequirements
 
 _HINT = (
     "build it with --require-check, on a machine that runs the target or with an "
@@ -50,7 +50,7 @@ def verify(
     bundle: str,
     keys: tuple[str, ...],
     required: tuple[str, ...],
-    demand: Demand,
+    demand: PrecisionRequirements,
     form: str,
 ) -> None:
     """Check the signature of BUNDLE and the content of each of its files.
@@ -107,7 +107,7 @@ def verify(
     output.emit(document, text, form)
 
 
-def _checks(manifest: Manifest, required: tuple[str, ...]) -> list[Check]:
+def _checks(manifest: Manifest, required: tuple[str, ...]) -> list[CodeCheckResult]:
     """Return the checks in the manifest; refuse code of required targets without."""
     from aotc.artifacts.checked import checks_of, require_checked
 

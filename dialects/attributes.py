@@ -156,7 +156,7 @@ class OneSize(Attribute[Size]):
         return sizes[0]
 
 
-class Symbol(Attribute[str]):
+class SymbolReference(Attribute[str]):
     """The name of a function."""
 
     mlir = ir.FlatSymbolRefAttr
@@ -164,12 +164,12 @@ class Symbol(Attribute[str]):
     decode = staticmethod(remembered(lambda attr: ir.FlatSymbolRefAttr(attr).value))
 
 
-class Symbols(Attribute[tuple[str, ...]]):
+class SymbolReferences(Attribute[tuple[str, ...]]):
     """The names of several functions."""
 
     mlir = ir.ArrayAttr
     encode = staticmethod(
-        lambda value: ir.ArrayAttr.get([Symbol.encode(name) for name in value])
+        lambda value: ir.ArrayAttr.get([SymbolReference.encode(name) for name in value])
     )
 
     @staticmethod
@@ -183,7 +183,7 @@ class Symbols(Attribute[tuple[str, ...]]):
         return tuple(str(name.value) for name in names)
 
 
-class Array(Attribute[np.ndarray]):
+class DenseElements(Attribute[np.ndarray]):
     """The elements of a constant, as a NumPy array."""
 
     mlir = ir.DenseElementsAttr

@@ -67,7 +67,7 @@ from aotc.mlir import Operation, Type, Value, ext, ir, source_of
 Pure = ext.Pure
 
 if TYPE_CHECKING:
-    from aotc.dialects.patterns.rows import Row
+    from aotc.dialects.patterns.rows import RewriteRow
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ class GraphOp(_Declared):
         pad: Any
         lower: Callable[..., Value | Sequence[Value]]
         decompose: Callable[..., Value | Sequence[Value]]
-        simplify: "tuple[Row, ...]"
+        simplify: "tuple[RewriteRow, ...]"
         reorder: Callable[..., tuple[Value, ...]]
         samples: Sequence[Any]
         # facts of some ops

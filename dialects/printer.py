@@ -52,13 +52,13 @@ def format_function(function: Function) -> str:
         head = _signature(function) + _contracts(contracts)
         if function.is_external:
             return f"{head}{_declaration(function)}\n"
-        names = _Names(function)
+        names = _ValueNames(function)
         ops = function.entry_block.operations
         lines = [f"  {_operation(op, names)}{_place(op)}" for op in ops]
         return "\n".join([head, *lines, ""])
 
 
-class _Names(dict[Any, str]):
+class _ValueNames(dict[Any, str]):
     """The names of values: arguments by name, results by number."""
 
     def __init__(self, function: Function) -> None:
@@ -123,7 +123,7 @@ def _contracts(contracts: Sequence[Contract]) -> str:
 # ---- operations ---------------------------------------------------------------------
 
 
-def _operation(op: Operation, names: _Names) -> str:
+def _operation(op: Operation, names: _ValueNames) -> str:
     operands = ", ".join(names.of(value) for value in op.operands)
     if isinstance(op, func.ReturnOp):
         return f"return {operands}".rstrip()

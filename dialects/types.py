@@ -1,8 +1,8 @@
 """Shapes and types of graph values, and how they are written in MLIR.
 
-A size is an `int` or a `Dim`: an affine expression over the symbols of the enclosing
-function. `Tensor` pairs a shape with a dtype. In MLIR a tensor with symbolic sizes
-carries them as an affine_map encoding,
+A size is an `int` or a `SymbolicDim`: an affine expression over the symbols of the
+enclosing function. `Tensor` pairs a shape with a dtype. In MLIR a tensor with symbolic
+sizes carries them as an affine_map encoding,
 
     tensor<?x784xf32, affine_map<()[s0] -> (s0, 784)>>
 
@@ -30,17 +30,21 @@ remembered = lru_cache(maxsize=2**16)
 
 
 def _on_sizes(
-    method: Callable[["Dim", "Size"], "Size"],
-) -> Callable[["Dim", "Size"], "Size"]:
+    method: Callable[["SymbolicDim", "Size"], "Size"],
+) -> Callable[["SymbolicDim", "Size"], "Size"]:
     """Return NotImplemented for operands that are no sizes."""
 
-    def operator(self: "Dim", other: Any) -> Any:
-        return method(self, other) if isinstance(other, int | Dim) else NotImplemented
+    def operator(self: "SymbolicDim", other: Any) -> Any:
+        return (
+            method(self, other)
+            if isinstance(other, int | SymbolicDim)
+            else NotImplemented
+        )
 
     return operator
 
 
-class Dim:
+class SymbolicDim:
     """A symbolic size: an affine expression over symbols, simplified on construction.
 
     Supports `+ - * // %` with ints and other sizes; `minimum` and `maximum` are
@@ -56,9 +60,9 @@ class Dim:
         self.expr = expr
 
     @staticmethod
-    def symbol(position: int) -> "Dim":
+    def symbol(position: int) -> "SymbolicDim":
         """The size that symbol number `position` stands for."""
-        return Dim(ir.AffineSymbolExpr.get(position))
+        return SymbolicDim(ir.AffineSymbolExpr.get(position))
 
     @_on_sizes
     def __add__(self, other: "Size") -> "Size":
@@ -103,7 +107,7 @@ class Dim:
     __rmul__ = __mul__
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dim) and bool(self.expr == other.expr)
+        return isinstance(other, SymbolicDim) and bool(self.expr == other.expr)
 
     def __hash__(self) -> int:
         return hash(self.expr)
@@ -135,12 +139,12 @@ class Dim:
             return affine.text(self.expr)
 
 
-Size = int | Dim
+Size = int | SymbolicDim
 Shape = tuple[Size, ...]
 
 
 def _expr(size: Size) -> AffineExpr:
-    if isinstance(size, Dim):
+    if isinstance(size, SymbolicDim):
         return size.expr
     if not -(2**63) <= size < 2**63:
         raise InputError("bad-shape", f"expected sizes of 64 bits; got {size}")
@@ -227,7 +231,7 @@ def size_of(expr: AffineExpr) -> Size:
     expr = affine.simplify(expr)
     if isinstance(expr, ir.AffineConstantExpr):
         return int(expr.value)
-    return Dim(expr)
+    return SymbolicDim(expr)
 
 
 def static_size(size: Size) -> int:
@@ -323,7 +327,9 @@ def quotient(total: Shape, known: Shape) -> Size | None:
 def factors(shape: Shape) -> tuple[int, Counter[Any]]:
     """The number of elements as a number times affine expressions."""
     number = math.prod(size for size in shape if isinstance(size, int))
-    count, symbolic = affine.factors(n.expr for n in shape if isinstance(n, Dim))
+    count, symbolic = affine.factors(
+        n.expr for n in shape if isinstance(n, SymbolicDim)
+    )
     return number * count, symbolic
 
 
@@ -358,7 +364,10 @@ class Tensor:
 
     def __post_init__(self) -> None:
         """Refuse sizes that no array has, and those that are a model's."""
-        if any(isinstance(size, Dim) and type(size) is not Dim for size in self.shape):
+        if any(
+            isinstance(size, SymbolicDim) and type(size) is not SymbolicDim
+            for size in self.shape
+        ):
             raise TypeError(f"expected the compiler's sizes; got {self.shape}")
         if any(isinstance(size, int) and size < 0 for size in self.shape):
             raise InputError(

@@ -31,7 +31,7 @@ from aotc.dialects.types import Tensor
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.kernels.family import PlannedKernel
 from aotc.kernels.machine import Machine, machine_of
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.kernels.planning.winograd import WinogradTile
 from aotc.machine.target import TARGETS
 from aotc.mlir import Function
@@ -337,8 +337,8 @@ def _computes(op: Any) -> bool:
 def _instruction(kernel: PlannedKernel[Any, Any], machine: Machine) -> str:
     """Return the instruction that multiplies, if that is no multiply-add of f32."""
     tile = kernel.schedule
-    if not isinstance(tile, Tile | WinogradTile) or (
-        isinstance(tile, Tile) and tile.group
+    if not isinstance(tile, ContractionTile | WinogradTile) or (
+        isinstance(tile, ContractionTile) and tile.group
     ):
         return ""
     left, right = (Tensor.of(x).dtype for x in kernel.anchor.operands)

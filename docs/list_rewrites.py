@@ -13,16 +13,16 @@ from pathlib import Path
 
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.structure import replacement
 from aotc.dialects.rewrite_examples import module_of, root_of, text_of
 from aotc.mlir import Value, ir
 from aotc.passes import recover_ops
-from aotc.passes.recovery.labels import Numbers
+from aotc.passes.recovery.labels import SplatValues
 from aotc.passes.recovery.table import ROWS
 
 PAGE = Path(__file__).parent / "rewrites.md"
-Replacement = Callable[[Row, GraphOp], Value | None]
+Replacement = Callable[[RewriteRow, GraphOp], Value | None]
 
 _HEAD = """\
 # Rewrites
@@ -59,16 +59,16 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _simplified(row: Row, op: GraphOp) -> Value | None:
+def _simplified(row: RewriteRow, op: GraphOp) -> Value | None:
     return replacement([row], op)
 
 
-def _recovered(row: Row, op: GraphOp) -> Value | None:
-    found = recover_ops.replacement(row, op, Numbers({}))
+def _recovered(row: RewriteRow, op: GraphOp) -> Value | None:
+    found = recover_ops.replacement(row, op, SplatValues({}))
     return None if found is None else found.value
 
 
-def _line(row: Row, replaced: Replacement, *first: str) -> str:
+def _line(row: RewriteRow, replaced: Replacement, *first: str) -> str:
     """A line of a table: what a row says, its example before and after."""
     with context(), ir.Location.unknown():
         module = module_of(row.given, row.example)

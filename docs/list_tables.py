@@ -226,7 +226,7 @@ def devices() -> Iterator[str]:
     yield from sources("processors.json")
 
 
-def described(each: tables.Device) -> tuple[str, ...]:
+def described(each: tables.DeviceTableRow) -> tuple[str, ...]:
     """A device as a row."""
     profile = each.profile
     arch, features = profile["arch"], profile["cpu"]["features"]

@@ -39,8 +39,8 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.build_time_values import BuildTimeValues, bytes_of, values_to_store
 from aotc.passes.properties import CONSTANTS_STORED
 from aotc.programs.computed_arrays import (
+    ArrayOrigin,
     ComputedArray,
-    Origin,
     StoredArray,
     is_computed_alike,
     likeness_key,
@@ -135,7 +135,7 @@ class _Store:
         new = [x for x in values if entry.number_of[x] not in self._names]
         for value, array in _computed_arrays(entry, new, self._given):
             if self._notes is not None and not isinstance(array, ComputedArray):
-                origin = Origin(array, _computed_array(entry, value, self._given))
+                origin = ArrayOrigin(array, _computed_array(entry, value, self._given))
                 self._notes.append(origin)
             name = self._keep(entry.source_of.get(value), Tensor.of(value), array)
             self._names[entry.number_of[value]] = name

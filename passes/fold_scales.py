@@ -63,7 +63,7 @@ def is_wide_float(dtype: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Product:
+class _WeightedProduct:
     """A product, its weight, and for axes of the result those of the weight."""
 
     op: GraphOp
@@ -71,7 +71,7 @@ class _Product:
     axes: dict[int, int]
 
 
-def _product(op: Operation, weights: set[Value]) -> _Product | None:
+def _product(op: Operation, weights: set[Value]) -> _WeightedProduct | None:
     if not isinstance(op, GraphOp) or has_effect(op) or op.results[0] in weights:
         return None
     for number, value in enumerate(op.operands):
@@ -81,7 +81,7 @@ def _product(op: Operation, weights: set[Value]) -> _Product | None:
         is_same = kind.dtype == Tensor.of(op.results[0]).dtype
         is_stored = value in weights and not is_expanded(value)
         if axes and is_stored and is_wide and is_same:
-            return _Product(op, number, axes)
+            return _WeightedProduct(op, number, axes)
     return None
 
 
@@ -140,7 +140,7 @@ _STEPS: dict[type[Binary], tuple[Step | None, Step | None]] = {
 }
 
 
-def _fold(product: _Product, weights: set[Value]) -> bool:
+def _fold(product: _WeightedProduct, weights: set[Value]) -> bool:
     """Scale the weight of a product, if all that follows it allows that."""
     chain = _chain(product, weights)
     if not _is_worth_it([op for op, _, _ in chain]):
@@ -161,7 +161,7 @@ def _fold(product: _Product, weights: set[Value]) -> bool:
 
 
 def _chain(
-    product: _Product, weights: set[Value]
+    product: _WeightedProduct, weights: set[Value]
 ) -> list[tuple[Operation, Step, Broadcast]]:
     """Return the ops after a product that can be folded, with their numbers."""
     found = []
@@ -181,7 +181,7 @@ def _only_reader(value: Value) -> Operation | None:
 
 
 def _step(
-    product: _Product, reader: Operation, value: Value, weights: set[Value]
+    product: _WeightedProduct, reader: Operation, value: Value, weights: set[Value]
 ) -> tuple[Step, Broadcast] | None:
     """Return the step that `reader` applies to a product, and its numbers."""
     steps = _STEPS.get(type(reader.opview))
@@ -200,7 +200,7 @@ def _is_worth_it(ops: Sequence[Operation]) -> bool:
     return len(ops) > 1 or any(not isinstance(op.opview, Add) for op in ops)
 
 
-def _along_features(b: Builder, product: _Product, factor: Broadcast) -> Value:
+def _along_features(b: Builder, product: _WeightedProduct, factor: Broadcast) -> Value:
     """Return the numbers that a broadcast repeats, indexed by the product's own
     axes.
     """
@@ -211,7 +211,7 @@ def _along_features(b: Builder, product: _Product, factor: Broadcast) -> Value:
     return b.broadcast(narrow, shape=permute(shape, axes), axes=tuple(kept))
 
 
-def _rebuild(b: Builder, product: _Product, y: _Affine) -> Value:
+def _rebuild(b: Builder, product: _WeightedProduct, y: _Affine) -> Value:
     """Build the product anew, with its weight scaled, and shift the result."""
     axes = sorted(product.axes)
     operands = list(product.op.operands)

@@ -38,7 +38,7 @@ from aotc.dialects.graph import GraphOp, has_effect, has_view
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.patterns.values import number_in
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Dim, Size, Tensor, element_count, evaluate_size
+from aotc.dialects.types import Size, SymbolicDim, Tensor, element_count, evaluate_size
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.facts import bytes_of, flops_of, work_of
 from aotc.kernels.shared_work import note_shared_work
@@ -218,7 +218,7 @@ class _Steps:
     def _usual(self, size: Size) -> int:
         """Return a size in a usual call."""
         count = len(contracts_of(self.body))
-        symbols = (Dim.symbol(n) for n in range(count))
+        symbols = (SymbolicDim.symbol(n) for n in range(count))
         return evaluate_size(size, [typical(each, _ROWS) for each in symbols])
 
     def write(self) -> str | None:

@@ -82,7 +82,7 @@ def _weights(module: Module) -> dict[str, list[Value]]:
 
 
 @dataclass(frozen=True)
-class _Reads:
+class _WeightReaders:
     """The readers of a weight in an entry.
 
     Args:
@@ -94,9 +94,9 @@ class _Reads:
     chains: list[Chain]
 
 
-def _reads_of(weight: Value) -> _Reads | None:
+def _reads_of(weight: Value) -> _WeightReaders | None:
     """Return the readers of a weight; None if there are others."""
-    found = _Reads([], [])
+    found = _WeightReaders([], [])
     rest: list[tuple[Value, Chain]] = [(weight, ())]
     for value, chain in rest:  # which grows
         for use in value.uses:
@@ -113,7 +113,7 @@ def _reads_of(weight: Value) -> _Reads | None:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _PackedAxis:
     """An axis of a packing, which is a part of an axis of the weight.
 
     Args:
@@ -138,15 +138,15 @@ class _Packing:
     """
 
     chain: Chain
-    parts: tuple[_Part, ...]
+    parts: tuple[_PackedAxis, ...]
     sizes: Shape
 
     @classmethod
     def of(cls, weight: Tensor, chain: Chain) -> _Packing | None:
         """Return the packing that a chain makes of a weight; None if it joins axes."""
         sizes: Any = weight.shape
-        parts: tuple[_Part, ...] | None = tuple(
-            _Part(axis, 1, size) for axis, size in enumerate(sizes)
+        parts: tuple[_PackedAxis, ...] | None = tuple(
+            _PackedAxis(axis, 1, size) for axis, size in enumerate(sizes)
         )
         for op in chain:
             if parts is not None:
@@ -204,7 +204,7 @@ class _Packing:
     def _map(self, at: IndexMap) -> dict[str, Any]:
         """The map of a gather from the packing, whose result has parts side by side."""
         (axis,) = at.axes
-        axes: list[int | _Part] = []  # of the result: those of indices, and parts
+        axes: list[int | _PackedAxis] = []  # of the result: those of indices, and parts
         for r in range(at.rank):
             if r in at.along:
                 axes.append(r)
@@ -220,7 +220,7 @@ class _Packing:
         }
 
 
-def _after(op: GraphOp, parts: Sequence[_Part]) -> tuple[_Part, ...] | None:
+def _after(op: GraphOp, parts: Sequence[_PackedAxis]) -> tuple[_PackedAxis, ...] | None:
     """Return the axes of an op's result as parts of a weight, given its operand's."""
     if isinstance(op, Transpose):
         return permute(parts, op.permutation)
@@ -235,18 +235,20 @@ def _after(op: GraphOp, parts: Sequence[_Part]) -> tuple[_Part, ...] | None:
         is_whole = sum(each.axis == part.axis for each in parts) == 1
         if size != part.size and not (is_whole and size > part.size):
             return None
-        found.append(_Part(part.axis, part.stride, size))
+        found.append(_PackedAxis(part.axis, part.stride, size))
     return tuple(found)
 
 
-def _split(parts: Sequence[_Part], sizes: Sequence[int]) -> tuple[_Part, ...] | None:
+def _split(
+    parts: Sequence[_PackedAxis], sizes: Sequence[int]
+) -> tuple[_PackedAxis, ...] | None:
     """Return the parts after a reshape, which must split axes and join none."""
-    found, rest = list[_Part](), [*sizes]
+    found, rest = list[_PackedAxis](), [*sizes]
     for part in parts:
         left = part.size
         while left > 1:
             if not rest or left % rest[0]:
                 return None
             left //= rest[0]
-            found.append(_Part(part.axis, part.stride * left, rest.pop(0)))
+            found.append(_PackedAxis(part.axis, part.stride * left, rest.pop(0)))
     return None if rest else tuple(found)

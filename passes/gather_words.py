@@ -26,7 +26,7 @@ from aotc.dialects.types import Tensor
 from aotc.kernels.bit_planes import unpack_rows
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.packing import packed_shape
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Function, Value, func
 
 
@@ -56,7 +56,7 @@ def read_from_words(
 
 
 @dataclass(frozen=True)
-class _Reads:
+class _TableReaders:
     """The readers of a table in an entry.
 
     Args:
@@ -69,7 +69,7 @@ class _Reads:
     table: Value
     gathers: list[Gather]
     packed: Value
-    tile: Tile
+    tile: ContractionTile
 
     def rewrite(self, gather: Gather) -> None:
         """Replace a gather from the table by one from its words."""
@@ -101,7 +101,7 @@ class _Reads:
 
 def _reads_of(
     table: Value, functions: Mapping[str, Function], capabilities: Capabilities
-) -> _Reads | None:
+) -> _TableReaders | None:
     """Return the readers of a table; None if there are others."""
     is_looked_up = any(isinstance(use.owner.opview, Gather) for use in table.uses)
     if Tensor.of(table).dtype not in BYTES or not is_looked_up:
@@ -132,7 +132,7 @@ def _reads_of(
     if not tiles or None in tiles or len({(x.columns, x.bits) for x in tiles if x}) > 1:
         return None
     packed, tile = next(iter(calls)), tiles[0]
-    return None if tile is None else _Reads(table, gathers, packed, tile)
+    return None if tile is None else _TableReaders(table, gathers, packed, tile)
 
 
 def _tile_of(
@@ -141,14 +141,18 @@ def _tile_of(
     table: Value,
     function: Function,
     capabilities: Capabilities,
-) -> Tile | None:
+) -> ContractionTile | None:
     """Return the tile of a kernel that reads the words of a table by rows."""
     fused = fused_of(function)
     if fused is None:
         return None
     family = capabilities.family_of(fused)
     tile, anchors = family.schedule_of(fused), family.anchors_in(function)
-    if not isinstance(tile, Tile) or not tile.has_planes or len(anchors) != 1:
+    if (
+        not isinstance(tile, ContractionTile)
+        or not tile.has_planes
+        or len(anchors) != 1
+    ):
         return None
     (anchor,) = anchors
     if not isinstance(anchor, DotGeneral) or contracted_axes(anchor)[1] != (1,):

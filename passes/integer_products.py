@@ -89,7 +89,7 @@ class _How(Enum):
 
 
 @dataclass(frozen=True)
-class _Product:
+class _DequantizedProduct:
     """A product of dequantised operands.
 
     Args:
@@ -125,7 +125,7 @@ class _Product:
         return self.right.varying_axes(value) <= {*self.columns}
 
 
-def _product(op: Operation, weights: set[Value]) -> _Product | None:
+def _product(op: Operation, weights: set[Value]) -> _DequantizedProduct | None:
     """Return an op as a product of integers, if it is to be one."""
     if not isinstance(op, (DotGeneral, ConvGeneral)) or op.results[0] in weights:
         return None
@@ -141,13 +141,13 @@ def _product(op: Operation, weights: set[Value]) -> _Product | None:
     else:
         summed = tuple(op.rhs_contract)
     for how in _How:
-        found = _Product(op, left, right, summed, how)
+        found = _DequantizedProduct(op, left, right, summed, how)
         if _is_possible(found, is_weight=right.integers in weights):
             return found
     return None
 
 
-def _is_possible(product: _Product, *, is_weight: bool) -> bool:
+def _is_possible(product: _DequantizedProduct, *, is_weight: bool) -> bool:
     """Return whether a product can be made of integers so, with exact sums."""
     left, right, how = product.left, product.right, product.how
     if not product.is_along_columns(right.scale) or not _fits(product):
@@ -170,7 +170,7 @@ def _is_possible(product: _Product, *, is_weight: bool) -> bool:
     return is_product and is_summed and product.is_along_columns(right.zero)
 
 
-def _takes_differences(product: _Product, *, is_weight: bool) -> bool:
+def _takes_differences(product: _DequantizedProduct, *, is_weight: bool) -> bool:
     """Return whether the zero points are subtracted before."""
     op = product.op
     if isinstance(op, ConvGeneral):
@@ -213,14 +213,14 @@ def _has_wide_groups(op: ConvGeneral) -> bool:
     return own >= _WIDE and features >= _WIDE * op.groups
 
 
-def _fits(product: _Product) -> bool:
+def _fits(product: _DequantizedProduct) -> bool:
     """Return whether no sum is too large for i32; differences are below 256."""
     sizes: list[Size] = [product.right.kind.shape[axis] for axis in product.summed]
     is_static = all(isinstance(size, int) for size in sizes)
     return is_static and 2**16 * _count(product) <= integer_bounds("i32")[1]
 
 
-def _count(product: _Product) -> int:
+def _count(product: _DequantizedProduct) -> int:
     """Return how many terms a sum has."""
     return prod(int(product.right.kind.shape[axis]) for axis in product.summed)
 
@@ -228,7 +228,7 @@ def _count(product: _Product) -> int:
 # ---- what takes its place -----------------------------------------------------------
 
 
-def _replace(product: _Product) -> None:
+def _replace(product: _DequantizedProduct) -> None:
     b, op = Builder(), product.op
     with before(op):
         kind = Tensor.of(op.results[0])
@@ -242,7 +242,7 @@ def _replace(product: _Product) -> None:
     op.operation.erase()
 
 
-def _differences(b: Builder, product: _Product) -> Value | None:
+def _differences(b: Builder, product: _DequantizedProduct) -> Value | None:
     """Return the sums of products of differences, if they are to be multiplied."""
     op, left, right = product.op, product.left, product.right
     if product.how is _How.DIFFERENCES:
@@ -255,7 +255,7 @@ def _differences(b: Builder, product: _Product) -> Value | None:
     return None
 
 
-def _sum(b: Builder, product: _Product) -> Value:
+def _sum(b: Builder, product: _DequantizedProduct) -> Value:
     """Return the sums of the products of bytes less their zero points."""
     kind = Tensor.of(product.op.results[0])
     left = product.left.moved(product.left.integers)
@@ -280,7 +280,7 @@ def _sum(b: Builder, product: _Product) -> Value:
     return total
 
 
-def _weight(b: Builder, product: _Product) -> tuple[Value, Value | None]:
+def _weight(b: Builder, product: _DequantizedProduct) -> tuple[Value, Value | None]:
     """Return the bytes of the right operand, and the zero point of each column.
 
     Those of u8 that have zero points become i8, by which instructions multiply u8.
@@ -299,7 +299,7 @@ def _weight(b: Builder, product: _Product) -> tuple[Value, Value | None]:
     return integers, zero
 
 
-def _row_sums(b: Builder, product: _Product, left: Value) -> Value:
+def _row_sums(b: Builder, product: _DequantizedProduct, left: Value) -> Value:
     """Return the sum of the bytes of each row, in i32.
 
     Below 2**24, sums of f32 are exact in any order.
@@ -316,7 +316,9 @@ def _zero_point(b: Builder, left: Dequantized) -> Value:
     return b.cast(_number(b, left.zero), dtype="i32")
 
 
-def _sum_of_bytes(b: Builder, product: _Product, left: Value, right: Value) -> Value:
+def _sum_of_bytes(
+    b: Builder, product: _DequantizedProduct, left: Value, right: Value
+) -> Value:
     """Return the sums of the products of the integers as they are."""
     op = product.op
     if isinstance(op, DotGeneral):
@@ -341,7 +343,7 @@ def _sum_of_bytes(b: Builder, product: _Product, left: Value, right: Value) -> V
     return b.conv_general(left, right, **{**attributes, "padding": rest})
 
 
-def _scale(b: Builder, product: _Product) -> Value | None:
+def _scale(b: Builder, product: _DequantizedProduct) -> Value | None:
     """Return the product of both scales, for each column; None where there are none."""
     left, right = product.left, product.right
     if left.scale is None or right.scale is None:
@@ -352,7 +354,7 @@ def _scale(b: Builder, product: _Product) -> Value | None:
     return b.multiply(rows, columns)
 
 
-def _along_columns(b: Builder, product: _Product, value: Value) -> Value:
+def _along_columns(b: Builder, product: _DequantizedProduct, value: Value) -> Value:
     """Return the scale or the zero of the right operand, for each column."""
     right, columns = product.right, product.columns
     shape = tuple(right.kind.shape[axis] for axis in columns)

@@ -45,7 +45,7 @@ from aotc.mlir import Function, Module, Value, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.joining.groups import group_of, groups_of
 from aotc.passes.joining.launches import join_launches
-from aotc.passes.joining.products import Product, products_in
+from aotc.passes.joining.products import ProductCall, products_in
 from aotc.passes.joining.slices import column_slices, split_columns
 from aotc.passes.joining.writing import write_group
 from aotc.passes.outlining import Outlining
@@ -73,7 +73,7 @@ class JoinProducts(Pass):
             return False
         with index_functions(unit.module) as functions:
             outlining = Outlining()
-            joining = _Joining(functions, capabilities.machine, outlining)
+            joining = _ProductJoiner(functions, capabilities.machine, outlining)
             for family in _families(unit.module, functions, capabilities):
                 joining.join(family)
             if not outlining.is_empty:
@@ -106,7 +106,7 @@ class _Family:
     """
 
     function: Function
-    products: Sequence[Product]
+    products: Sequence[ProductCall]
     weights: Sequence[str]
 
     @property
@@ -172,7 +172,7 @@ def _families_in(
     arguments = entry.arguments if name == entry.name else ()
     stored_once: dict[Value, bool] = {}
     with known_contracts(contracts_of(function)):
-        by_left: dict[Hashable, list[tuple[Product, ir.BlockArgument]]] = {}
+        by_left: dict[Hashable, list[tuple[ProductCall, ir.BlockArgument]]] = {}
         for product in products_in(function, functions, weights, capabilities):
             weight = _weight_of(product, stored_once)
             if weight is not None:
@@ -184,7 +184,7 @@ def _families_in(
 
 
 def _weight_of(
-    product: Product, stored_once: dict[Value, bool]
+    product: ProductCall, stored_once: dict[Value, bool]
 ) -> ir.BlockArgument | None:
     """The weight that a product packs, or a part of it, if nothing else reads that.
 
@@ -238,7 +238,7 @@ def _size(weight: Value) -> int:
     return count
 
 
-def _packing_of(product: Product) -> Hashable:
+def _packing_of(product: ProductCall) -> Hashable:
     """Return the part of a product's tile that decides the packing of a joined
     weight.
     """
@@ -247,7 +247,7 @@ def _packing_of(product: Product) -> Hashable:
 
 
 @dataclass(frozen=True)
-class _Joining:
+class _ProductJoiner:
     """A writer of joined regions.
 
     Args:

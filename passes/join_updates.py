@@ -44,8 +44,8 @@ from aotc.dialects.types import Size, Tensor, element_count
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
 from aotc.kernels.elementwise import Elementwise
 from aotc.kernels.facts import bytes_of
-from aotc.kernels.family import Family
-from aotc.kernels.operands import Number, Operand, Whole, is_repeated
+from aotc.kernels.family import KernelFamily
+from aotc.kernels.operands import KernelOperand, ScalarOperand, Whole, is_repeated
 from aotc.kernels.planning.updates import is_read_whole, is_static
 from aotc.kernels.shared_work import note_shared_work
 from aotc.mlir import Function, Operation, Value, func, ir
@@ -91,7 +91,7 @@ class JoinUpdates(Pass):
                 with index_functions(unit.module):
                     functions = table_of(unit.module)
                     for entry in entries_of(unit.module):
-                        joining = _Joining(name, family, capabilities, outlining)
+                        joining = _UpdateJoiner(name, family, capabilities, outlining)
                         changed |= joining.join(functions[entry.name], entry)
         if changed:  # threads share the work of these kernels, too
             note_shared_work(unit.module, capabilities)
@@ -129,7 +129,7 @@ class _Update:
 
 
 @dataclass(frozen=True)
-class _Joining:
+class _UpdateJoiner:
     """Joins updates.
 
     Args:
@@ -140,7 +140,7 @@ class _Joining:
     """
 
     name: str
-    family: Family[Any, Any]
+    family: KernelFamily[Any, Any]
     capabilities: Capabilities
     outlining: Outlining
 
@@ -218,7 +218,7 @@ class _Joining:
                 if value in made:
                     continue
                 read = elementwise.operand(value)
-                if isinstance(read, Number):
+                if isinstance(read, ScalarOperand):
                     if read.in_memory:
                         update.reads[read.source] = None
                 elif _is_whole(read, value, shape):
@@ -267,7 +267,7 @@ class _Joining:
         return True
 
 
-def _is_whole(read: Operand | None, value: Value, shape: Sequence[Size]) -> bool:
+def _is_whole(read: KernelOperand | None, value: Value, shape: Sequence[Size]) -> bool:
     """Return whether a kernel loads a value as it is, without repeating any."""
     is_known = isinstance(read, Whole) and not is_repeated(value)
     return is_known and is_read_whole(value, shape)

@@ -226,7 +226,7 @@ def _dequantize_rows(op: Gather) -> bool:
 
 
 @dataclass(frozen=True)
-class _Form:
+class _AffineQuantization:
     """`(integers - zero) * scale - less`, all of the same shape.
 
     Args:
@@ -367,7 +367,7 @@ def is_dequantized(value: Value) -> bool:
     return made_by(value, Dequantize) is not None or _form_of(value) is not None
 
 
-def _form_of(value: Value) -> _Form | None:
+def _form_of(value: Value) -> _AffineQuantization | None:
     """Return how a value dequantises integers; None if it does not."""
     difference, total = made_by(value, Subtract), made_by(value, Add)
     if difference is not None:
@@ -381,10 +381,10 @@ def _form_of(value: Value) -> _Form | None:
         return None
     found = _product_of(value)
     steps = _steps_of(value) if found is None else None
-    return found if steps is None else _Form(steps[0], None, steps[1])
+    return found if steps is None else _AffineQuantization(steps[0], None, steps[1])
 
 
-def _product_of(value: Value) -> _Form | None:
+def _product_of(value: Value) -> _AffineQuantization | None:
     """Return the form of a product of integers, or of a difference, and a scale."""
     product = made_by(value, Multiply)
     if product is None:
@@ -393,7 +393,7 @@ def _product_of(value: Value) -> _Form | None:
         found = _steps_of(steps)
         if found is not None:
             integers, zero = found
-            return _Form(integers, scale, zero)
+            return _AffineQuantization(integers, scale, zero)
     return None
 
 

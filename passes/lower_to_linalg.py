@@ -211,9 +211,9 @@ def _lower_ops(
         return inlined(name_of(copy), [*arguments])
 
 
-_GPU_CALLS = partial(gpu.KernelCalls, lower_ops=_lower_ops)
+_GPU_CALLS = partial(gpu.GpuKernelCalls, lower_ops=_lower_ops)
 _KERNEL_CALLS: Mapping[str, Callable[[Lowering], _Call]] = {
-    "llvm-cpu": cpu.KernelCalls,
+    "llvm-cpu": cpu.CpuKernelCalls,
     "cuda": _GPU_CALLS,
     "rocm": _GPU_CALLS,
 }

@@ -165,7 +165,7 @@ def replace_by_call(
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class _BlockOperands:
     """The values for each block of a dequantised second operand.
 
     Args:
@@ -212,7 +212,7 @@ def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
     second = region.second
     if packing is not None and second is not None:
         given[packed] = packing.pack(Builder(), anchor, second)
-    blocks = _Blocks(region, None if packing is None else packing.blocks)
+    blocks = _BlockOperands(region, None if packing is None else packing.blocks)
     blocks.pack(given)
 
     def body(arguments: list[Value]) -> list[Value]:

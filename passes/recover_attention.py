@@ -24,8 +24,8 @@ from aotc.mlir import Function
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import IS_GRAPH
 from aotc.passes.recover_ops import replace_attention
-from aotc.passes.recovery.known import Known
-from aotc.passes.recovery.labels import Numbers
+from aotc.passes.recovery.known import KnownValues
+from aotc.passes.recovery.labels import SplatValues
 
 
 class RecoverAttention(Pass):
@@ -53,6 +53,6 @@ def _recover(function: Function) -> bool:
     products = [
         op for op in function.entry_block.operations if isinstance(op, DotGeneral)
     ]
-    known = Known(Numbers({}), {})
+    known = KnownValues(SplatValues({}), {})
     with known_contracts(contracts_of(function)):
         return any([replace_attention(op, known) for op in products])

@@ -36,7 +36,7 @@ from aotc.dialects.functions.fusion import has_unfused_body
 from aotc.dialects.functions.walking import in_order
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.contraction import DotGeneral
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import may_match, root_ops
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
@@ -45,8 +45,8 @@ from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED, VALUES_UNIQUE
 from aotc.passes.recovery.attention import recover_attention
 from aotc.passes.recovery.heads import share_heads
-from aotc.passes.recovery.known import Known
-from aotc.passes.recovery.labels import Numbers, RememberedNumbers
+from aotc.passes.recovery.known import KnownValues
+from aotc.passes.recovery.labels import RememberedNumbers, SplatValues
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import ROWS
 from aotc.programs.computed_arrays import StoredArray
@@ -54,9 +54,9 @@ from aotc.programs.program import Program
 
 
 @lru_cache(maxsize=2**8)
-def _rows_by_root(names: frozenset[str]) -> dict[str, list[Row]]:
+def _rows_by_root(names: frozenset[str]) -> dict[str, list[RewriteRow]]:
     """Return the rows that may match in a graph of ops of these names, by root op."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[RewriteRow]] = {}
     for row in ROWS:
         if may_match(row.term, names):
             for name in sorted(root_ops(row.term)):
@@ -101,20 +101,20 @@ def _arrays_of_weights(program: Program) -> dict[str, dict[Value, StoredArray]]:
     }
 
 
-def _known(arrays: Mapping[Value, StoredArray]) -> Known:
+def _known(arrays: Mapping[Value, StoredArray]) -> KnownValues:
     numbers = {
         value: float(np.asarray(array).reshape(()))
         for value, array in arrays.items()
         if _is_number(array)
     }
-    return Known(Numbers(numbers), arrays)
+    return KnownValues(SplatValues(numbers), arrays)
 
 
 def _is_number(array: StoredArray) -> bool:
     return prod(array.shape) == 1 and dtypes.is_float(dtypes.canonical(array.dtype))
 
 
-def _recover(function: Function, known: Known) -> bool:
+def _recover(function: Function, known: KnownValues) -> bool:
     """Recover ops in order, so that later ones read the recovered ones."""
     changed = False
     ops = list(function.entry_block.operations)
@@ -134,7 +134,7 @@ def _name_of(op: Operation) -> str:
     return op.operation.name.removeprefix("graph.")
 
 
-def replace_attention(op: DotGeneral, known: Known) -> bool:
+def replace_attention(op: DotGeneral, known: KnownValues) -> bool:
     """Replace a product by the attention that it ends; return whether it ends one."""
     with ir.InsertionPoint(op), op.location:
         found = recover_attention(Builder(), op, known)
@@ -156,7 +156,7 @@ def _share_heads(op: Attention) -> bool:
     return True
 
 
-def _replace(op: Operation, row: Row, numbers: Numbers) -> bool:
+def _replace(op: Operation, row: RewriteRow, numbers: SplatValues) -> bool:
     found = replacement(row, op, numbers)
     if found is None:
         return False
@@ -165,14 +165,16 @@ def _replace(op: Operation, row: Row, numbers: Numbers) -> bool:
     return True
 
 
-class Recovered(NamedTuple):
+class RecoveredOp(NamedTuple):
     """The replacement of an op, and the values that are not needed any more."""
 
     value: Value
     inside: frozenset[Value]
 
 
-def replacement(row: Row, op: Operation, numbers: Numbers) -> Recovered | None:
+def replacement(
+    row: RewriteRow, op: Operation, numbers: SplatValues
+) -> RecoveredOp | None:
     """Write the replacement of an op by a row of the table."""
     root = op.results[0]
     if not dtypes.is_float(Tensor.of(root).dtype):
@@ -183,7 +185,7 @@ def replacement(row: Row, op: Operation, numbers: Numbers) -> Recovered | None:
         return None
     with ir.InsertionPoint(op), op.location:
         value = row.build(Builder(), captured)
-    return None if value is None else Recovered(value, match.inside | {root})
+    return None if value is None else RecoveredOp(value, match.inside | {root})
 
 
 def _erase(covered: frozenset[Value]) -> None:

@@ -25,7 +25,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.kernels.capabilities import Capabilities
 from aotc.kernels.elementwise import CONDITION, NARROW, Elementwise, condition_of
-from aotc.kernels.family import Family, Packing
+from aotc.kernels.family import KernelFamily, Packing
 from aotc.kernels.operands import is_repeated, viewed_operand
 from aotc.kernels.planning.dequantized import blocks_of, rounded_rows
 from aotc.kernels.schedules import key_of
@@ -83,7 +83,7 @@ class Region:
         return found
 
     @property
-    def family(self) -> Family[Any, Any]:
+    def family(self) -> KernelFamily[Any, Any]:
         """The family of the kernel."""
         return self.capabilities.family_of(self.fused)
 

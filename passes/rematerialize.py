@@ -106,12 +106,12 @@ def rematerialize(function: Function, budget: int) -> int:
     """
     values = _Values(function)
     kept: frozenset[Value] = frozenset()
-    best = _Walk(values, budget, kept).run()
+    best = _RematerializationWalk(values, budget, kept).run()
     tried: set[Value] = set()
     failed = 0
     while failed < PATIENCE and (value := best.costliest(tried)) is not None:
         tried.add(value)
-        found = _Walk(values, budget, kept | {value}).run()
+        found = _RematerializationWalk(values, budget, kept | {value}).run()
         failed += 1
         if (found.excess, found.extra_seconds) < (best.excess, best.extra_seconds):
             best, kept, failed = found, kept | {value}, 0
@@ -121,13 +121,13 @@ def rematerialize(function: Function, budget: int) -> int:
             f"computing values again does not bring an entry down to {budget:,} bytes",
             hint="allow more, or use smaller batches",
         )
-    return _Walk(values, budget, kept, writes=True).run().recomputed
+    return _RematerializationWalk(values, budget, kept, writes=True).run().recomputed
 
 
 def modeled_bytes(function: Function) -> int:
     """Return the memory of a function as it is, in the model of this pass."""
     values = _Values(function)
-    return _Walk(values, 0, frozenset(values.uses)).run().excess
+    return _RematerializationWalk(values, 0, frozenset(values.uses)).run().excess
 
 
 class OutOfBudget(InputError):
@@ -281,7 +281,7 @@ def _work(op: Operation, flops: Mapping[str, int]) -> float:
 # ---- going through it ---------------------------------------------------------------
 
 
-class _Walk:
+class _RematerializationWalk:
     """A walk through the function: the current copy of each value, and the live ones.
 
     Args:
@@ -311,7 +311,7 @@ class _Walk:
         self._costs: dict[Value, float] = {}  # of each value, whenever it came back
         self.recomputed, self.extra_seconds, self.excess = 0, 0.0, 0
 
-    def run(self) -> "_Walk":
+    def run(self) -> "_RematerializationWalk":
         """Walk through all ops; rematerialize what does not fit."""
         known, most = self._values, 2 * MOST_WORK * sum(self._values.work)
         for self._place, op in enumerate(known.ops):

@@ -87,7 +87,7 @@ def _rewrite(function: Function) -> bool:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _AxisSlice:
     """A part of a value along one axis, from `start`."""
 
     source: Value
@@ -95,7 +95,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Factor:
+class _RotationFactor:
     """The factor of a part.
 
     Args:
@@ -123,8 +123,8 @@ class _Rotation:
 
     kind: Tensor
     axis: int
-    whole: _Part
-    factors: Sequence[Sequence[_Factor]]
+    whole: _AxisSlice
+    factors: Sequence[Sequence[_RotationFactor]]
     inside: Sequence[Value]
 
     def is_worth_it(self, weights: Container[Value]) -> bool:
@@ -155,7 +155,7 @@ class _Rotation:
             )
         return b.reshape(b.add(*products), shape=shape)
 
-    def _table(self, b: Builder, factors: Sequence[_Factor]) -> Value:
+    def _table(self, b: Builder, factors: Sequence[_RotationFactor]) -> Value:
         """Return the factors of a half of the value, for both halves of the result."""
         parts = [self._narrow_table(b, each) for each in factors]
         shapes = [Tensor.of(part).shape for part in parts]
@@ -170,7 +170,7 @@ class _Rotation:
         ]
         return b.concatenate(*rows, axis=axis)
 
-    def _narrow_table(self, b: Builder, factor: _Factor) -> Value:
+    def _narrow_table(self, b: Builder, factor: _RotationFactor) -> Value:
         """The part of a table for a half of the result, without repeats."""
         table, half = factor.table, _half(self.kind, self.axis)
         op = made_by(table, Broadcast)
@@ -196,7 +196,7 @@ def _is_repeated(table: Value, axis: int) -> bool:
     return op is not None and axis not in varying_axes(op)
 
 
-_Term = tuple[_Part, _Factor]
+_Term = tuple[_AxisSlice, _RotationFactor]
 
 # ---- how it is found -----------------------------------------------------------------
 
@@ -216,8 +216,8 @@ def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
     beside = element_count((size // 2, *kind.shape[axis + 1 :]))
     if bounds(beside)[0] < _FEWEST:
         return None
-    reader = _Reader(axis, size // 2, weights)
-    rows = [reader.terms(_Part(root, start)) for start in (0, size // 2)]
+    reader = _RotationReader(axis, size // 2, weights)
+    rows = [reader.terms(_AxisSlice(root, start)) for start in (0, size // 2)]
     whole = _whole(rows[0], size // 2)
     if whole is None or not reader.is_closed(root):
         return None
@@ -241,7 +241,7 @@ def _axis_of(op: Operation) -> int | None:
     return axes[0] if axes else None
 
 
-def _whole(terms: Sequence[_Term], half: int) -> _Part | None:
+def _whole(terms: Sequence[_Term], half: int) -> _AxisSlice | None:
     """Return the part that two halves make; None if they are no neighbours."""
     parts = [part for part, _ in terms]
     for first in parts:
@@ -250,7 +250,7 @@ def _whole(terms: Sequence[_Term], half: int) -> _Part | None:
     return None
 
 
-class _Reader:
+class _RotationReader:
     """Reads halves of a result as sums of parts of values times tables.
 
     Args:
@@ -266,7 +266,7 @@ class _Reader:
         self._axis, self._half, self._weights = axis, half, weights
         self.inside: dict[Value, None] = {}
 
-    def terms(self, half: _Part) -> list[_Term]:
+    def terms(self, half: _AxisSlice) -> list[_Term]:
         """Split a half into its terms; return none if they are too many."""
         rest, found = [(half, 1)], list[_Term]()
         while rest:
@@ -290,16 +290,16 @@ class _Reader:
                 return []
         return found
 
-    def _product(self, op: object, part: _Part, sign: int) -> _Term | None:
+    def _product(self, op: object, part: _AxisSlice, sign: int) -> _Term | None:
         if not isinstance(op, Multiply):
             return None
         for x, table in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
             if table in self._weights or made_by(table, Broadcast) is not None:
                 found, own = self._origin(replace(part, source=x))
-                return found, _Factor(table, part.start, sign * own)
+                return found, _RotationFactor(table, part.start, sign * own)
         return None
 
-    def _origin(self, part: _Part) -> tuple[_Part, int]:
+    def _origin(self, part: _AxisSlice) -> tuple[_AxisSlice, int]:
         """Return the origin of a part, and its sign."""
         negated = made_by(part.source, Negate)
         inner = replace(part, source=negated.x) if negated else self._joined(part)
@@ -313,16 +313,16 @@ class _Reader:
         pairs = enumerate(zip(op.sizes, Tensor.of(op.x).shape, strict=True))
         if any(size != n for axis, (size, n) in pairs if axis != self._axis):
             return part, 1
-        return _Part(op.x, op.start[self._axis] + part.start), 1
+        return _AxisSlice(op.x, op.start[self._axis] + part.start), 1
 
-    def _joined(self, part: _Part) -> _Part | None:
+    def _joined(self, part: _AxisSlice) -> _AxisSlice | None:
         """Return the one of two joined halves that a part is."""
         op = made_by(part.source, Concatenate)
         if op is None or op.axis != self._axis:
             return None
         if any(Tensor.of(x).shape[op.axis] != self._half for x in op.operands):
             return None
-        return _Part(op.rhs if part.start else op.lhs, 0)
+        return _AxisSlice(op.rhs if part.start else op.lhs, 0)
 
     def is_closed(self, root: Value) -> bool:
         """Return whether the values looked through are read for the result alone.

@@ -52,7 +52,7 @@ class ScaleSums(FunctionPass):
         return any([isinstance(op, ReduceSum) and _scale(op) for op in ops])
 
 
-class _Factor(NamedTuple):
+class _TermFactor(NamedTuple):
     """A factor of the terms of a sum.
 
     Args:
@@ -86,7 +86,7 @@ def _scale(op: ReduceSum) -> bool:
     return True
 
 
-def _factors(value: Value, readers: float, depth: int) -> Iterator[_Factor]:
+def _factors(value: Value, readers: float, depth: int) -> Iterator[_TermFactor]:
     """Return what a value is the product of.
 
     A product that others read as well is stored for them; what it is made of then has
@@ -94,7 +94,7 @@ def _factors(value: Value, readers: float, depth: int) -> Iterator[_Factor]:
     """
     made = made_by(value, Multiply)
     if made is None or not depth:
-        yield _Factor(value, readers)
+        yield _TermFactor(value, readers)
         return
     shared = not has_one_use(value)
     for operand in made.operands:

@@ -101,7 +101,7 @@ class _WeightOfEach(NamedTuple):
     x: Value
     scale: Broadcast
     axes: dict[int, int]
-    product: _Product
+    product: _BatchedProduct
 
     def build(self, op: GraphOp) -> Value:
         """The result of a product in this form."""
@@ -119,7 +119,7 @@ class _WeightOfEach(NamedTuple):
         )
 
 
-class _Product(NamedTuple):
+class _BatchedProduct(NamedTuple):
     """The product that an op is of each index of its first axis, by the same weight.
 
     Args:
@@ -168,18 +168,22 @@ def _scaling_of(
     return None
 
 
-def _product_of_each(op: GraphOp) -> _Product | None:
+def _product_of_each(op: GraphOp) -> _BatchedProduct | None:
     """The product of each index of the first axis; None if they are no products."""
     if isinstance(op, DotGeneral):
         if op.lhs_batch or 0 in op.lhs_contract:
             return None
         shape = Tensor.of(op.rhs).shape
-        return _Product(shape, tuple(op.lhs_contract), tuple(op.rhs_contract))
+        return _BatchedProduct(shape, tuple(op.lhs_contract), tuple(op.rhs_contract))
     if isinstance(op, ConvGeneral):
         *window, channels, features = Tensor.of(op.kernel).shape
         is_pointwise = {*window, *op.strides} == {1} and not any(op.padding)
         last = len(window) + 1
-        return _Product((channels, features), (last,), (0,)) if is_pointwise else None
+        return (
+            _BatchedProduct((channels, features), (last,), (0,))
+            if is_pointwise
+            else None
+        )
     return None
 
 
@@ -188,7 +192,7 @@ def _is_smaller(value: Value, other: Value) -> bool:
     return isinstance(few, int) and isinstance(many, int) and few < many
 
 
-def _is_worth(product: _Product, image: Shape) -> bool:
+def _is_worth(product: _BatchedProduct, image: Shape) -> bool:
     """Return whether scaling the weight for each image pays."""
     weight, elements = element_count(product.shape), element_count(image)
     summed = element_count(tuple(product.shape[axis] for axis in product.right))

@@ -77,7 +77,7 @@ def _split_in(
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _SlicedProduct:
     """A product of which slices of columns alone are read.
 
     Args:
@@ -154,7 +154,7 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
 
 def _columns_of(
     op: DotGeneral, weights: Container[Value], unsliced: set[Operation]
-) -> _Columns | None:
+) -> _SlicedProduct | None:
     """Return the slices of a product, if it has no other readers.
 
     Args:
@@ -184,7 +184,7 @@ def _columns_of(
         return None
     if any(_is_read_beside_a_product(each) for each in slices):
         return None
-    return _Columns(op, axes[0], after, slices)
+    return _SlicedProduct(op, axes[0], after, slices)
 
 
 def _ops_after(op: GraphOp) -> Iterator[GraphOp]:

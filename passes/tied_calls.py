@@ -16,7 +16,8 @@ from aotc.mlir import Operation, Value, func, ir
 
 @dataclass
 class TiedCall:
-    """A call of a kernel, as `Region` is of loops (`aotc.dialects.lowering.regions`).
+    """A call of a kernel, as `UpdateRegion` is of loops
+    (`aotc.dialects.lowering.regions`).
 
     Args:
         op: the call.

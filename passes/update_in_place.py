@@ -37,7 +37,7 @@ from typing import TypeAlias
 from aotc.dialects import iree_text
 from aotc.dialects.functions.function_table import index_functions
 from aotc.dialects.functions.functions import callee_of, functions_of, name_of
-from aotc.dialects.lowering.regions import Mark, Region, Ties, is_bool, is_loop
+from aotc.dialects.lowering.regions import Mark, Ties, UpdateRegion, is_bool, is_loop
 from aotc.dialects.lowering.sources import operands_of
 from aotc.kernels.in_place import InPlaceKernels
 from aotc.mlir import Function, Operation, Value, ir
@@ -50,7 +50,7 @@ _MOST_TENSORS = 16
 
 _SIDES = ("arg_attrs", "res_attrs")
 
-Update: TypeAlias = Region | TiedCall
+Update: TypeAlias = UpdateRegion | TiedCall
 
 
 class UpdateInPlace(Pass):
@@ -101,7 +101,7 @@ def _tie(function: Function, kernels: InPlaceKernels) -> bool:
     """Write one loop for the states that change together; whether there are any."""
     updates = _updates(function)
     groups: list[Update] = [*_groups(updates), *_calls(function, updates, kernels)]
-    order = Order(function, groups)
+    order = UpdateOrder(function, groups)
     for group in sorted(groups, key=order.place):
         region = group.with_ties(group.ties)  # of what the ones before have left
         after = order.values_to_await(region)
@@ -116,7 +116,7 @@ def _tie(function: Function, kernels: InPlaceKernels) -> bool:
     return bool(groups)
 
 
-def _independent_ties(group: Update, order: "Order") -> Ties:
+def _independent_ties(group: Update, order: "UpdateOrder") -> Ties:
     """Return the ties whose states can be written without waiting for anything."""
     return {
         n: old
@@ -129,7 +129,7 @@ def _reader_results(region: Update) -> list[Value]:
     return [op.results[0] for op in region.readers() if op.results]
 
 
-class Order:
+class UpdateOrder:
     """The values that are surely computed after the ops that read old states.
 
     Args:
@@ -219,12 +219,12 @@ class Order:
         )
 
 
-def _groups(updates: Ties) -> list[Region]:
+def _groups(updates: Ties) -> list[UpdateRegion]:
     """Loops that give new states, together where one may do several."""
-    groups = _Groups()
+    groups = _RegionGroups()
     for new, old in updates.items():
         if is_loop(new.owner):
-            groups.add(Region({new: old}))
+            groups.add(UpdateRegion({new: old}))
     return list(groups.numbered.values())
 
 
@@ -237,15 +237,15 @@ def _calls(
     return [each for each in found if each is not None]
 
 
-class _Groups:
+class _RegionGroups:
     """Regions of which no two can be one, in the order in which they came to be."""
 
     def __init__(self) -> None:
-        self.numbered: dict[int, Region] = {}
+        self.numbered: dict[int, UpdateRegion] = {}
         self._count = 0
         self._near: dict[Mark, set[int]] = {}  # the regions that have each mark
 
-    def add(self, region: Region) -> None:
+    def add(self, region: UpdateRegion) -> None:
         """Add a region, merged with the regions near it."""
         while found := self._join(region):  # which may be near more of them
             region = found
@@ -254,12 +254,12 @@ class _Groups:
             self._near.setdefault(mark, set()).add(self._count)
         self._count += 1
 
-    def _join(self, region: Region) -> Region | None:
+    def _join(self, region: UpdateRegion) -> UpdateRegion | None:
         """Join a region with one near it, which is removed; None if there is none."""
         near = {n for mark in region.marks for n in self._near.get(mark, ())}
         for number in sorted(near):
             other = self.numbered[number]
-            wider = Region({**other.ties, **region.ties}, [other, region])
+            wider = UpdateRegion({**other.ties, **region.ties}, [other, region])
             if wider.is_closed() and wider.tensors <= _MOST_TENSORS:
                 for mark in other.marks:
                     self._near[mark].remove(number)

@@ -11,27 +11,29 @@ import numpy as np
 import pytest
 
 from aotc.runtime import engine, foreign_tensors, loader
-from aotc.runtime.foreign_tensors import Gpu
-from aotc.runtime.module import Module
+from aotc.runtime.foreign_tensors import DlpackGpu
+from aotc.runtime.module import LoadedModule
 
 HOST = 1  # DLPack's type of the memory that stands in for a GPU's
 
 
-def pretend(patch: pytest.MonkeyPatch, synchronize: Callable[[], None]) -> Gpu:
+def pretend(patch: pytest.MonkeyPatch, synchronize: Callable[[], None]) -> DlpackGpu:
     """Let models that are loaded with one thread take tensors, as on a GPU.
 
     Args:
         patch: undoes it.
         synchronize: is called where the host would wait for the GPU.
     """
-    gpu = Gpu(foreign_tensors._Kind((HOST, 13), 1, object), 0, synchronize)
+    gpu = DlpackGpu(foreign_tensors._Kind((HOST, 13), 1, object), 0, synchronize)
 
-    def module(context: Any, module: Any, device: Any, _: bool, *rest: Any) -> Module:
+    def module(
+        context: Any, module: Any, device: Any, _: bool, *rest: Any
+    ) -> LoadedModule:
         _, exchange = rest
-        return Module(context, module, device, False, gpu, exchange)
+        return LoadedModule(context, module, device, False, gpu, exchange)
 
     kept = engine._KEPT_CALLS["cuda"]
-    patch.setattr(loader, "Module", module)
+    patch.setattr(loader, "LoadedModule", module)
     patch.setattr(engine, "call_memory", lambda device: engine.CallMemory(device, kept))
     return gpu
 

@@ -39,13 +39,13 @@ from aotc.dialects.lowering.summation import BLOCK
 from aotc.errors import SetupError
 from aotc.machine.target import PEELING, Target
 from aotc.passes.base import PassRecord, Unit
-from aotc.processes.running import Running, run_python
+from aotc.processes.running import RunningProcesses, run_python
 from aotc.programs.program import Program
 
 if TYPE_CHECKING:
     from aotc.backend.device_kernels import DeviceKernels
-    from aotc.kernels.gpu.compiling import Compiled as GpuCode
-    from aotc.kernels.lowered import Launch
+    from aotc.kernels.gpu.compiling import GpuCode
+    from aotc.kernels.lowered import GpuLaunch
 
 VECTOR_SUMS = "--iree-llvmcpu-reassociate-fp-reductions=true"
 
@@ -79,7 +79,7 @@ _TOO_LARGE = "operations with large vector sizes", "exceeded stack allocation li
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledVariant:
     """A compiled variant.
 
     Args:
@@ -115,7 +115,9 @@ class Compiled:
     kept: KeptModule | None = None
 
 
-def compile_targets(program: Program, targets: Sequence[Target]) -> list[Compiled]:
+def compile_targets(
+    program: Program, targets: Sequence[Target]
+) -> list[CompiledVariant]:
     """Compile one lowered program for each target; see `compile_units`."""
     return compile_units([Unit(program, target) for target in targets])
 
@@ -124,10 +126,10 @@ def compile_units(
     units: Sequence[Unit],
     *,
     dump: Path | None = None,
-    finished: Callable[[Compiled], None] | None = None,
+    finished: Callable[[CompiledVariant], None] | None = None,
     cache: Cache | None = None,
     meanwhile: Callable[[], object] = lambda: None,
-) -> list[Compiled]:
+) -> list[CompiledVariant]:
     """Compile lowered programs, each for its target; in parallel.
 
     Args:
@@ -169,7 +171,7 @@ def plan_memory(unit: Unit) -> dict[str, Memory]:
 
 
 def compile_gpu_kernels(
-    launches: Mapping[str, Launch], target: Target, numerics: str
+    launches: Mapping[str, GpuLaunch], target: Target, numerics: str
 ) -> dict[str, GpuCode]:
     """Compile kernels by themselves; return the code of those that there is code of.
 
@@ -191,11 +193,11 @@ def compile_gpu_kernels(
 
 
 @contextmanager
-def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, Running]]:
+def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, RunningProcesses]]:
     """Yield threads that wait for compilers; an interrupt, too, leaves no compiler
     behind.
     """
-    running = Running()
+    running = RunningProcesses()
     with ThreadPoolExecutor(max_workers=min(_most_processes(), count)) as pool:
         try:
             yield pool, running
@@ -316,7 +318,7 @@ class _Job:
         )
 
 
-def _compile(job: _Job, running: Running) -> Compiled:
+def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
     start = time.perf_counter()
     found = job.kept.find() if job.kept else None
     with ExitStack() as stack:
@@ -338,7 +340,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
     counters.counter("compiles", labels).add()
     counters.histogram("compile_duration_seconds", labels).observe(report["seconds"])
     plans = planned_memory(job.entries, report)
-    return Compiled(
+    return CompiledVariant(
         target=job.target,
         vmfb=vmfb,
         passes=job.passes,
@@ -356,7 +358,7 @@ def _compile(job: _Job, running: Running) -> Compiled:
     )
 
 
-def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
+def _run(job: _Job, running: RunningProcesses) -> tuple[dict[str, Any], bytes]:
     """Run the worker; return its report, and the module if it compiles one."""
     with temporary_folder() as root:
         if job.device_kernels is not None:
@@ -369,7 +371,7 @@ def _run(job: _Job, running: Running) -> tuple[dict[str, Any], bytes]:
 
 
 def _run_with_kernels(
-    job: _Job, kernels: DeviceKernels, root: Path, running: Running
+    job: _Job, kernels: DeviceKernels, root: Path, running: RunningProcesses
 ) -> dict[str, Any]:
     """Compile a module with kernels for GPUs, and return the worker's report.
 
@@ -408,7 +410,7 @@ def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
 
 
-def _report(job: _Job, root: Path, running: Running) -> dict[str, Any]:
+def _report(job: _Job, root: Path, running: RunningProcesses) -> dict[str, Any]:
     """Run the worker on the files in a folder, and return its report."""
     for flags in with_fewer_vectors(job.settings["flags"]):
         code, log = _run_worker(root, {**job.settings, "flags": flags}, running)
@@ -460,7 +462,7 @@ def _environment() -> dict[str, str]:
 
 
 def _run_worker(
-    folder: Path, settings: dict[str, object], running: Running
+    folder: Path, settings: dict[str, object], running: RunningProcesses
 ) -> tuple[int, str]:
     """Run the compiler on the files in `folder`; return exit code and diagnostics."""
     with disk_errors(folder):

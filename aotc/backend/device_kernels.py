@@ -18,20 +18,20 @@ from typing import Any
 
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.core import options
-from aotc.core.cache import Cache, Recipe, digest
+from aotc.core.cache import Cache, CacheRecipe, digest
 from aotc.core.installation import triton_version
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
 from aotc.errors.exit_status import exit_cause
 from aotc.kernels.gpu import compiling
-from aotc.kernels.gpu.compiling import Compiled, KernelSource
+from aotc.kernels.gpu.compiling import GpuCode, KernelSource
 from aotc.kernels.gpu.machines import Gpu, gpu_of
 from aotc.kernels.gpu.tying import write_over
 from aotc.kernels.gpu.worker import read_result, write_job
-from aotc.kernels.lowered import Launch, kernels_of
+from aotc.kernels.lowered import GpuLaunch, kernels_of
 from aotc.machine.target import Target
 from aotc.mlir import Module
-from aotc.processes.running import Running, run_python
+from aotc.processes.running import RunningProcesses, run_python
 
 _SUFFIXES = {"cuda": ".ptx", "rocm": ".hsaco"}
 
@@ -53,10 +53,10 @@ class DeviceKernels:
     target: Target
     machine: Gpu
     numerics: str
-    launches: Mapping[str, Launch]
+    launches: Mapping[str, GpuLaunch]
     jobs: int
     cache: Cache | None
-    made: dict[KernelSource, Compiled] = field(default_factory=dict)
+    made: dict[KernelSource, GpuCode] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -87,16 +87,16 @@ class DeviceKernels:
             "driver of triton": digest(Path(compiling.__file__).read_bytes()),
         }
 
-    def uncompiled(self) -> dict[str, Compiled]:
+    def uncompiled(self) -> dict[str, GpuCode]:
         """Return placeholders of the kernels' code, where it is not needed."""
         return {
-            name: Compiled(b"", self.machine.warp * launch.warps, 0, launch.stages)
+            name: GpuCode(b"", self.machine.warp * launch.warps, 0, launch.stages)
             for name, launch in self.launches.items()
         }
 
     def compile(
-        self, running: Running, unaligned: Collection[str] = ()
-    ) -> tuple[dict[str, Compiled], dict[str, str]]:
+        self, running: RunningProcesses, unaligned: Collection[str] = ()
+    ) -> tuple[dict[str, GpuCode], dict[str, str]]:
         """Return the code of kernels; and of those that there is none of, why.
 
         Args:
@@ -134,8 +134,8 @@ class DeviceKernels:
         return codes, whys
 
     def _compile_all(
-        self, missing: Mapping[KernelSource, str], running: Running
-    ) -> Iterator[tuple[KernelSource, Compiled | str]]:
+        self, missing: Mapping[KernelSource, str], running: RunningProcesses
+    ) -> Iterator[tuple[KernelSource, GpuCode | str]]:
         """Compile kernels; yield the code of each, or the reason why there is none."""
         sources = [*missing]
         count = max(1, min(self.jobs, len(sources)))
@@ -146,15 +146,15 @@ class DeviceKernels:
                 yield from zip(share, results, strict=True)
 
     def _compile_share(
-        self, sources: Sequence[KernelSource], running: Running
-    ) -> list[Compiled | str]:
+        self, sources: Sequence[KernelSource], running: RunningProcesses
+    ) -> list[GpuCode | str]:
         """Compile some kernels in a process, and go on in another one after each that
         kills it.
 
         Raises:
             CompileError: `kernel-not-compiled`: a process ended, and of no kernel.
         """
-        found: list[Compiled | str] = []
+        found: list[GpuCode | str] = []
         while len(found) < len(sources):
             rest = sources[len(found) :]
             with temporary_folder() as folder:
@@ -175,30 +175,30 @@ class DeviceKernels:
                     found.append(result)
         return found
 
-    def _recipe(self, source: KernelSource) -> Recipe:
+    def _recipe(self, source: KernelSource) -> CacheRecipe:
         parts = {"source": digest(json.dumps(asdict(source))), **self._tools()}
-        return Recipe("gpu-kernel", f"{self.target}: {source.name}", parts)
+        return CacheRecipe("gpu-kernel", f"{self.target}: {source.name}", parts)
 
-    def _find(self, source: KernelSource) -> Compiled | None:
+    def _find(self, source: KernelSource) -> GpuCode | None:
         value = self.cache.find(self._recipe(source)) if self.cache else None
         if value is None:
             return None
         facts, _, code = value.partition(b"\n")
-        return Compiled(code, **json.loads(facts))
+        return GpuCode(code, **json.loads(facts))
 
-    def _keep(self, source: KernelSource, made: Compiled) -> None:
+    def _keep(self, source: KernelSource, made: GpuCode) -> None:
         if self.cache is not None:
             facts = asdict(replace(made, code=b""))
             del facts["code"]
             value = json.dumps(facts).encode() + b"\n" + made.code
             self.cache.keep(self._recipe(source), value)
 
-    def write_objects(self, folder: Path, codes: Mapping[str, Compiled]) -> None:
+    def write_objects(self, folder: Path, codes: Mapping[str, GpuCode]) -> None:
         """Write the code of kernels where IREE finds it."""
         for name, made in codes.items():
             (folder / self._object_name(name)).write_bytes(made.code)
 
-    def executables(self, codes: Mapping[str, Compiled]) -> list[str]:
+    def executables(self, codes: Mapping[str, GpuCode]) -> list[str]:
         """Return lines for IREE that dispatch the kernels that have code."""
         return [
             line
@@ -222,7 +222,7 @@ class DeviceKernels:
 
     def facts(
         self,
-        codes: Mapping[str, Compiled],
+        codes: Mapping[str, GpuCode],
         refused: Mapping[str, str],
         unaligned: Collection[str],
     ) -> dict[str, Any]:
@@ -254,7 +254,7 @@ class DeviceKernels:
         return {"codes": rows, "refused": whys, "compiler": compiler}
 
 
-def source_of(launch: Launch, *, is_aligned: bool) -> KernelSource:
+def source_of(launch: GpuLaunch, *, is_aligned: bool) -> KernelSource:
     text = launch.text
     if launch.tied or launch.awaited:
         text = write_over(text, launch.reads, launch.tied, launch.awaited)
@@ -262,7 +262,7 @@ def source_of(launch: Launch, *, is_aligned: bool) -> KernelSource:
     return found if is_aligned else found.without_alignment()
 
 
-def _accesses(launch: Launch) -> list[bool]:
+def _accesses(launch: GpuLaunch) -> list[bool]:
     """Return whether a kernel writes each tensor that it is bound to."""
     read = [number in launch.tied for number in range(launch.reads)]
     own = launch.writes - sum(at >= 0 for at in launch.tied)
@@ -291,7 +291,7 @@ def _why_died(source: KernelSource, target: Target, code: int, log: str) -> str:
     )
 
 
-def _run_worker(folder: Path, running: Running) -> tuple[int, str]:
+def _run_worker(folder: Path, running: RunningProcesses) -> tuple[int, str]:
     """Return the exit code and the diagnostics of a process that compiles kernels."""
     environment = {**options.child_environment(), "TMPDIR": str(folder)}
     worker = "-m", "aotc.kernels.gpu.worker", str(folder), str(os.getpid())

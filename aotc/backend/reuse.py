@@ -18,7 +18,7 @@ from typing import Any
 
 from aotc import worker
 from aotc.artifacts.backends import BACKENDS
-from aotc.core.cache import Cache, Recipe, digest, sources_digest
+from aotc.core.cache import Cache, CacheRecipe, digest, sources_digest
 from aotc.core.json_values import JsonObject
 from aotc.mlir import ir
 from aotc.passes.base import Unit
@@ -32,7 +32,7 @@ class KeptModule:
     """The module of a program for a target, where the cache has it or may keep it."""
 
     cache: Cache
-    recipe: Recipe
+    recipe: CacheRecipe
 
     @classmethod
     def of(
@@ -62,7 +62,7 @@ class KeptModule:
             **settings["device_kernels"],
             **_toolchain(),
         }
-        return cls(cache, Recipe("module", f"{target}: {names}", parts))
+        return cls(cache, CacheRecipe("module", f"{target}: {names}", parts))
 
     def find(self) -> tuple[dict[str, Any], bytes] | None:
         """Return the worker's report on the module, and the module; None if not

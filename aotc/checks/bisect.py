@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from aotc import reference
-from aotc.backend import Compiled, compile_units
-from aotc.checks.judging import Rule
+from aotc.backend import CompiledVariant, compile_units
+from aotc.checks.judging import ComparisonRule
 from aotc.checks.late_passes import (
     LOWERING,
     SECONDS,
@@ -95,10 +95,10 @@ def first_divergence(
     program: Program,
     graph: Module,
     entry: Entry,
-    variant: Compiled,
+    variant: CompiledVariant,
     values: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
-    rule: Rule,
+    rule: ComparisonRule,
 ) -> Divergence:
     """The first place where an entry differs from `expected`.
 
@@ -162,10 +162,10 @@ def locate_divergence(
     program: Program,
     graph: Module,
     entry: Entry,
-    variant: Compiled,
+    variant: CompiledVariant,
     values: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
-    rule: Rule,
+    rule: ComparisonRule,
 ) -> tuple[str | None, str]:
     """The line where an entry begins to differ, and a sentence for a message.
 
@@ -209,7 +209,7 @@ def _noisy(
 # ---- the import ---------------------------------------------------------------------
 
 
-def _in_import(network: Any, inputs: object, rule: Rule) -> Divergence:
+def _in_import(network: Any, inputs: object, rule: ComparisonRule) -> Divergence:
     """The first node that the importer computes otherwise than the framework."""
     if network is None or network.original is None or network.original.steps is None:
         return Divergence("import")
@@ -247,9 +247,9 @@ class _InCode:
 
     module: Any
     entry: Entry
-    variant: Compiled
+    variant: CompiledVariant
     values: Sequence[Any]
-    rule: Rule
+    rule: ComparisonRule
 
     def first(self) -> Divergence:
         """The first op that is wrong, or by which the code dies."""
@@ -343,7 +343,7 @@ def _values_at(
 def _compiled_values(
     module: Module,
     entry: Entry,
-    variant: Compiled,
+    variant: CompiledVariant,
     values: Sequence[np.ndarray],
     places: Sequence[tuple[int, int]],
 ) -> list[Any]:

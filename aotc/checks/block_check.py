@@ -21,8 +21,8 @@ import numpy as np
 
 from aotc import packager, reference
 from aotc.artifacts.pack import scratch_folder
-from aotc.backend import Compiled, compile_units
-from aotc.checks.blocks import Block
+from aotc.backend import CompiledVariant, compile_units
+from aotc.checks.blocks import OpBlock
 from aotc.checks.compiled import Bundle
 from aotc.checks.differences import compare, mixed_tolerance
 from aotc.checks.judging import Rounding, Verdict, judge
@@ -32,8 +32,8 @@ from aotc.checks.repetitions import BlockCode, Lowered, StoredWeights, codes_of
 from aotc.checks.report import BlockCount
 from aotc.checks.rounding import Noise
 from aotc.checks.samples import Calls
-from aotc.checks.subject import Arrays, Subject
-from aotc.checks.work import OverBudget, Work
+from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.work import OverBudget, WorkBudget
 from aotc.core import printing
 from aotc.core.pytree import Structure
 from aotc.dialects.functions.entries import Port, write_entry
@@ -72,13 +72,13 @@ class BlockFindings:
 
 
 def check_blocks(
-    subject: Subject,
-    blocks: Sequence[Block],
+    subject: CheckedEntry,
+    blocks: Sequence[OpBlock],
     calls: Calls,
     symbols: Sequence[int],
-    code: tuple[Compiled, packager.PackedWeights],
+    code: tuple[CompiledVariant, packager.PackedWeights],
     shipped: Arrays,
-    work: Work,
+    work: WorkBudget,
 ) -> BlockFindings:
     """Compare the blocks of an entry in the first of some calls.
 
@@ -127,11 +127,11 @@ def check_blocks(
 
 @contextmanager
 def _compiled(
-    subject: Subject,
+    subject: CheckedEntry,
     values: Sequence[np.ndarray],
-    variant: Compiled,
+    variant: CompiledVariant,
     packed: packager.PackedWeights,
-) -> Iterator[tuple[Subject, CompiledProcess, Lowered]]:
+) -> Iterator[tuple[CheckedEntry, CompiledProcess, Lowered]]:
     """Compile an entry that also returns some of its values, by the same passes.
 
     Its bundle reads the weights of the one that is checked: they are packed once. So
@@ -147,7 +147,7 @@ def _compiled(
     run_passes(unit, (*early, LOWERING, *late), silently=True)
     for each in (program, unit.program):
         each.keep_entries([subject.entry.name])
-    tapped = Subject(program, subject.graph, program.entry(subject.entry.name))
+    tapped = CheckedEntry(program, subject.graph, program.entry(subject.entry.name))
     arrays = unit.program.parameters
     unit.program.rename_parameters(packed.names_of(arrays, variant.target.id))
     with scratch_folder(packed.bundle.parent, ("blocks", "1.0.0")) as folder:
@@ -159,7 +159,7 @@ def _compiled(
                 yield tapped, process, Lowered(unit, subject.entry.name)
 
 
-def _returning_more(subject: Subject, values: Sequence[Any]) -> Program:
+def _returning_more(subject: CheckedEntry, values: Sequence[Any]) -> Program:
     """A program of which the entry returns some values besides."""
     name = subject.entry.name
     ops = list(functions_of(subject.graph)[name].entry_block.operations)
@@ -216,13 +216,13 @@ class _EachBlock:
     symbols: Sequence[int]
     values: Mapping[Any, Any]
     names: Mapping[Any, str]
-    work: Work
-    blocks: Sequence[Block]
+    work: WorkBudget
+    blocks: Sequence[OpBlock]
     codes: Sequence[BlockCode | None]
     weights: StoredWeights
     right: set[Any] = field(default_factory=set)
     cost: dict[Any, float] = field(default_factory=dict)
-    rest: Work = field(default_factory=lambda: Work(0.0, inf))
+    rest: WorkBudget = field(default_factory=lambda: WorkBudget(0.0, inf))
 
     def findings(self) -> BlockFindings:
         """Compare a block of each kind and code; then the others, or their weights."""
@@ -235,7 +235,7 @@ class _EachBlock:
         found = BlockFindings(BlockCount(len(self.blocks), len(kinds)))
         # set aside, for what rounding does to blocks is measured whatever it takes
         needed = self.weights.elements_to_read(self._weights_of(others))
-        self.rest = Work(min(needed, self.work.left / 2), inf)
+        self.rest = WorkBudget(min(needed, self.work.left / 2), inf)
         self.work.count(self.rest.left)
         for number in (*firsts, *others):
             is_costly = self.cost.get(self.blocks[number].kind, 0.0) > self.work.left
@@ -300,7 +300,7 @@ class _EachBlock:
         found.wrong = f"block {number + 1} of {len(self.blocks)}"
         found.where = where_of(self.blocks[number].ops[-1])
 
-    def _verdicts(self, block: Block) -> list[Verdict]:
+    def _verdicts(self, block: OpBlock) -> list[Verdict]:
         given = [value for value in block.given if value in self.values]
         evaluate = partial(self._evaluate, block, given)
         before = self.work.left
@@ -315,7 +315,7 @@ class _EachBlock:
         found = [self.values[value] for value in given]
         return judge(names, found, expected, Rounding(expected, with_noise))
 
-    def _evaluate(self, block: Block, given: Sequence[Any], with_op: Any) -> Arrays:
+    def _evaluate(self, block: OpBlock, given: Sequence[Any], with_op: Any) -> Arrays:
         ops = (*block.stored, *block.ops)
         inputs = {x for op in ops for x in op.operands}
         known = {value: x for value, x in self.values.items() if value in inputs}

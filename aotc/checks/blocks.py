@@ -28,7 +28,7 @@ _MIDDLE = (
 
 
 @dataclass(frozen=True)
-class Block:
+class OpBlock:
     """A sequence of ops of an entry.
 
     Args:
@@ -48,7 +48,7 @@ class Block:
     operations: float
 
 
-def blocks_of(module: Module, entry: Entry, symbols: Sequence[int]) -> list[Block]:
+def blocks_of(module: Module, entry: Entry, symbols: Sequence[int]) -> list[OpBlock]:
     """Return the blocks of an entry in order; a single one where it has no layers.
 
     Args:
@@ -140,7 +140,7 @@ def _block(
     last: Mapping[Any, int],
     stored: Mapping[Any, None],
     counts: _Operations,
-) -> Block:
+) -> OpBlock:
     """Make the block of the ops in a span of an entry.
 
     Args:
@@ -157,7 +157,7 @@ def _block(
     outside = [value for value in read if value not in inside and value not in by_op]
     taken = [value for value in outside if not isinstance(value.owner, ir.Block)]
     given = [value for value in inside if last.get(value, -1) >= span.stop]
-    return Block(
+    return OpBlock(
         tuple(ops),
         tuple(_needed(read, by_op, stored)),
         tuple(taken),

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.checks.bisect import locate_divergence
 from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.rounding import Noise
 from aotc.checks.samples import Calls
-from aotc.checks.subject import Arrays, Subject
-from aotc.checks.work import NoMemoryToCompare, NothingToCompare, OverBudget, Work
+from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.work import NoMemoryToCompare, NothingToCompare, OverBudget, WorkBudget
 from aotc.core.dtypes import to_numpy
 from aotc.core.pytree import flatten
 from aotc.dialects import context
@@ -87,12 +87,12 @@ class CallCheck:
     entry: str
     model: Model
     seconds: float | None
-    compiled: Compiled | None
+    compiled: CompiledVariant | None
 
     def __post_init__(self) -> None:
         run_passes(self.program.module, ("autodiff",), silently=True)
         declared = self.program.entry(self.entry)
-        self._subject = Subject(self.program, self.program.module, declared)
+        self._subject = CheckedEntry(self.program, self.program.module, declared)
 
     def call(self, leaves: Sequence[Any]) -> CheckedCall:
         """Compute a call, compiled and by the reference evaluator.
@@ -150,9 +150,9 @@ class CallCheck:
             )
         }
         work = (
-            Work(inf, inf)
+            WorkBudget(inf, inf)
             if self.seconds is None
-            else Work(self.seconds * _WORK_PER_SECOND, _ELEMENTS)
+            else WorkBudget(self.seconds * _WORK_PER_SECOND, _ELEMENTS)
         )
         try:
             calls = Calls({}, (self._inputs(leaves),), stored)
@@ -246,7 +246,7 @@ class CallCheck:
 class _Noisy:
     """Evaluates a call with noise, within a time."""
 
-    subject: Subject
+    subject: CheckedEntry
     calls: Calls
     seconds: float | None
 

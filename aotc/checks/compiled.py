@@ -19,8 +19,8 @@ from aotc.artifacts.manifest import Leaf
 from aotc.core.pytree import flatten
 from aotc.errors import CompileError
 from aotc.runtime import DeviceModels, Model, engine, load, load_devices
-from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function
+from aotc.runtime.contract import CallContract
+from aotc.runtime.function import ExportedFunction
 from aotc.runtime.loader import start
 
 Arrays = list[np.ndarray]
@@ -134,7 +134,7 @@ class Export:
 
 
 @dataclass(frozen=True)
-class Code:
+class UnbundledCode:
     """Code that is in no bundle; it has no states.
 
     Args:
@@ -149,7 +149,7 @@ class Code:
     backend: str
     exports: tuple[Export, ...]
 
-    def functions(self, threads: int | None = None) -> dict[str, Function]:
+    def functions(self, threads: int | None = None) -> dict[str, ExportedFunction]:
         """Load the functions of the code, by name.
 
         Raises:
@@ -164,11 +164,11 @@ class Code:
                 "not-loadable", f"IREE rejects the module: {first_line}"
             ) from error
         return {
-            each.name: Function(
+            each.name: ExportedFunction(
                 code,
                 each.name,
                 [ManifestCode(each.name)],
-                Contract(each.name, each.inputs, {}),
+                CallContract(each.name, each.inputs, {}),
                 each.outputs,
                 True,
             )

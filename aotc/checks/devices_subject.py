@@ -13,7 +13,7 @@ import numpy as np
 
 from aotc import reference
 from aotc.checks.samples import Calls
-from aotc.checks.subject import Arrays, Process, Subject
+from aotc.checks.subject import Arrays, CallingProcess, CheckedEntry
 from aotc.core import dtypes, printing
 from aotc.dialects.functions.functions import functions_of
 from aotc.passes.record_devices import ops_over_devices
@@ -21,7 +21,7 @@ from aotc.passes.record_devices import ops_over_devices
 _STEP = 0.125  # by which floats of a device are larger than those of the one before
 
 
-class DevicesSubject(Subject):
+class DevicesSubject(CheckedEntry):
     """An entry with collectives, on simulated devices and on those of one process."""
 
     @property
@@ -73,7 +73,7 @@ class DevicesSubject(Subject):
         return [*outputs, *(stored[name] for name in self._updated_leaves)]
 
     def compiled_results(
-        self, calls: Calls, process: Process, seconds: float | None = None
+        self, calls: Calls, process: CallingProcess, seconds: float | None = None
     ) -> Iterator[Arrays]:
         """The results of each call on all devices, compiled; see `DevicesBundle`."""
         states = self.program.states

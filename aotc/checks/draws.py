@@ -18,7 +18,7 @@ import numpy as np
 from aotc.checks.uses import Use
 
 
-class Integers(Enum):
+class IntegerRange(Enum):
     """Ranges of drawn integers that no example shows; positions only if `ANY`."""
 
     BITS = "0 and 1"
@@ -26,7 +26,7 @@ class Integers(Enum):
     ANY = "all of the dtype, the least and the greatest among them"
 
 
-class Structure(Enum):
+class StructuredShare(Enum):
     """The share of structured, not random, values in an array.
 
     Floats are rounded to a few numbers, rows repeat each other, masks are runs, and
@@ -60,8 +60,8 @@ class Draw:
 
     rng: np.random.Generator
     positive: bool
-    kind: Integers
-    structure: Structure = Structure.NONE
+    kind: IntegerRange
+    structure: StructuredShare = StructuredShare.NONE
     turn: int = 0
     shows_first: bool = False
 
@@ -75,11 +75,11 @@ class Draw:
         if use.is_factor and self.has_masks(shape):
             return self.bits(shape).astype(float)
         x = 1 - self.rng.random(shape) if self.positive else self._normal(shape)
-        if self.structure is Structure.NONE or prod(shape) < 2:
+        if self.structure is StructuredShare.NONE or prod(shape) < 2:
             return x
         axis = next(n for n, size in enumerate(shape) if size > 1)
         rows = np.moveaxis(x, axis, 0)
-        if self.structure is Structure.SOME:
+        if self.structure is StructuredShare.SOME:
             rows[1::2] = self._few(rows[1::2], whole=False)
             rows[3::4] = rows[1]
         else:
@@ -107,7 +107,7 @@ class Draw:
 
     def has_masks(self, shape: tuple[int, ...]) -> bool:
         """Return whether 0 and 1 of a shape are drawn as masks."""
-        return self.structure is not Structure.NONE and bool(shape)
+        return self.structure is not StructuredShare.NONE and bool(shape)
 
     def bits(self, shape: tuple[int, ...]) -> Any:
         """Draw bools: at random, or structured masks in turn, for each row or matrix.
@@ -134,7 +134,7 @@ class Draw:
         What sees nothing makes NaN of a softmax, and of all that attends to it: only
         where everything has structure is there a row that does.
         """
-        has_all = self.structure is Structure.ALL
+        has_all = self.structure is StructuredShare.ALL
         made = _ALL_MASKS if has_all else _SOME_MASKS
         places, row = np.arange(length), np.arange(rows)[:, None]
         seen = made[number % len(made)](self.rng, places, row)
@@ -153,7 +153,7 @@ class Draw:
         least come in turn.
         """
         x = np.asarray(self.rng.integers(low, high, shape, endpoint=True))
-        if self.structure is not Structure.NONE and x.size:
+        if self.structure is not StructuredShare.NONE and x.size:
             ends = np.array([high, low])
             if x.size == 1:
                 x = (
@@ -177,9 +177,9 @@ class Draw:
         """Draw integers without known bounds, by the kind of the draw."""
         facts = np.iinfo(numpy)
         least, most = int(facts.min), int(facts.max)
-        if self.kind is Integers.BITS:
+        if self.kind is IntegerRange.BITS:
             return self.bits(shape).astype(numpy)
-        if self.kind is Integers.SMALL:
+        if self.kind is IntegerRange.SMALL:
             low = max(least, -8)
             return self.rng.integers(low, low + 16, shape).astype(numpy)
         drawn = self.rng.integers(least, most, shape, numpy, endpoint=True)

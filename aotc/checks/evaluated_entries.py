@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from aotc.artifacts.checked import sizes_text
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.checks.failures import HINT
 from aotc.checks.kernel_check import (
     STEPS,
@@ -17,10 +17,10 @@ from aotc.checks.kernel_check import (
 )
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import SelfCheck
-from aotc.checks.samples import Share, items_of
-from aotc.checks.subject import Subject
+from aotc.checks.samples import WorkShare, items_of
+from aotc.checks.subject import CheckedEntry
 from aotc.checks.trials import Trial, judged, trial_of
-from aotc.checks.work import NothingToCompare, OverBudget, Work
+from aotc.checks.work import NothingToCompare, OverBudget, WorkBudget
 from aotc.errors import CompileError
 from aotc.machine.target import Target
 from aotc.programs.program import Program
@@ -31,8 +31,8 @@ _LITTLE = 0.1  # of the work for an entry, after which another item follows
 
 def evaluate_kernels(
     rows: Sequence[SelfCheck],
-    subjects: Mapping[str, Subject],
-    variants: Sequence[Compiled],
+    subjects: Mapping[str, CheckedEntry],
+    variants: Sequence[CompiledVariant],
     regions: Callable[[Target], Program],
     begin: Callable[[str], None],
     *,
@@ -63,7 +63,7 @@ def evaluate_kernels(
         for variant in variants
         if kernel_texts(variant.kernels)
     ]
-    work = Work.usual()
+    work = WorkBudget.usual()
     left = [*subjects.items()] if evaluated else []
     for _ in range(2):  # large entries again, when it is known what others have left
         large = []
@@ -80,9 +80,9 @@ def evaluate_kernels(
 
 
 def _evaluate_entry(
-    subject: Subject,
+    subject: CheckedEntry,
     evaluated: Sequence[tuple[Target, EvaluatedKernels]],
-    work: Work,
+    work: WorkBudget,
 ) -> bool:
     """Evaluate the kernels of an entry in the calls of some items, for all targets.
 
@@ -96,7 +96,7 @@ def _evaluate_entry(
     for _, kernels in evaluated:
         kernels.count = KernelCount()
     items, given = items_of(subject.program, subject.graph, subject.entry), work.left
-    usual = [item for item in items if item.share is Share.USUAL][:_EVALUATED]
+    usual = [item for item in items if item.share is WorkShare.USUAL][:_EVALUATED]
     is_compared = is_large = False
     for number, item in enumerate(usual):
         if number and work.left < (1 - _LITTLE) * given:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.artifacts.checked import sizes_text
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.checks.bisect import locate_divergence
 from aotc.checks.block_check import BlockFindings
 from aotc.checks.devices_subject import DevicesSubject
 from aotc.checks.judging import RoundingRule, Verdict
-from aotc.checks.samples import Item
-from aotc.checks.subject import Arrays, Subject
+from aotc.checks.samples import ComparedCall
+from aotc.checks.subject import Arrays, CheckedEntry
 from aotc.errors import AotcError, CompileError
 from aotc.machine.target import Target
 
@@ -22,9 +22,9 @@ HINT = (
 
 
 def wrong_results(
-    subject: Subject,
-    item: Item,
-    variant: Compiled,
+    subject: CheckedEntry,
+    item: ComparedCall,
+    variant: CompiledVariant,
     row: Sequence[Verdict],
     arguments: Arrays,
     results: Arrays,
@@ -54,7 +54,7 @@ def wrong_results(
 
 
 def place_of(
-    subject: Subject, variant: Compiled, arguments: Arrays, results: Arrays
+    subject: CheckedEntry, variant: CompiledVariant, arguments: Arrays, results: Arrays
 ) -> tuple[str | None, str]:
     """Return the line where a call begins to differ, and a sentence on it."""
     if isinstance(subject, DevicesSubject):
@@ -72,7 +72,10 @@ def place_of(
 
 
 def wrong_block(
-    subject: Subject, item: Item, variant: Compiled, found: BlockFindings
+    subject: CheckedEntry,
+    item: ComparedCall,
+    variant: CompiledVariant,
+    found: BlockFindings,
 ) -> CompileError:
     """Return the error of an entry of which a block is wrong."""
     given = [each for each in found.verdicts if not each.passed]

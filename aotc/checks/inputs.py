@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.checks.draws import Draw, Integers, Structure
+from aotc.checks.draws import Draw, IntegerRange, StructuredShare
 from aotc.checks.uses import Use, uses_of_inputs
 from aotc.core import dtypes
 from aotc.core.pytree import flatten
@@ -21,7 +21,7 @@ from aotc.reference import bind_symbols
 
 
 @dataclass(frozen=True)
-class Choice:
+class InputOptions:
     """The options of choosing inputs.
 
     Args:
@@ -41,14 +41,14 @@ class Choice:
     sizes: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
     positive: bool = False
-    integers: Integers = Integers.BITS
-    structure: Structure = Structure.NONE
+    integers: IntegerRange = IntegerRange.BITS
+    structure: StructuredShare = StructuredShare.NONE
     turn: int = 0
     shows_first: bool = False
 
 
 @dataclass(frozen=True)
-class Sample:
+class CallSample:
     """The inputs of one call: its sizes by name, and one array for each input port."""
 
     sizes: dict[str, int]
@@ -56,8 +56,11 @@ class Sample:
 
 
 def samples_of(
-    module: Module, entry: Entry, choice: Choice, example: Mapping[str, object] | None
-) -> Iterator[Sample]:
+    module: Module,
+    entry: Entry,
+    choice: InputOptions,
+    example: Mapping[str, object] | None,
+) -> Iterator[CallSample]:
     """Yield inputs for calls of an entry.
 
     Floats are normally distributed. Integers that the entry takes as positions or
@@ -106,7 +109,7 @@ def samples_of(
             contract.name: part * contract.multiple_of
             for contract, part in zip(entry.symbols, parts, strict=True)
         }
-        yield Sample(named, arrays)
+        yield CallSample(named, arrays)
 
 
 def _require_known(
@@ -186,9 +189,9 @@ def _random_array(
         return draw.bits(shape).astype(numpy)
     limit = use.limit(sizes)
     if limit is not None:
-        if draw.kind is Integers.ANY and example is None:
+        if draw.kind is IntegerRange.ANY and example is None:
             return draw.around(limit, shape, numpy)
-        least = 0 if draw.structure is Structure.ALL else use.least(sizes)
+        least = 0 if draw.structure is StructuredShare.ALL else use.least(sizes)
         return draw.between(min(least, limit - 1), limit - 1, shape, numpy)
     if example is not None and example.size:
         least, most = int(example.min()), int(example.max())

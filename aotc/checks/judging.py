@@ -234,7 +234,7 @@ def unseen_elements(shown: np.ndarray, runs: int) -> float:
     return _UNSEEN_FACTOR * expected + _DEVIATIONS * math.sqrt(expected)
 
 
-class Rule(Protocol):
+class ComparisonRule(Protocol):
     """Says which of some arrays are wrong."""
 
     def errors(
@@ -269,7 +269,7 @@ class ToleranceRule:
         expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """Compare within a tolerance; see `Rule`."""
+        """Compare within a tolerance; see `ComparisonRule`."""
         compared = (
             compare("", x, y, self.tolerance)
             for x, y in zip(found, expected, strict=True)
@@ -286,7 +286,7 @@ class RoundingRule:
         expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """Compare within the effect of rounding; see `Rule`."""
+        """Compare within the effect of rounding; see `ComparisonRule`."""
         if noisy is None:
             return ToleranceRule().errors(found, expected, None)
         rounding = Rounding(expected, noisy)

@@ -28,7 +28,7 @@ from aotc.errors import CompileError
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
-from aotc.kernels.gpu.reference import Launch
+from aotc.kernels.gpu.reference import ReferenceLaunch
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.mlir import Function
@@ -122,7 +122,7 @@ class EvaluatedKernels:
         if digest(kernel.text) in self.uncompiled:
             return wanted
         try:
-            launch = Launch.of(kernel, term, arguments, symbols)
+            launch = ReferenceLaunch.of(kernel, term, arguments, symbols)
             if not launch.programs:
                 return wanted
             run = self._run_some(launch)
@@ -147,7 +147,7 @@ class EvaluatedKernels:
         assert term is not None
         return kernel, term
 
-    def _run_some(self, launch: Launch) -> int:
+    def _run_some(self, launch: ReferenceLaunch) -> int:
         """Run as many programs of a launch as there are steps for; return how many.
 
         The first one tells how many steps one takes.

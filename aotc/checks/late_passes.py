@@ -15,14 +15,14 @@ import numpy as np
 
 from aotc import packager
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.backend import Compiled, compile_units
+from aotc.backend import CompiledVariant, compile_units
 from aotc.checks.budget import FitMemory
 from aotc.checks.compiled import Bundle
-from aotc.checks.judging import Rule
+from aotc.checks.judging import ComparisonRule
 from aotc.checks.process import CompiledProcess, DidNotEnd
 from aotc.checks.rounding import Noise
 from aotc.checks.samples import Calls
-from aotc.checks.subject import Arrays, Subject
+from aotc.checks.subject import Arrays, CheckedEntry
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import copy_module
 from aotc.errors import CompileError, InputError
@@ -39,7 +39,7 @@ LOWERING = "lower-to-linalg"  # the passes before it are on graphs
 SECONDS = 300  # for one compiled call
 
 
-def graph_passes(variant: Compiled) -> list[Pass]:
+def graph_passes(variant: CompiledVariant) -> list[Pass]:
     """The passes that a variant went through as a graph, in order.
 
     The code for any sizes is what is looked at, so it stays.
@@ -50,7 +50,7 @@ def graph_passes(variant: Compiled) -> list[Pass]:
     return [each for each in loaded if not isinstance(each, left_out)]
 
 
-def late_passes(variant: Compiled, entry: Entry) -> list[Pass]:
+def late_passes(variant: CompiledVariant, entry: Entry) -> list[Pass]:
     """The passes after lowering that an entry of a variant went through, in order.
 
     What `fit-memory` ran is on record beside it, so it is left out itself.
@@ -73,9 +73,9 @@ def wrong_pass(
     program: Program,
     graph: Module,
     entry: Entry,
-    variant: Compiled,
+    variant: CompiledVariant,
     values: Sequence[np.ndarray],
-    rule: Rule,
+    rule: ComparisonRule,
 ) -> Pass | None:
     """The pass without which a wrong entry is right; None if there is no such pass.
 
@@ -92,7 +92,7 @@ def wrong_pass(
     ports = list(zip(entry.arguments, values, strict=True))
     stored = {port.name: array for port, array in ports if port.kind == "state"}
     inputs = [array for port, array in ports if port.kind == "input"]
-    subject = Subject(alone, graph, alone.entry(entry.name))
+    subject = CheckedEntry(alone, graph, alone.entry(entry.name))
     calls = Calls({}, (inputs,), {**alone.parameters, **stored})
     trial = _Trial(subject, calls, variant.target, rule, graph_passes(variant))
     late = late_passes(variant, entry)
@@ -116,10 +116,10 @@ class _Trial:
         early: the passes before lowering.
     """
 
-    subject: Subject
+    subject: CheckedEntry
     calls: Calls
     target: Target
-    rule: Rule
+    rule: ComparisonRule
     early: Sequence[Pass]
 
     def is_right_with(self, late: Sequence[Pass]) -> bool:

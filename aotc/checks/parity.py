@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.checks.bisect import (
     Divergence,
     arguments,
@@ -30,7 +30,7 @@ from aotc.checks.differences import (
     mixed_tolerance,
     worst_of,
 )
-from aotc.checks.inputs import Choice, Sample, samples_of
+from aotc.checks.inputs import CallSample, InputOptions, samples_of
 from aotc.checks.judging import Rounding, RoundingRule, ToleranceRule, judge
 from aotc.checks.process import DIED, CompiledProcess
 from aotc.checks.rounding import Noise
@@ -43,11 +43,18 @@ from aotc.importers.common.original import Original
 from aotc.mlir import Module, ir
 from aotc.programs.program import Program
 
-__all__ = ["Choice", "Mismatch", "Parity", "Plan", "measure", "require"]
+__all__ = [
+    "InputOptions",
+    "ParityMismatch",
+    "Parity",
+    "ComparisonOptions",
+    "measure",
+    "require",
+]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonOptions:
     """The options of a comparison.
 
     Args:
@@ -56,7 +63,7 @@ class Plan:
         bisect: whether to find the first op that differs.
     """
 
-    choice: Choice = field(default_factory=Choice)
+    choice: InputOptions = field(default_factory=InputOptions)
     tolerance: float | None = None
     bisect: bool = False
 
@@ -118,7 +125,7 @@ class Parity:
         return "\n".join(lines)
 
 
-class Mismatch(Finding):
+class ParityMismatch(Finding):
     """An error for entries that compute something else; `parities` has the figures
     of all.
     """
@@ -141,15 +148,15 @@ def require(parities: Sequence[Parity]) -> None:
         Mismatch: see above.
     """
     if not all(each.passed for each in parities):
-        raise Mismatch(parities)
+        raise ParityMismatch(parities)
 
 
 def measure(
     program: Program,
     graph: Module,
     bundle: Path,
-    variants: Sequence[Compiled],
-    plan: Plan,
+    variants: Sequence[CompiledVariant],
+    plan: ComparisonOptions,
 ) -> list[Parity]:
     """Compare every entry of a program in every variant of it.
 
@@ -185,7 +192,7 @@ class _Comparison:
     program: Program
     graph: Any
     entry: Entry
-    plan: Plan
+    plan: ComparisonOptions
 
     @property
     def original(self) -> Original | None:
@@ -193,7 +200,7 @@ class _Comparison:
         network = self.program.networks.get(self.entry.name)
         return network.original if network is not None else None
 
-    def expected_outputs(self, sample: Sample) -> list[Any]:
+    def expected_outputs(self, sample: CallSample) -> list[Any]:
         """The outputs of the framework, or of the reference evaluator."""
         entry, original = self.entry, self.original
         if original is None:
@@ -206,7 +213,7 @@ class _Comparison:
         return flatten(result)[0]
 
     def differences(
-        self, sample: Sample, found: Sequence[Any], expected: Sequence[Any]
+        self, sample: CallSample, found: Sequence[Any], expected: Sequence[Any]
     ) -> list[Difference]:
         """Return the difference of each output."""
         names = [port.name for port in self.entry.ports("output")]
@@ -239,13 +246,15 @@ class _Comparison:
         return self.original is None and self.plan.tolerance is None
 
     def _reference_outputs(
-        self, sample: Sample, noise: Noise | None = None
+        self, sample: CallSample, noise: Noise | None = None
     ) -> list[Any]:
         """The outputs of the reference evaluator."""
         values = arguments(self.program, self.entry, sample.arrays)
         return reference_outputs(self.graph, self.entry, values, noise)
 
-    def compiled_outputs(self, process: CompiledProcess, sample: Sample) -> list[Any]:
+    def compiled_outputs(
+        self, process: CompiledProcess, sample: CallSample
+    ) -> list[Any]:
         """The outputs of the compiled entry, in its first state."""
         first: dict[str, list[Any]] = {
             state.name: [self.program.parameters[leaf] for leaf in state.leaves]
@@ -254,7 +263,7 @@ class _Comparison:
         return process.call(self.entry.name, sample.arrays, first)[0]
 
     def divergence(
-        self, variant: Compiled, sample: Sample, expected: Sequence[Any]
+        self, variant: CompiledVariant, sample: CallSample, expected: Sequence[Any]
     ) -> Divergence:
         """Locate where a call begins to differ."""
         return first_divergence(
@@ -270,8 +279,8 @@ class _Comparison:
     def located_error(
         self,
         error: AotcError,
-        variant: Compiled,
-        sample: Sample,
+        variant: CompiledVariant,
+        sample: CallSample,
         expected: Sequence[Any],
     ) -> CompileError:
         """The error of code that dies, with the place where it does."""
@@ -286,7 +295,7 @@ class _Comparison:
 
 
 def _of_entry(
-    compared: _Comparison, running: Sequence[tuple[Compiled, CompiledProcess]]
+    compared: _Comparison, running: Sequence[tuple[CompiledVariant, CompiledProcess]]
 ) -> Iterator[Parity]:
     entry, plan, original = compared.entry, compared.plan, compared.original
     example = original.example if original else None
@@ -313,9 +322,9 @@ def _of_entry(
 
 def _rows(
     compared: _Comparison,
-    variant: Compiled,
+    variant: CompiledVariant,
     process: CompiledProcess,
-    samples: Sequence[Sample],
+    samples: Sequence[CallSample],
     wanted: Sequence[Sequence[object]],
 ) -> Iterator[list[Difference]]:
     """The differences of each call.
@@ -333,13 +342,13 @@ def _rows(
         yield compared.differences(sample, found, expected)
 
 
-def _sizes_text(sample: Sample) -> str:
+def _sizes_text(sample: CallSample) -> str:
     sizes = ", ".join(f"{name}={size}" for name, size in sample.sizes.items())
     return f" ({sizes})" if sizes else ""
 
 
 def _framework_error(
-    original: Original, entry: Entry, sample: Sample, error: Exception
+    original: Original, entry: Entry, sample: CallSample, error: Exception
 ) -> InputError:
     said = (str(error).strip().splitlines() or [""])[0]
     return InputError(

@@ -10,8 +10,8 @@ from typing import Any
 
 from aotc.artifacts.backends import vulkan
 from aotc.artifacts.manifest import Leaf
-from aotc.backend import Compiled
-from aotc.checks.compiled import Arrays, Code, Export, Loadable
+from aotc.backend import CompiledVariant
+from aotc.checks.compiled import Arrays, Export, Loadable, UnbundledCode
 from aotc.core import options
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import SetupError
@@ -156,10 +156,10 @@ def _run_by(target: str) -> str:
 # ---- code that is in no bundle ------------------------------------------------------
 
 
-def code_of(variant: Compiled, exports: Sequence[Export]) -> Code:
+def code_of(variant: CompiledVariant, exports: Sequence[Export]) -> UnbundledCode:
     """The code of a variant that has no parameters, and its functions."""
     target = variant.target
-    return Code(variant.vmfb, str(target), target.backend, tuple(exports))
+    return UnbundledCode(variant.vmfb, str(target), target.backend, tuple(exports))
 
 
 def export_at(

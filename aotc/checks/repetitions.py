@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc.checks.blocks import Block
-from aotc.checks.work import Work
+from aotc.checks.blocks import OpBlock
+from aotc.checks.work import WorkBudget
 from aotc.dialects.functions.entries import Port
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.lowering.sources import operands_of
@@ -28,8 +28,8 @@ from aotc.mlir import Function, Operation, Value, ir
 from aotc.packager import PackedWeights
 from aotc.passes.base import Unit
 from aotc.programs.computed_arrays import (
+    ArrayOrigin,
     ComputedArray,
-    Origin,
     StoredArray,
     is_computed_alike,
     likeness_key,
@@ -59,7 +59,7 @@ class Origins:
         known: the origins of these.
     """
 
-    def __init__(self, known: Iterable[Origin]) -> None:
+    def __init__(self, known: Iterable[ArrayOrigin]) -> None:
         self._known = {id(each.array): each for each in known}
 
     def computed(self, array: StoredArray) -> ComputedArray | None:
@@ -114,11 +114,11 @@ class Lowered:
     @cached_property
     def origins(self) -> Origins:
         """The origins of arrays that passes have computed."""
-        return Origins([x for x in self.unit.notes if isinstance(x, Origin)])
+        return Origins([x for x in self.unit.notes if isinstance(x, ArrayOrigin)])
 
 
 def codes_of(
-    blocks: Sequence[Block],
+    blocks: Sequence[OpBlock],
     ports: Mapping[Value, Port],
     lowered: Lowered,
     returned: Sequence[Value],
@@ -138,11 +138,11 @@ def codes_of(
         return [None] * len(blocks)  # loops that calls end, as blocks and branches
     *_, end = function.entry_block.operations
     lowered_of = dict(zip(returned, end.operands, strict=True))
-    reader = _Reader(lowered, lowered_of, sources)
+    reader = _BlockReader(lowered, lowered_of, sources)
     return [reader.code_of(block, ports) for block in blocks]
 
 
-class _Reader:
+class _BlockReader:
     """Reads the code of blocks from a lowered entry.
 
     Args:
@@ -164,7 +164,7 @@ class _Reader:
         self._ops = [*block.operations]
         self._place_of = {x: n for n, op in enumerate(self._ops) for x in op.results}
 
-    def code_of(self, block: Block, ports: Mapping[Value, Port]) -> BlockCode | None:
+    def code_of(self, block: OpBlock, ports: Mapping[Value, Port]) -> BlockCode | None:
         """Return the code of a block; None if not all that it gives is returned."""
         if not all(value in self._lowered_of for value in (*block.given, *block.taken)):
             return None
@@ -181,7 +181,7 @@ class _Reader:
         code = rows, tuple(names[x] for x in given)
         return BlockCode((_form_in_graph(block, arguments, ports), code), weights)
 
-    def _names_of_others(self, block: Block, given: Sequence[Value]) -> Names:
+    def _names_of_others(self, block: OpBlock, given: Sequence[Value]) -> Names:
         """Return names of other blocks' results; those that a block takes are
         numbered.
         """
@@ -224,14 +224,14 @@ class _Reader:
         return "other", likeness_key(array)
 
 
-def _arguments_read(block: Block) -> list[Value]:
+def _arguments_read(block: OpBlock) -> list[Value]:
     """Return the arguments of the entry that the ops of a block read, in order."""
     read = (value for op in (*block.stored, *block.ops) for value in op.operands)
     return [x for x in dict.fromkeys(read) if isinstance(x.owner, ir.Block)]
 
 
 def _form_in_graph(
-    block: Block, arguments: Sequence[Value], ports: Mapping[Value, Port]
+    block: OpBlock, arguments: Sequence[Value], ports: Mapping[Value, Port]
 ) -> Hashable:
     """Return a block's computation in the graph as a form, of its inputs and arguments.
 
@@ -295,7 +295,7 @@ class StoredWeights:
         """Return whether the bundle stores each weight as made by the same ops."""
         return all(self._path_of(name) is not None for name in names)
 
-    def first_wrong(self, names: Iterable[str], work: Work) -> str | None:
+    def first_wrong(self, names: Iterable[str], work: WorkBudget) -> str | None:
         """Return the first of some weights that is stored otherwise; None if none is.
 
         Raises:

@@ -21,14 +21,14 @@ import numpy as np
 import aotc
 from aotc import artifacts, dialects, passes
 from aotc.artifacts.backends import BACKENDS
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.backend.reuse import stated_version
 from aotc.checks.differences import Distance
 from aotc.checks.judging import Verdict
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import BlockCount, SelfCheck
 from aotc.core import options
-from aotc.core.cache import Cache, Recipe, arrays_digest, digest, sources_digest
+from aotc.core.cache import Cache, CacheRecipe, arrays_digest, digest, sources_digest
 from aotc.core.json_values import JsonObject
 from aotc.core.pytree import flatten
 from aotc.machine import gpus, processor
@@ -59,11 +59,11 @@ def source_parts(program: Program, graph: Module, weights: str) -> dict[str, str
 def recipe_of(
     program: Program,
     source: Mapping[str, str],
-    variants: Sequence[Compiled],
+    variants: Sequence[CompiledVariant],
     archives: Iterable[str],
     *,
     full: bool,
-) -> Recipe:
+) -> CacheRecipe:
     """Return the cache recipe of a self-check: all that the check depends on.
 
     Args:
@@ -76,7 +76,7 @@ def recipe_of(
     """
     entries = ", ".join(entry.name for entry in program.entries)
     targets = ", ".join(str(variant.target) for variant in variants)
-    return Recipe(
+    return CacheRecipe(
         "self-check",
         f"{targets}: {entries}",
         {
@@ -102,7 +102,7 @@ def code_digest() -> str:
 
 
 def found_or_made(
-    cache: Cache, recipe: Recipe, check: Callable[[], list[SelfCheck]]
+    cache: Cache, recipe: CacheRecipe, check: Callable[[], list[SelfCheck]]
 ) -> tuple[list[SelfCheck], str]:
     """Return the findings of a self-check and the cache's answer: `hit`, or `miss` and
     why.
@@ -122,7 +122,7 @@ def found_or_made(
 
 
 def _check_and_keep(
-    cache: Cache, recipe: Recipe, check: Callable[[], list[SelfCheck]]
+    cache: Cache, recipe: CacheRecipe, check: Callable[[], list[SelfCheck]]
 ) -> tuple[list[SelfCheck], str]:
     reuse = f"miss ({cache.why_missing(recipe)})"
     rows = check()
@@ -153,7 +153,7 @@ def _row(stored: JsonObject) -> SelfCheck:
 # ---- what it depends on -------------------------------------------------------------
 
 
-def _code(variants: Sequence[Compiled]) -> Iterator[str | bytes]:
+def _code(variants: Sequence[CompiledVariant]) -> Iterator[str | bytes]:
     for variant in variants:
         yield str(variant.target)
         yield variant.vmfb
@@ -188,7 +188,7 @@ def _folder(package: Any) -> Path:
     return Path(package.__file__).parent
 
 
-def _machine(variants: Sequence[Compiled]) -> str:
+def _machine(variants: Sequence[CompiledVariant]) -> str:
     """Describe the machine as far as it decides which targets run, and how."""
     facts: dict[str, Any] = {
         "arch": processor.arch(),

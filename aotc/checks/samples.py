@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts.manifest import Code, best_code
-from aotc.checks.draws import Integers, Structure
-from aotc.checks.inputs import Choice, has_free_integers, samples_of
+from aotc.checks.draws import IntegerRange, StructuredShare
+from aotc.checks.inputs import InputOptions, has_free_integers, samples_of
 from aotc.checks.uses import uses_of_inputs
 from aotc.core.dtypes import INTEGERS, canonical, is_float
 from aotc.dialects.calls.callees import reachable_functions
@@ -44,7 +44,7 @@ _LONG = 4099  # a prime beyond 4096: blocks of any power of two up to it leave a
 _FEW_STRUCTURED, _STRUCTURED = 2, 5  # items: for floats alone, for masks and positions
 
 
-class Share(IntEnum):
+class WorkShare(IntEnum):
     """The share of the work that an item may take; the first kinds come first."""
 
     USUAL = 0  # its part of all
@@ -53,7 +53,7 @@ class Share(IntEnum):
 
 
 @dataclass(frozen=True)
-class Item:
+class ComparedCall:
     """A call of an entry to compare, or two in turn.
 
     Args:
@@ -69,30 +69,36 @@ class Item:
     number: int
     sizes: Mapping[str, int]
     positive: bool
-    integers: Integers
-    share: Share = Share.USUAL
+    integers: IntegerRange
+    share: WorkShare = WorkShare.USUAL
     shows_first: bool = False
 
     @property
-    def structure(self) -> Structure:
+    def structure(self) -> StructuredShare:
         """The share of inputs that are structured, not random."""
-        return Structure.ALL if self.share is Share.SPARE else Structure.SOME
+        return (
+            StructuredShare.ALL
+            if self.share is WorkShare.SPARE
+            else StructuredShare.SOME
+        )
 
-    def with_first_shown(self) -> Item:
+    def with_first_shown(self) -> ComparedCall:
         """Return the item with masks that hide no first position, be they integers."""
-        is_small = self.integers is Integers.SMALL
-        integers = Integers.BITS if is_small else self.integers
+        is_small = self.integers is IntegerRange.SMALL
+        integers = IntegerRange.BITS if is_small else self.integers
         return replace(self, shows_first=True, integers=integers)
 
     @property
     def structure_text(self) -> str:
         """Name the structure for messages of a wrong call; empty for the usual."""
-        is_all = self.structure is Structure.ALL
+        is_all = self.structure is StructuredShare.ALL
         return " (rounded numbers, masks and first or last positions)" * is_all
 
     def __str__(self) -> str:
         """Return a remark on the item besides its sizes, before a reason."""
-        return "with integers of any size: " if self.integers is Integers.ANY else ""
+        return (
+            "with integers of any size: " if self.integers is IntegerRange.ANY else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class Calls:
     states: Mapping[str, Any]
 
 
-def items_of(program: Program, graph: Module, entry: Entry) -> list[Item]:
+def items_of(program: Program, graph: Module, entry: Entry) -> list[ComparedCall]:
     """Return the items that an entry is called with, in turn.
 
     Args:
@@ -126,11 +132,11 @@ def items_of(program: Program, graph: Module, entry: Entry) -> list[Item]:
     usual = list(dict.fromkeys(_usual_sizes(entry))) if entry.symbols else [(), ()]
     usual = list(filter(has_code, usual))
     found = [
-        Item(
+        ComparedCall(
             number,
             _sizes_by_name(entry, parts),
             number % 2 == 1,
-            Integers.SMALL if number % 2 else Integers.BITS,
+            IntegerRange.SMALL if number % 2 else IntegerRange.BITS,
         )
         for number, parts in enumerate(usual)
     ]
@@ -144,18 +150,28 @@ def items_of(program: Program, graph: Module, entry: Entry) -> list[Item]:
     for parts in own:
         if parts not in usual:
             sizes = _sizes_by_name(entry, parts)
-            found.append(Item(len(found), sizes, True, Integers.BITS))
+            found.append(ComparedCall(len(found), sizes, True, IntegerRange.BITS))
     for number in range(_structured(graph, entry) if usual else 0):
         sizes = _sizes_by_name(entry, usual[-1])
         is_positive = number % 2 == 1
-        found.append(Item(len(found), sizes, is_positive, Integers.BITS, Share.SPARE))
+        found.append(
+            ComparedCall(
+                len(found), sizes, is_positive, IntegerRange.BITS, WorkShare.SPARE
+            )
+        )
     if has_free_integers(entry, _example(program, entry)):
         sizes = _sizes_by_name(entry, few)
-        found.append(Item(len(found), sizes, False, Integers.ANY, Share.EXTRA))
+        found.append(
+            ComparedCall(len(found), sizes, False, IntegerRange.ANY, WorkShare.EXTRA)
+        )
     for parts in dict.fromkeys(_long_sizes(graph, entry, few)):
         if parts not in usual and has_code(parts):
             sizes = _sizes_by_name(entry, parts)
-            found.append(Item(len(found), sizes, True, Integers.BITS, Share.EXTRA))
+            found.append(
+                ComparedCall(
+                    len(found), sizes, True, IntegerRange.BITS, WorkShare.EXTRA
+                )
+            )
     return found
 
 
@@ -182,7 +198,7 @@ def parts_of(entry: Entry, sizes: Mapping[str, int]) -> list[int]:
 
 
 def calls_of(
-    program: Program, graph: Module, entry: Entry, item: Item, seed: int
+    program: Program, graph: Module, entry: Entry, item: ComparedCall, seed: int
 ) -> Calls:
     """The calls of an item: one, or two in turn if the entry updates a state.
 
@@ -198,7 +214,7 @@ def calls_of(
     inputs = []
     for turn in range(count):
         number = count * item.number + turn
-        choice = Choice(
+        choice = InputOptions(
             seed + number,
             1,
             item.sizes,

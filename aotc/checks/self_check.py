@@ -17,7 +17,7 @@ from math import inf
 from pathlib import Path
 
 from aotc.artifacts.checked import sizes_text
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.checks.block_check import BlockFindings, check_blocks
 from aotc.checks.blocks import blocks_of
 from aotc.checks.comparable import entries_over_devices
@@ -29,8 +29,8 @@ from aotc.checks.judging import Verdict
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck
 from aotc.checks.samples import (
-    Item,
-    Share,
+    ComparedCall,
+    WorkShare,
     calls_of,
     input_elements,
     items_of,
@@ -38,14 +38,14 @@ from aotc.checks.samples import (
 )
 from aotc.checks.side_by_side import SideBySide
 from aotc.checks.spare import Spare
-from aotc.checks.subject import Arrays, Subject
+from aotc.checks.subject import Arrays, CheckedEntry
 from aotc.checks.trials import REFUSES, SEED, Trial, judged, trial_of
 from aotc.checks.work import (
     TOO_LONG,
     NoMemoryToCompare,
     NothingToCompare,
     OverBudget,
-    Work,
+    WorkBudget,
 )
 from aotc.dialects import context
 from aotc.dialects.functions.entries import Entry, entries_of
@@ -75,7 +75,7 @@ def check_entries(
     program: Program,
     graph: Module,
     packed: PackedWeights,
-    variants: Sequence[Compiled],
+    variants: Sequence[CompiledVariant],
     *,
     full: bool = False,
     begin: Callable[[str], None] = lambda _: None,
@@ -112,7 +112,7 @@ def check_entries(
         single = [entry for entry in asked if entry.name not in several]
         together = [entry for entry in asked if entry.name in several]
         known = {each.name for each in entries_of(graph)}
-        subjects = [Subject(program, graph, x) for x in single if x.name in known]
+        subjects = [CheckedEntry(program, graph, x) for x in single if x.name in known]
         if regions is not None:
             given = [each for each in variants if each.target in refused]
             by_name = {each.entry.name: each for each in subjects}
@@ -120,7 +120,7 @@ def check_entries(
         if not running:
             return rows
         rows += _unknown_rows((*single, *together), known, running)
-        work = Work(inf, inf) if full else Work.usual()
+        work = WorkBudget(inf, inf) if full else WorkBudget.usual()
         rows += _check(_jobs(subjects), running, packed, work, begin)
         jobs = _jobs(
             [DevicesSubject(program, graph, x) for x in together if x.name in known]
@@ -157,7 +157,7 @@ def _unknown_rows(
     ]
 
 
-def _jobs(subjects: Sequence[Subject]) -> list[tuple[Subject, Item]]:
+def _jobs(subjects: Sequence[CheckedEntry]) -> list[tuple[CheckedEntry, ComparedCall]]:
     """Return the items of each entry, in turn."""
     return [
         (subject, item)
@@ -181,15 +181,17 @@ _Finding = Callable[[SelfCheck], SelfCheck]  # extends the findings on an entry
 # of an item: for each target, and why there was nothing to compare, if there was not
 _Findings = tuple[dict[Target, _Finding], NothingToCompare | None]
 _Rows = dict[tuple[str, Target], SelfCheck]
-_Running = Sequence[tuple[Compiled, CompiledProcess]]
-_Code = tuple[Compiled, CompiledProcess, PackedWeights]  # the weights of the bundle
+_Running = Sequence[tuple[CompiledVariant, CompiledProcess]]
+_Code = tuple[
+    CompiledVariant, CompiledProcess, PackedWeights
+]  # the weights of the bundle
 
 
 def _check(
-    jobs: Sequence[tuple[Subject, Item]],
+    jobs: Sequence[tuple[CheckedEntry, ComparedCall]],
     running: _Running,
     packed: PackedWeights,
-    work: Work,
+    work: WorkBudget,
     begin: Callable[[str], None],
 ) -> list[SelfCheck]:
     """Check the items of each entry on each target.
@@ -207,7 +209,7 @@ def _check(
     }
     ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
     with SideBySide(partial(_findings, running)) as compared:
-        usual = [job for job in ordered if job[1].share is Share.USUAL]
+        usual = [job for job in ordered if job[1].share is WorkShare.USUAL]
         compared.start(usual, work)
         _check_in_order(rows, ordered, compared, running, packed, work, begin)
     return list(rows.values())
@@ -215,26 +217,26 @@ def _check(
 
 def _check_in_order(
     rows: _Rows,
-    ordered: Sequence[tuple[Subject, Item]],
+    ordered: Sequence[tuple[CheckedEntry, ComparedCall]],
     compared: SideBySide[_Findings],
     running: _Running,
     packed: PackedWeights,
-    work: Work,
+    work: WorkBudget,
     begin: Callable[[str], None],
 ) -> None:
     """Note the findings on items, the most important ones first."""
     spare = Spare(work)
-    to_come = sum(item.share is not Share.SPARE for _, item in ordered)
+    to_come = sum(item.share is not WorkShare.SPARE for _, item in ordered)
     numbers = count(1)
     for share, group in groupby(ordered, key=lambda job: job[1].share):
-        large: dict[str, tuple[Subject, Item]] = {}
+        large: dict[str, tuple[CheckedEntry, ComparedCall]] = {}
         for subject, item in group:
             begin(f"{subject.entry.name}, comparison {next(numbers)} of {len(ordered)}")
             limit = 2 * work.left / (to_come + 1)
-            to_come -= share is not Share.SPARE
-            if share is Share.EXTRA and limit < inf:
+            to_come -= share is not WorkShare.SPARE
+            if share is WorkShare.EXTRA and limit < inf:
                 limit = min(limit, _EXTRA_WORK)
-            if share is Share.SPARE and not spare.covers(subject, item):
+            if share is WorkShare.SPARE and not spare.covers(subject, item):
                 continue
             before = work.left
             found, reason = compared.findings(subject, item, work.part(limit))
@@ -244,7 +246,7 @@ def _check_in_order(
             if reason is None:
                 spare.note(subject, item, before - work.left)
             # too long, and not too large
-            elif type(reason) is OverBudget and share is Share.USUAL:
+            elif type(reason) is OverBudget and share is WorkShare.USUAL:
                 large.setdefault(subject.entry.name, (subject, item))
         for number, job in enumerate(large.values()):
             begin(f"{job[0].entry.name}, block by block")
@@ -253,7 +255,9 @@ def _check_in_order(
             _check_by_blocks(rows, *job, codes, work.part(2 * limit))
 
 
-def _findings(running: _Running, subject: Subject, item: Item, work: Work) -> _Findings:
+def _findings(
+    running: _Running, subject: CheckedEntry, item: ComparedCall, work: WorkBudget
+) -> _Findings:
     """Compare an item on each target."""
     try:
         trial = trial_of(subject, item, work)
@@ -265,7 +269,11 @@ def _findings(running: _Running, subject: Subject, item: Item, work: Work) -> _F
 
 
 def _check_by_blocks(
-    rows: _Rows, subject: Subject, item: Item, codes: Sequence[_Code], work: Work
+    rows: _Rows,
+    subject: CheckedEntry,
+    item: ComparedCall,
+    codes: Sequence[_Code],
+    work: WorkBudget,
 ) -> None:
     """Compare an entry by blocks for the targets that no call of it was compared for.
 
@@ -287,12 +295,12 @@ def _check_by_blocks(
 def _start(
     stack: ExitStack,
     bundle: Path,
-    variants: Sequence[Compiled],
+    variants: Sequence[CompiledVariant],
     full: bool,
     kind: type[Bundle] = Bundle,
-) -> tuple[list[tuple[Compiled, CompiledProcess]], dict[Target, str]]:
+) -> tuple[list[tuple[CompiledVariant, CompiledProcess]], dict[Target, str]]:
     """The variants that run here, and the code of the error why others do not."""
-    running: list[tuple[Compiled, CompiledProcess]] = []
+    running: list[tuple[CompiledVariant, CompiledProcess]] = []
     refused: dict[Target, str] = {}
     for variant in variants:
         target = variant.target
@@ -311,7 +319,9 @@ def _start(
 # ---- an item of an entry ------------------------------------------------------------
 
 
-def _finding(trial: Trial, variant: Compiled, process: CompiledProcess) -> _Finding:
+def _finding(
+    trial: Trial, variant: CompiledVariant, process: CompiledProcess
+) -> _Finding:
     """Compare an item on a target."""
     sizes = trial.item.sizes
     try:
@@ -324,22 +334,22 @@ def _finding(trial: Trial, variant: Compiled, process: CompiledProcess) -> _Find
 
 
 def _skip(
-    row: SelfCheck, item: Item, reason: DidNotEnd | NothingToCompare
+    row: SelfCheck, item: ComparedCall, reason: DidNotEnd | NothingToCompare
 ) -> SelfCheck:
     """Return the findings with an item that was not compared, if anything is missing
     then.
     """
-    if item.share is Share.SPARE and isinstance(reason, NothingToCompare):
+    if item.share is WorkShare.SPARE and isinstance(reason, NothingToCompare):
         return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
 
 
 def _by_blocks(
     row: SelfCheck,
-    subject: Subject,
-    item: Item,
+    subject: CheckedEntry,
+    item: ComparedCall,
     code: _Code,
-    work: Work,
+    work: WorkBudget,
 ) -> SelfCheck:
     """Compare an entry block by block, if it has some.
 
@@ -377,7 +387,7 @@ def _by_blocks(
     return _with_blocks(row, item, found)
 
 
-def _with_blocks(row: SelfCheck, item: Item, found: BlockFindings) -> SelfCheck:
+def _with_blocks(row: SelfCheck, item: ComparedCall, found: BlockFindings) -> SelfCheck:
     """Return the findings with blocks that were compared, and the reasons against
     others.
     """
@@ -393,7 +403,7 @@ def _with_blocks(row: SelfCheck, item: Item, found: BlockFindings) -> SelfCheck:
 
 
 def _verdicts(
-    trial: Trial, variant: Compiled, process: CompiledProcess
+    trial: Trial, variant: CompiledVariant, process: CompiledProcess
 ) -> list[Verdict]:
     """The verdict on each result over the calls.
 
@@ -414,7 +424,7 @@ def _verdicts(
 
 
 def _guard(
-    trial: Trial, variant: Compiled, results: Iterator[Arrays]
+    trial: Trial, variant: CompiledVariant, results: Iterator[Arrays]
 ) -> Iterator[Arrays]:
     """Pass results on; errors of the compiled entry are those of the build.
 

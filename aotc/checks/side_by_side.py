@@ -17,9 +17,9 @@ from functools import partial
 from math import prod
 from typing import Generic, TypeVar
 
-from aotc.checks.samples import Item, input_elements, parts_of
-from aotc.checks.subject import Subject
-from aotc.checks.work import NoMemoryToCompare, Work
+from aotc.checks.samples import ComparedCall, input_elements, parts_of
+from aotc.checks.subject import CheckedEntry
+from aotc.checks.work import NoMemoryToCompare, WorkBudget
 from aotc.core import options
 from aotc.dialects.types import evaluate_size
 from aotc.errors import SetupError
@@ -37,7 +37,7 @@ class _Outcome(Generic[F]):
     """The outcome of a comparison: its findings, or the error, and the work."""
 
     found: F | BaseException
-    work: Work
+    work: WorkBudget
 
 
 class SideBySide(Generic[F]):
@@ -47,13 +47,17 @@ class SideBySide(Generic[F]):
         compare: an item, within some work.
     """
 
-    def __init__(self, compare: Callable[[Subject, Item, Work], F]) -> None:
+    def __init__(
+        self, compare: Callable[[CheckedEntry, ComparedCall, WorkBudget], F]
+    ) -> None:
         self._compare = compare
         self._pool = ThreadPoolExecutor(_threads())
         self._started: dict[tuple[str, int], Future[_Outcome[F]]] = {}
-        self._given: list[Work] = []
+        self._given: list[WorkBudget] = []
 
-    def start(self, jobs: Sequence[tuple[Subject, Item]], work: Work) -> None:
+    def start(
+        self, jobs: Sequence[tuple[CheckedEntry, ComparedCall]], work: WorkBudget
+    ) -> None:
         """Begin to compare items that are asked for in this order, if it is worth it.
 
         Args:
@@ -64,12 +68,14 @@ class SideBySide(Generic[F]):
         if _threads() < 2 or len(fit) < 2:
             return
         for subject, item in fit:
-            self._given.append(Work(work.left, work.most))
+            self._given.append(WorkBudget(work.left, work.most))
             outcome = partial(self._outcome, subject, item, self._given[-1])
             task = self._pool.submit(copy_context().run, outcome)
             self._started[_key(subject, item)] = task
 
-    def findings(self, subject: Subject, item: Item, work: Work) -> F:
+    def findings(
+        self, subject: CheckedEntry, item: ComparedCall, work: WorkBudget
+    ) -> F:
         """Compare an item within some work, or take what was found of it meanwhile."""
         started = self._started.pop(_key(subject, item), None)
         if started is not None:
@@ -81,7 +87,9 @@ class SideBySide(Generic[F]):
                 return outcome.found
         return self._compare(subject, item, work)
 
-    def _outcome(self, subject: Subject, item: Item, work: Work) -> _Outcome[F]:
+    def _outcome(
+        self, subject: CheckedEntry, item: ComparedCall, work: WorkBudget
+    ) -> _Outcome[F]:
         with subject.graph.context, ir.Location.unknown():
             try:
                 return _Outcome(self._compare(subject, item, work), work)
@@ -103,11 +111,11 @@ def _threads() -> int:
     return min(_THREADS, options.get("AOTC_JOBS") or os.cpu_count() or 1)
 
 
-def _key(subject: Subject, item: Item) -> tuple[str, int]:
+def _key(subject: CheckedEntry, item: ComparedCall) -> tuple[str, int]:
     return subject.entry.name, item.number
 
 
-def _argument_elements(subject: Subject, item: Item) -> int:
+def _argument_elements(subject: CheckedEntry, item: ComparedCall) -> int:
     """Count the elements of the arguments of a call."""
     parts = parts_of(subject.entry, item.sizes)
     ports = [port for port in subject.entry.arguments if port.kind != "input"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from aotc.checks.samples import Item, Share
-from aotc.checks.subject import Subject
-from aotc.checks.work import Work
+from aotc.checks.samples import ComparedCall, WorkShare
+from aotc.checks.subject import CheckedEntry
+from aotc.checks.work import WorkBudget
 
 _ITEM, _ALL = 2e7, 1e8  # the work of one item at most, and of all
 
@@ -18,18 +18,18 @@ class Spare:
         work: of the whole check.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WorkBudget) -> None:
         self._left = min(_ALL, work.left)
         self._is_limited = work.left < inf
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
 
-    def note(self, subject: Subject, item: Item, work: float) -> None:
+    def note(self, subject: CheckedEntry, item: ComparedCall, work: float) -> None:
         """Note the work that an item took."""
         self._known[subject.entry.name, tuple(item.sizes.items())] = work
-        if item.share is Share.SPARE:
+        if item.share is WorkShare.SPARE:
             self._left -= work
 
-    def covers(self, subject: Subject, item: Item) -> bool:
+    def covers(self, subject: CheckedEntry, item: ComparedCall) -> bool:
         """Return whether the remaining work is enough for an item, by others of its
         sizes.
         """

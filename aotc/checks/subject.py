@@ -20,7 +20,7 @@ from aotc.programs.program import Program
 Arrays = list[np.ndarray]
 
 
-class Process(Protocol):
+class CallingProcess(Protocol):
     """A process that computes calls, such as `aotc.checks.process.CompiledProcess`."""
 
     def call(
@@ -36,7 +36,7 @@ class Process(Protocol):
 
 
 @dataclass
-class Subject:
+class CheckedEntry:
     """An entry that is checked.
 
     Args:
@@ -107,7 +107,7 @@ class Subject:
             )
 
     def compiled_results(
-        self, calls: Calls, process: Process, seconds: float | None = None
+        self, calls: Calls, process: CallingProcess, seconds: float | None = None
     ) -> Iterator[Arrays]:
         """The results of each call in turn, compiled; each within some seconds."""
         states = self.program.states

@@ -9,9 +9,9 @@ import numpy as np
 
 from aotc.checks.judging import Rounding, Verdict, judge
 from aotc.checks.rounding import Noise, is_float
-from aotc.checks.samples import Calls, Item, calls_of, input_elements, parts_of
-from aotc.checks.subject import Arrays, Subject
-from aotc.checks.work import NoMemoryToCompare, NothingToCompare, Work
+from aotc.checks.samples import Calls, ComparedCall, calls_of, input_elements, parts_of
+from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.work import NoMemoryToCompare, NothingToCompare, WorkBudget
 from aotc.errors import InputError
 
 SEED = 20
@@ -22,14 +22,14 @@ REFUSES = "the model refuses the random inputs"
 class Trial:
     """Calls of an entry, with the arguments and results of each by the reference."""
 
-    subject: Subject
-    item: Item
+    subject: CheckedEntry
+    item: ComparedCall
     calls: Calls
     expected: list[tuple[Arrays, Arrays]]
     rounding: Rounding
 
 
-def trial_of(subject: Subject, item: Item, work: Work) -> Trial:
+def trial_of(subject: CheckedEntry, item: ComparedCall, work: WorkBudget) -> Trial:
     """Evaluate the calls of an item with the reference evaluator.
 
     Where no result is finite, masks show the first position and are tried again: a row
@@ -46,7 +46,7 @@ def trial_of(subject: Subject, item: Item, work: Work) -> Trial:
     return trial
 
 
-def _compute(subject: Subject, item: Item, work: Work) -> Trial:
+def _compute(subject: CheckedEntry, item: ComparedCall, work: WorkBudget) -> Trial:
     try:
         work.hold(input_elements(subject.entry, item.sizes))
         calls = calls_of(subject.program, subject.graph, subject.entry, item, SEED)

@@ -92,7 +92,7 @@ def uses_of_inputs(module: Module, entry: Entry) -> dict[str, Use]:
         entry: in the module.
     """
     with module.context, ir.Location.unknown():
-        search = _Search(functions_of(module))
+        search = _UseSearch(functions_of(module))
         search.visit(entry.name, [_origin(port) for port in entry.arguments])
         return search.uses
 
@@ -159,7 +159,7 @@ _ARITHMETIC = (Add, Divide, Multiply, Subtract)
 _OF_SCORES = (*_ARITHMETIC, Maximum, Select)  # after which scores are scores
 
 
-class _Search:
+class _UseSearch:
     """Follows inputs through a function, its calls, loops and branches."""
 
     def __init__(self, functions: Mapping[str, Any]) -> None:

@@ -33,7 +33,7 @@ class OverBudget(NothingToCompare):
     kind = "budget"
 
 
-class TooLarge(OverBudget):
+class ArrayTooLarge(OverBudget):
     """An item that is not compared because one array would be too large."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class NoMemoryToCompare(NothingToCompare):
 
 
 @dataclass
-class Work:
+class WorkBudget:
     """The work of the reference evaluator in elements, the same on every machine.
 
     Args:
@@ -69,7 +69,7 @@ class Work:
 
     left: float
     most: float
-    whole: Work | None = None
+    whole: WorkBudget | None = None
     taken: float = field(default=0.0, init=False)
     needed: float = field(default=0.0, init=False)
     is_cancelled: bool = field(default=False, init=False)
@@ -77,7 +77,7 @@ class Work:
     _evaluate: Evaluator = field(default_factory=Evaluator)
 
     @classmethod
-    def usual(cls) -> Work:
+    def usual(cls) -> WorkBudget:
         """Return the budget of the reference in a whole build."""
         return cls(_USUAL, _ELEMENTS)
 
@@ -107,16 +107,16 @@ class Work:
                 shapes = [_shape_of(value, symbols) for value in values]
                 made = [prod(shape) for shape in shapes[len(op.operands) :]]
                 if max(made, default=0) > self.most:
-                    raise TooLarge
+                    raise ArrayTooLarge
                 total += sum(made)
                 total += _work_of(op, shapes[: len(op.operands)])
         self.needed = max(self.needed, self.taken + total)
         if total > self.left:
             raise OverBudget(TOO_LONG)
 
-    def part(self, limit: float) -> Work:
+    def part(self, limit: float) -> WorkBudget:
         """Return a part of the remaining budget that is no more than a limit."""
-        return Work(min(self.left, limit), self.most, self)
+        return WorkBudget(min(self.left, limit), self.most, self)
 
     def hold(self, elements: float) -> None:
         """Reserve work for an array of so many elements, before making it.
@@ -125,7 +125,7 @@ class Work:
             NothingToCompare: they are too many.
         """
         if elements > self.most:
-            raise TooLarge
+            raise ArrayTooLarge
         self.take(elements)
 
     def count(self, elements: float) -> None:

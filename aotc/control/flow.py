@@ -15,9 +15,9 @@ from aotc.control.scanning import associative_scan, reduce, reduce_window
 from aotc.control.segments import in_segments
 from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects import control
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.mlir import Value, ir
-from aotc.numpy.rows import Rows, no_rows
+from aotc.numpy.rows import CollectedResults, no_rows
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import Body, function_name, returned_arrays, trace_bodies
 from aotc.tracing.call_sizes import compiler_size
@@ -181,9 +181,9 @@ def fori_loop(
         body: returns the next carried value, of the same form and types.
         initial: the first carried value, a pytree of arrays.
     """
-    if isinstance(lower, int | Dim) and isinstance(upper, int | Dim):
+    if isinstance(lower, int | SymbolicDim) and isinstance(upper, int | SymbolicDim):
         count = upper - lower
-        if isinstance(count, int) or not isinstance(lower, Dim):
+        if isinstance(count, int) or not isinstance(lower, SymbolicDim):
             length = max(count, 0) if isinstance(count, int) else count
             return _count_loop(lower, length, body, initial)
     first, last = np.asarray(lower), np.asarray(upper)
@@ -326,7 +326,7 @@ def _python_scan(
     inputs.
     """
     (tree, arrays), (xs_tree, stacks) = initial, xs
-    carried, rows = tree.unflatten(arrays), Rows(function)
+    carried, rows = tree.unflatten(arrays), CollectedResults(function)
     for number in reversed(range(count)) if reverse else range(count):
         element = xs_tree.unflatten([stack[number] for stack in stacks])
         new, y = _pair(function, function(carried, element))

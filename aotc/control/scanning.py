@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from aotc.core.pytree import PyTree, Structure, flatten
-from aotc.dialects.types import Dim, Size, format_shape
+from aotc.dialects.types import Size, SymbolicDim, format_shape
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.indexing import getitem
@@ -58,7 +58,7 @@ def _scan_operands(elems: PyTree, axis: int) -> tuple[Leaves, Structure, int, in
     number = one_axis(arrays[0], axis)
     sizes = {x.type.shape[number] if number < x.ndim else None for x in arrays}
     (size, *others) = sizes
-    if others or isinstance(size, Dim) or size is None:
+    if others or isinstance(size, SymbolicDim) or size is None:
         named = ", ".join(format_shape(x.shape) for x in arrays)
         fail(
             "shape-mismatch",
@@ -249,7 +249,7 @@ def _sides(
         return [(low, high) for low, high in sides]
     sides = []
     for n, w, s, d in zip(x.shape, window, strides, dilation, strict=True):
-        if isinstance(n, Dim) and s != 1:
+        if isinstance(n, SymbolicDim) and s != 1:
             fail("symbolic-size", f"padding 'SAME' of {x.type} needs stride 1; got {s}")
         covered = d * (w - 1) + 1 - (1 if s == 1 else n - (-(-n // s) - 1) * s)
         whole = max(covered, 0)

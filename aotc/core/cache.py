@@ -43,7 +43,7 @@ _SOURCES = ("*.py", "*.json")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CacheRecipe:
     """The inputs that a cached value depends on.
 
     Args:
@@ -64,11 +64,11 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Stored:
+class CacheFile:
     """A file of the cache."""
 
     path: Path
-    recipe: Recipe
+    recipe: CacheRecipe
     size: int
     used: float
 
@@ -102,7 +102,7 @@ class Cache:
         _require_own(folder)
         return cls(folder, options.get("AOTC_CACHE_SIZE"))
 
-    def find(self, recipe: Recipe) -> bytes | None:
+    def find(self, recipe: CacheRecipe) -> bytes | None:
         """The value for a recipe, whose digest is right; None if there is none."""
         path = self._path(recipe)
         value = _checked_value(path, recipe.key)
@@ -115,7 +115,7 @@ class Cache:
         counters.counter(found, {"cache": recipe.kind}).add()
         return value
 
-    def keep(self, recipe: Recipe, value: bytes) -> str | None:
+    def keep(self, recipe: CacheRecipe, value: bytes) -> str | None:
         """Keep a value, and make room; return why keeping failed, or None."""
         body = json.dumps(asdict(recipe), sort_keys=True).encode() + b"\n" + value
         path = self._path(recipe)
@@ -131,7 +131,7 @@ class Cache:
 
     @contextmanager
     def lock(
-        self, recipe: Recipe, is_stopped: Callable[[], bool] = lambda: False
+        self, recipe: CacheRecipe, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[bool]:
         """Keep everybody else from making the value of a recipe within this block.
 
@@ -156,7 +156,7 @@ class Cache:
         with file_lock(lock, f"makes {recipe.kind} {recipe.label}", is_stopped):
             yield path.exists()
 
-    def why_missing(self, recipe: Recipe) -> str:
+    def why_missing(self, recipe: CacheRecipe) -> str:
         """Describe the changes of a recipe since the last one of its label."""
         alike = [
             each
@@ -173,14 +173,14 @@ class Cache:
         ]
         return f"changed: {', '.join(changed)}"
 
-    def entries(self) -> Iterator[Stored]:
+    def entries(self) -> Iterator[CacheFile]:
         """Yield all values, passing over files that are none of the cache's."""
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             found = _stored_value(path)
             if found is not None:
                 yield found
 
-    def collect(self, limit: int) -> list[Stored]:
+    def collect(self, limit: int) -> list[CacheFile]:
         """Remove the values unused for longest, until at most `limit` bytes remain.
 
         What killed builds left half-written goes too, a day later.
@@ -215,7 +215,7 @@ class Cache:
                 if time.time() - path.stat().st_mtime > _DAY:
                     path.unlink()
 
-    def _path(self, recipe: Recipe) -> Path:
+    def _path(self, recipe: CacheRecipe) -> Path:
         return self.folder / recipe.key[:2] / f"{recipe.key}{_SUFFIX}"
 
 
@@ -319,7 +319,7 @@ def _is_regular(path: Path) -> bool:
     return stat.S_ISREG(path.lstat().st_mode)
 
 
-def _stored_value(path: Path) -> Stored | None:
+def _stored_value(path: Path) -> CacheFile | None:
     try:
         status = path.stat()
         if not _is_regular(path):
@@ -330,14 +330,14 @@ def _stored_value(path: Path) -> Stored | None:
         return None
     if recipe is None:
         return None
-    return Stored(path, recipe, status.st_size, status.st_mtime)
+    return CacheFile(path, recipe, status.st_size, status.st_mtime)
 
 
-def _recipe(header: bytes) -> Recipe | None:
+def _recipe(header: bytes) -> CacheRecipe | None:
     """The recipe that the first line of a file states; None if it states none."""
     try:
         document: Any = json.loads(header)
         parts = document["parts"]
-        return Recipe(str(document["kind"]), str(document["label"]), {**parts})
+        return CacheRecipe(str(document["kind"]), str(document["label"]), {**parts})
     except (ValueError, KeyError, TypeError):
         return None

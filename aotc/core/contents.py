@@ -39,7 +39,7 @@ class UnknownValue(Exception):
     """A value has no digest."""
 
 
-class TooLarge(UnknownValue):
+class ContainerTooLarge(UnknownValue):
     """A value has too many parts to be compared."""
 
 
@@ -108,7 +108,7 @@ class ContentDigest:
         """
         self._count += 1
         if self._count > self.most:
-            raise TooLarge
+            raise ContainerTooLarge
         kind = type(value)
         if kind in PLAIN:
             self._texts.append(f"{kind.__name__} {value!r}")
@@ -157,7 +157,7 @@ class ContentDigest:
             return
         self._bytes += value.nbytes
         if self._bytes > self.largest:
-            raise TooLarge
+            raise ContainerTooLarge
         dtype = value.dtype
         kind = dtype if dtype.kind == "V" else dtype.str  # which is quick, if it tells
         self.note(type(value).__name__, kind, value.shape)

@@ -25,7 +25,7 @@ class OrderedTree(dict[str, Any]):
     """A dict whose leaves come in the order of its keys: that of a file, say."""
 
 
-class Node(ABC):
+class PytreeNode(ABC):
     """An object with named parts, which trees take apart as they do a named tuple."""
 
     @abstractmethod
@@ -45,11 +45,12 @@ class Structure:
     """The shape of a tree.
 
     Args:
-        kind: leaf, none, dict, list, tuple or namedtuple, as which a `Node` counts.
+        kind: leaf, none, dict, list, tuple or namedtuple, as which a `PytreeNode`
+            counts.
         keys: of a dict or a named tuple.
         children: what it has in it.
         factory: the class of a named tuple, or of a dict that is no plain one; what
-            makes a `Node` of its parts.
+            makes a `PytreeNode` of its parts.
     """
 
     kind: str
@@ -133,7 +134,7 @@ def _flatten(tree: PyTree, leaves: list[object]) -> Structure:
         if hasattr(tree, "_fields"):
             return Structure("namedtuple", tree._fields, children, type(tree))
         return Structure("list" if isinstance(tree, list) else "tuple", (), children)
-    if isinstance(tree, Node):
+    if isinstance(tree, PytreeNode):
         parts, factory = tree.parts()
         children = tuple(_flatten(part, leaves) for part in parts.values())
         return Structure("namedtuple", (*parts,), children, factory)
@@ -151,9 +152,9 @@ def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
     return Structure.of_dict(keys, tuple(_flatten(tree[key], leaves) for key in keys))
 
 
-def nodes_in(tree: PyTree) -> Iterator[Node]:
+def nodes_in(tree: PyTree) -> Iterator[PytreeNode]:
     """Yield the nodes of a tree, those in the parts of others after these."""
-    if isinstance(tree, Node):
+    if isinstance(tree, PytreeNode):
         yield tree
         tree = tree.parts()[0]
     if isinstance(tree, (dict, list, tuple)):
@@ -188,7 +189,7 @@ def _flatten_in_order(tree: Any, leaves: list[Any], above: frozenset[int]) -> St
         if is_named:
             return Structure("namedtuple", tree._fields, parts, type(tree))
         return Structure("list" if type(tree) is list else "tuple", (), parts)
-    if is_new and isinstance(tree, Node):
+    if is_new and isinstance(tree, PytreeNode):
         named, factory = tree.parts()
         parts = tuple(_flatten_in_order(x, leaves, inside) for x in named.values())
         return Structure("namedtuple", (*named,), parts, factory)

@@ -20,7 +20,7 @@ PREFIX = "aotc_"  # of names that leave the process
 _ENTRY = ("model", "version", "target", "entry")
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """A family of figures, with a series for each set of labels.
 
     Args:
@@ -41,14 +41,14 @@ class Family(NamedTuple):
 
 
 _TABLE = (
-    Family(
+    MetricFamily(
         "calls",
         "counter",
         (*_ENTRY, "variant", "path"),
         "Calls that returned. variant: general, or the sizes that the code was made "
         "for. path: compiled, callback, island or reference.",
     ),
-    Family(
+    MetricFamily(
         "call_duration_seconds",
         "histogram",
         (*_ENTRY, "variant", "path"),
@@ -57,61 +57,61 @@ _TABLE = (
         "seconds",
         SECONDS,
     ),
-    Family(
+    MetricFamily(
         "call_failures",
         "counter",
         (*_ENTRY, "code"),
         "Calls that failed after their inputs were accepted, by the code of the error.",
     ),
-    Family(
+    MetricFamily(
         "guard_failures",
         "counter",
         (*_ENTRY, "guard"),
         "Calls that were refused before anything ran, by the name of the guard that "
         "refused them.",
     ),
-    Family(
+    MetricFamily(
         "transferred_bytes",
         "counter",
         (*_ENTRY, "direction"),
         "Bytes of arrays given to calls (in) and returned by them (out).",
         "bytes",
     ),
-    Family(
+    MetricFamily(
         "synchronizations",
         "counter",
         _ENTRY,
         "Times that the host waited for the device: once a call, and once for the "
         "results that are copied from another device's memory.",
     ),
-    Family(
+    MetricFamily(
         "input_elements",
         "counter",
         _ENTRY,
         "Elements of the inputs that callers gave.",
         "elements",
     ),
-    Family(
+    MetricFamily(
         "padding_elements",
         "counter",
         _ENTRY,
         "Elements of the inputs that were computed with beyond those given.",
         "elements",
     ),
-    Family(
+    MetricFamily(
         "stream_items",
         "counter",
         ("entry", "outcome"),
         "Items of streams that came out: result or error.",
     ),
-    Family(
+    MetricFamily(
         "compiles",
         "counter",
         ("layer", "kind"),
         "Compiles. layer: backend (a module by IREE) or jit (a function). kind: cold, "
         "warm (from the cache on disk) or recompile (after a guard failed).",
     ),
-    Family(
+    MetricFamily(
         "compile_duration_seconds",
         "histogram",
         ("layer", "kind"),
@@ -119,27 +119,27 @@ _TABLE = (
         "seconds",
         SECONDS,
     ),
-    Family(
+    MetricFamily(
         "call_checks",
         "counter",
         (*_ENTRY, "outcome", "reason"),
         "Calls of code that is made when it is called, beside the reference evaluator "
         "(AOTC_CHECK). outcome: passed, failed or skipped. reason: why it was skipped.",
     ),
-    Family(
+    MetricFamily(
         "cache_hits", "counter", ("cache",), "Values that were found, by kind of value."
     ),
-    Family("cache_misses", "counter", ("cache",), "Values that were not found."),
-    Family(
+    MetricFamily("cache_misses", "counter", ("cache",), "Values that were not found."),
+    MetricFamily(
         "cache_evictions", "counter", ("cache",), "Values that were removed for space."
     ),
-    Family(
+    MetricFamily(
         "processor_fallbacks",
         "counter",
         (),
         "Loads that took the processor where an accelerator was meant.",
     ),
-    Family(
+    MetricFamily(
         "process_peak_memory_bytes",
         "gauge",
         (),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 
-from aotc.counting.families import PREFIX, Family
+from aotc.counting.families import PREFIX, MetricFamily
 from aotc.counting.samples import Distribution, Metric, Sample
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -37,7 +37,7 @@ def _lines(metric: Metric) -> Iterator[str]:
         yield from _sample_lines(name, family, sample)
 
 
-def _sample_lines(name: str, family: Family, sample: Sample) -> Iterator[str]:
+def _sample_lines(name: str, family: MetricFamily, sample: Sample) -> Iterator[str]:
     value = sample.value
     if not isinstance(value, Distribution):
         suffix = "_total" if family.kind == "counter" else ""

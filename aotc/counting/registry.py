@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from aotc.counting import document, openmetrics
-from aotc.counting.families import FAMILIES, Family, Kind
+from aotc.counting.families import FAMILIES, Kind, MetricFamily
 from aotc.counting.samples import (
     Distribution,
     Labels,
@@ -31,7 +31,7 @@ _Cell = TypeVar("_Cell", "Counter", "Histogram")
 class Counter:
     """A number that never falls. Any thread may add to it."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: MetricFamily) -> None:
         self._lock = threading.Lock()
         self.value: float = 0
 
@@ -50,7 +50,7 @@ class Counter:
 class Histogram:
     """Counts of values by bucket. Any thread may add one. Any thread may add one."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: MetricFamily) -> None:
         self._lock = threading.Lock()
         self._bounds = family.bounds
         self._counts = [0] * (len(family.bounds) + 1)
@@ -157,7 +157,11 @@ class Registry:
         return openmetrics.of_metrics(self.metrics())
 
     def _cell(
-        self, make: Callable[[Family], _Cell], kind: Kind, name: str, labels: Labels
+        self,
+        make: Callable[[MetricFamily], _Cell],
+        kind: Kind,
+        name: str,
+        labels: Labels,
     ) -> _Cell:
         family = _family(name, labels)
         if family.kind != kind or labels.keys() != set(family.labels):
@@ -175,7 +179,7 @@ class Registry:
             self._sources.remove(source)
 
 
-def _family(name: str, labels: Labels) -> Family:
+def _family(name: str, labels: Labels) -> MetricFamily:
     if name not in FAMILIES:
         raise InputError(
             "unknown-counter",
@@ -187,7 +191,7 @@ def _family(name: str, labels: Labels) -> Family:
     return FAMILIES[name]
 
 
-def _usage_error(family: Family) -> InputError:
+def _usage_error(family: MetricFamily) -> InputError:
     labels = ", ".join(family.labels) or "none"
     return InputError(
         "unknown-counter",

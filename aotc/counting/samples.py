@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from aotc.counting.families import FAMILIES, Family
+from aotc.counting.families import FAMILIES, MetricFamily
 
 Labels = Mapping[str, str]
 
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 class Metric(NamedTuple):
     """A family with all its figures."""
 
-    family: Family
+    family: MetricFamily
     samples: tuple[Sample, ...]
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from aotc.artifacts.manifest import Leaf
 from aotc.evidence.peers import PEERS
-from aotc.timing.messages import Subject
+from aotc.timing.messages import TimedBundle
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildCost:
     """The size and cost of a build.
 
     Args:
@@ -42,8 +42,8 @@ class Contender:
     """
 
     name: str
-    subject: Subject
-    build: Build | None = None
+    subject: TimedBundle
+    build: BuildCost | None = None
     player: str = "bundle"
     inputs: tuple[Leaf, ...] = ()
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from aotc.evidence.messages import FALLBACKS, PATHS, Way
 from aotc.evidence.queueing import Queue, Times
-from aotc.evidence.replay import Measurement
+from aotc.evidence.replay import ReplayMeasurement
 
 _BOUND = 2.0  # times the slowest p99
 
 
 @dataclass(frozen=True)
-class Latency:
+class ReplayLatency:
     """Times of calls in milliseconds; percentiles are interpolated linearly."""
 
     p50: float
@@ -25,7 +25,7 @@ class Latency:
     mean: float
 
     @classmethod
-    def of(cls, times: Times) -> Latency:
+    def of(cls, times: Times) -> ReplayLatency:
         """Compute the percentiles of at least one call."""
         p50, p90, p99 = (float(each) for each in np.percentile(times, [50, 90, 99]))
         return cls(p50, p90, p99, float(times.mean()))
@@ -51,9 +51,9 @@ class Figures:
         goodput: calls a second, within the bound.
     """
 
-    measured: Measurement
-    latency: Latency | None
-    least: Latency | None
+    measured: ReplayMeasurement
+    latency: ReplayLatency | None
+    least: ReplayLatency | None
     shares: dict[str, float]
     hit_rate: float
     padding: float
@@ -128,7 +128,7 @@ class Figures:
         }
 
 
-def latency_bound(measured: Sequence[Measurement]) -> float:
+def latency_bound(measured: Sequence[ReplayMeasurement]) -> float:
     """Return the default latency bound: twice the greatest warm p99, in milliseconds.
 
     Twice a median would be less than the longest calls of skewed traffic take by
@@ -139,7 +139,7 @@ def latency_bound(measured: Sequence[Measurement]) -> float:
 
 
 def figures_of(
-    measured: Measurement, order: Sequence[int], bound: float, seed: int
+    measured: ReplayMeasurement, order: Sequence[int], bound: float, seed: int
 ) -> Figures:
     """The figures of one contender.
 
@@ -155,8 +155,8 @@ def figures_of(
     calls = [measured.cold.ways[place] for place in order]
     return Figures(
         measured=measured,
-        latency=Latency.of(times) if is_served else None,
-        least=Latency.of(measured.minima) if is_served else None,
+        latency=ReplayLatency.of(times) if is_served else None,
+        least=ReplayLatency.of(measured.minima) if is_served else None,
         shares={path: _share(calls, path) for path in PATHS},
         hit_rate=_hit_rate(calls),
         padding=_padding(calls),

@@ -19,16 +19,16 @@ from aotc.evidence.messages import (
     ANY,
     EAGER,
     OWN,
-    Loaded,
-    Order,
+    LoadedContender,
     Outputs,
     Replayed,
+    ReplayOrder,
     Way,
 )
 from aotc.importers import python
 from aotc.just_in_time import JitFunction, jit
 from aotc.timing.inputs import arrays_for
-from aotc.tracing.entry import EntryFunction, Frozen, Stored, parameter_sources
+from aotc.tracing.entry import EntryFunction, Frozen, StoredTree, parameter_sources
 
 
 class _FunctionPlayer:
@@ -37,7 +37,7 @@ class _FunctionPlayer:
     title = ""
     partitions = 0
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: ReplayOrder) -> None:
         subject = order.subject
         self._before = memory()["resident"]
         start = time.perf_counter_ns()
@@ -57,7 +57,7 @@ class _FunctionPlayer:
         self._order = order.requests.order
         self._declared, self._path = declared, path
         self.prepare(subject.threads)
-        self.loaded = Loaded(
+        self.loaded = LoadedContender(
             title=f"{path.name}:{entry.name}, {self.title}",
             variant=self.title,
             threads=subject.threads,
@@ -120,7 +120,7 @@ class JitPlayer(_FunctionPlayer):
         stored: dict[str, Any] = {
             name: source
             for name, source in parameter_sources(self._declared).items()
-            if isinstance(source, (Stored, Frozen))
+            if isinstance(source, (StoredTree, Frozen))
         }
         self._function: JitFunction = jit(
             self._declared.function, threads=threads, **stored

@@ -9,11 +9,11 @@ import numpy as np
 
 from aotc.artifacts.manifest import Leaf
 from aotc.evidence.requests import Requests
-from aotc.timing.messages import Subject
+from aotc.timing.messages import TimedBundle
 
 
 @dataclass(frozen=True)
-class Order:
+class ReplayOrder:
     """A player to load, and the calls of a replay.
 
     Args:
@@ -25,7 +25,7 @@ class Order:
     """
 
     player: str
-    subject: Subject
+    subject: TimedBundle
     requests: Requests
     seed: int
     inputs: tuple[Leaf, ...] = ()
@@ -47,7 +47,7 @@ Outputs = tuple[tuple[str, np.ndarray[Any, np.dtype[Any]]], ...]
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedContender:
     """The loaded model and the cost of loading; memory in bytes.
 
     Args:

@@ -15,12 +15,12 @@ from aotc import importers, pipeline
 from aotc.dialects.calls.specialization import MOST
 from aotc.dialects.sizes.contracts import BUCKET, DYNAMIC, ERROR, PAD
 from aotc.errors import InputError
-from aotc.evidence.contenders import Build, Contender
+from aotc.evidence.contenders import BuildCost, Contender
 from aotc.evidence.entry_points import entry_point_of
-from aotc.evidence.signature import Bounds, Signature, choose_signature
+from aotc.evidence.signature import Bounds, EntrySignature, choose_signature
 from aotc.machine.target import Target
 from aotc.pipeline.report import BuildReport, Reporter
-from aotc.timing.messages import Subject
+from aotc.timing.messages import TimedBundle
 from aotc.traffic import Traffic
 
 Options = dict[str, Any]
@@ -47,7 +47,7 @@ class Case:
     """
 
     source: str
-    signature: Signature
+    signature: EntrySignature
     traffic: Traffic
     traffic_file: Path
     max_variants: int | None
@@ -148,7 +148,7 @@ def _build_bundle(
             reporter=case.reporter,
             **options,
         )
-    subject = Subject(
+    subject = TimedBundle(
         str(report.bundle),
         case.signature.entry,
         allow_unsigned=True,  # it was built here, in a folder that is ours alone
@@ -157,10 +157,10 @@ def _build_bundle(
     return Contender(name, subject, _build_of(report))
 
 
-def _build_of(report: BuildReport) -> Build:
+def _build_of(report: BuildReport) -> BuildCost:
     seconds = sum(n for stage, n in report.stages.items() if stage != "self-check")
     ops = report.graph_ops
-    return Build(seconds, ops.get("graph"), ops.get("optimized"))
+    return BuildCost(seconds, ops.get("graph"), ops.get("optimized"))
 
 
 def _call_function(name: str, case: Case) -> Contender:
@@ -173,7 +173,7 @@ def _call_function(name: str, case: Case) -> Contender:
             where=case.source,
             hint="--models static,buckets,dynamic",
         )
-    subject = Subject(case.source, case.signature.entry, threads=case.threads)
+    subject = TimedBundle(case.source, case.signature.entry, threads=case.threads)
     return Contender(name, subject, player=name)
 
 
@@ -192,7 +192,7 @@ EXECUTION_MODELS: dict[str, Callable[[str, Case], Contender]] = {
 # ---- what is asked for --------------------------------------------------------------
 
 
-def source_entry(source: str, entry: str | None, traffic: Traffic) -> Signature:
+def source_entry(source: str, entry: str | None, traffic: Traffic) -> EntrySignature:
     """The entry of a model that takes some traffic.
 
     Args:
@@ -205,7 +205,7 @@ def source_entry(source: str, entry: str | None, traffic: Traffic) -> Signature:
     """
     program = importers.load(Path(source))
     found = [
-        Signature(
+        EntrySignature(
             each.name,
             {symbol.name: symbol for symbol in each.symbols},
             [guard.condition for guard in each.guards],

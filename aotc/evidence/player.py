@@ -20,13 +20,13 @@ from aotc.evidence.messages import (
     PADDED,
     REFUSED,
     ROUTED,
-    Loaded,
-    Order,
+    LoadedContender,
     Outputs,
     Replayed,
+    ReplayOrder,
     Way,
 )
-from aotc.runtime.padding import Padding
+from aotc.runtime.padding import CallPadding
 from aotc.timing.inputs import arrays_for
 from aotc.timing.serve import load_subject, threads_of
 
@@ -43,7 +43,7 @@ class BundlePlayer:
         AotcError: as `aotc.load` raises it.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: ReplayOrder) -> None:
         subject = order.subject
         before = memory()["resident"]
         with warnings.catch_warnings(record=True) as caught:
@@ -66,7 +66,7 @@ class BundlePlayer:
             for name in point.updates
             if name in manifest.states
         }
-        self.loaded = Loaded(
+        self.loaded = LoadedContender(
             title=f"{manifest.name} {manifest.version}, {manifest.identity[:12]}",
             variant=variant.id,
             threads=threads_of(self._model, subject.threads),
@@ -142,7 +142,7 @@ def way_of(
         return Way(ANY, code.export, elements)
     added = 0
     if code.padded:
-        padding = Padding(code, point.inputs, point.outputs, sizes)
+        padding = CallPadding(code, point.inputs, point.outputs, sizes)
         added = sum(map(prod, padding.shapes)) - elements
     return Way(PADDED if added else OWN, code.export, elements, added)
 

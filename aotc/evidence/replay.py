@@ -11,7 +11,7 @@ import numpy as np
 
 from aotc.errors import AotcError, InputError
 from aotc.evidence.contenders import Contender
-from aotc.evidence.messages import Loaded, Order, OutputsOf, Replayed
+from aotc.evidence.messages import LoadedContender, OutputsOf, Replayed, ReplayOrder
 from aotc.evidence.peers.agreement import Agreement, require_agreement
 from aotc.evidence.queueing import Times
 from aotc.evidence.requests import Requests
@@ -22,7 +22,7 @@ _PLAY = "play"
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ReplayMeasurement:
     """The replays of one contender.
 
     Args:
@@ -34,7 +34,7 @@ class Measurement:
     """
 
     contender: Contender
-    loaded: Loaded
+    loaded: LoadedContender
     cold: Replayed
     rounds: tuple[Replayed, ...]
     agreement: Agreement | None = None
@@ -80,7 +80,7 @@ def measure(
     *,
     may_leave_out: bool = False,
     begin: Callable[[str], None] = lambda _: None,
-) -> tuple[list[Measurement], tuple[str, ...]]:
+) -> tuple[list[ReplayMeasurement], tuple[str, ...]]:
     """Replay all calls on each contender, in a process of its own.
 
     The first replay begins with the first call of the process. The rounds after it take
@@ -120,7 +120,7 @@ def measure(
         started = _compared(started, requests)
         rounds = _take_turns(started, seconds, begin)
         measured = [
-            Measurement(
+            ReplayMeasurement(
                 each.contender,
                 each.server.loaded,
                 each.cold,
@@ -152,7 +152,7 @@ def _start(
     stack: ExitStack, contender: Contender, requests: Requests, seed: int
 ) -> _Started:
     subject = contender.subject
-    order = Order(contender.player, subject, requests, seed, contender.inputs)
+    order = ReplayOrder(contender.player, subject, requests, seed, contender.inputs)
     with _told_of(contender):
         server = stack.enter_context(Server(subject, order, "aotc.evidence.serve"))
         return _Started(contender, server, server.ask(_PLAY))

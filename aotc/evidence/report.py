@@ -10,7 +10,7 @@ from aotc import __version__
 from aotc.evidence.figures import Figures, figures_of, latency_bound
 from aotc.evidence.peers.agreement import describe
 from aotc.evidence.queueing import SHARE
-from aotc.evidence.replay import Measurement
+from aotc.evidence.replay import ReplayMeasurement
 from aotc.evidence.requests import Requests
 from aotc.traffic import Traffic
 
@@ -164,7 +164,7 @@ def _notes_of(figures: Figures) -> Iterator[str]:
 
 
 def evidence_of(
-    measured: Sequence[Measurement], bound: float | None, **facts: Any
+    measured: Sequence[ReplayMeasurement], bound: float | None, **facts: Any
 ) -> Evidence:
     """The evidence from replays.
 

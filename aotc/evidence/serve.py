@@ -1,7 +1,7 @@
 """`python -m aotc.evidence.serve PARENT`: the other side of `replay`.
 
-The first message is an `Order`. Every other one asks for a replay, whatever it says, or
-is an `OutputsOf`.
+The first message is a `ReplayOrder`. Every other one asks for a replay, whatever it
+says, or is an `OutputsOf`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Protocol
 
-from aotc.evidence.messages import Loaded, Order, Outputs, OutputsOf, Replayed
+from aotc.evidence.messages import (
+    LoadedContender,
+    Outputs,
+    OutputsOf,
+    Replayed,
+    ReplayOrder,
+)
 from aotc.evidence.peers import PEERS
 from aotc.processes.answering import answer_parent
 
-# what makes the calls → the class that does, which takes an `Order`
+# what makes the calls → the class that does, which takes a `ReplayOrder`
 PLAYERS = {
     "bundle": "aotc.evidence.player:BundlePlayer",
     "jit": "aotc.evidence.functions:JitPlayer",
@@ -25,7 +31,7 @@ PLAYERS = {
 class Player(Protocol):
     """A loaded contender that makes the calls of a replay."""
 
-    loaded: Loaded
+    loaded: LoadedContender
 
     def play(self) -> Replayed:
         """Make all calls, one after the other."""
@@ -34,7 +40,7 @@ class Player(Protocol):
         """The outputs of a call of the sizes at a place of the requests."""
 
 
-def load_player(order: Order) -> Player:
+def load_player(order: ReplayOrder) -> Player:
     """Load the player of an order.
 
     Raises:

@@ -34,7 +34,7 @@ class Bounds(Protocol):
 
 
 @dataclass(frozen=True)
-class Signature:
+class EntrySignature:
     """The symbolic sizes of an entry.
 
     Args:
@@ -52,7 +52,7 @@ class Signature:
     updates: Sequence[str] = ()
 
     @classmethod
-    def of(cls, manifest: Manifest, point: EntryPoint) -> Signature:
+    def of(cls, manifest: Manifest, point: EntryPoint) -> EntrySignature:
         """Make the signature of a bundle's entry."""
         known = manifest.symbols
         symbols = {name: known[name] for name in symbols_of(point.inputs)}
@@ -88,8 +88,8 @@ class Signature:
 
 
 def choose_signature(
-    found: Iterable[Signature], entry: str | None, traffic: Traffic, where: str
-) -> Signature:
+    found: Iterable[EntrySignature], entry: str | None, traffic: Traffic, where: str
+) -> EntrySignature:
     """The entry that is named, or the only one that has the sizes of some traffic.
 
     Args:
@@ -134,7 +134,7 @@ def choose_signature(
 
 
 def require_accepted(
-    signature: Signature, traffic: Traffic, fixed: Mapping[str, int], where: str
+    signature: EntrySignature, traffic: Traffic, fixed: Mapping[str, int], where: str
 ) -> None:
     """Refuse traffic of sizes that calls of an entry may not have.
 

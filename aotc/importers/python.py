@@ -13,7 +13,7 @@ from aotc.importers.common.imported import Imported
 from aotc.programs.program import Program, source_of
 from aotc.tracing.assembly import trace
 from aotc.tracing.effects import watch_effects
-from aotc.tracing.entry import DECLARED, EntryFunction, Stored
+from aotc.tracing.entry import DECLARED, EntryFunction, StoredTree
 from aotc.tracing.repeatable import require_repeatable
 from aotc.tracing.source_locations import Place, relative, source_root
 from aotc.tracing.title import declared_title
@@ -187,5 +187,5 @@ def names_in(module: ModuleType) -> dict[int, str]:
     for name, value in vars(module).items():
         if isinstance(value, Imported):
             found |= value.names(name)
-    own = {id(v): name for name, v in vars(module).items() if isinstance(v, Stored)}
+    own = {id(v): name for name, v in vars(module).items() if isinstance(v, StoredTree)}
     return found | own

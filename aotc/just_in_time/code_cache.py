@@ -14,7 +14,7 @@ from aotc.errors import InputError
 from aotc.just_in_time.shapes import Shapes, Sizes, symbolic_sizes
 
 
-class Call(Protocol):
+class CallProperties(Protocol):
     """The properties of a call that select its code."""
 
     @property
@@ -26,13 +26,13 @@ class Call(Protocol):
         """The shapes of its arrays."""
 
 
-class Code(Protocol):
+class CachedCode(Protocol):
     """Code for some calls."""
 
     used: int  # when it was made or last called, of `time.monotonic_ns`
 
 
-C = TypeVar("C", bound=Code)
+C = TypeVar("C", bound=CachedCode)
 R = TypeVar("R")  # why there is no code
 
 
@@ -112,7 +112,7 @@ class CodeCache(Generic[C, R]):
 
     # ---- sizes that vary
 
-    def note_shapes(self, call: Call) -> list[Shapes]:
+    def note_shapes(self, call: CallProperties) -> list[Shapes]:
         """Note the shapes of a call; return those of all that were, of its form."""
         seen = self._seen.setdefault(call.form, [])
         if call.shapes not in seen:
@@ -120,7 +120,7 @@ class CodeCache(Generic[C, R]):
         return seen
 
     def symbolic_sizes(
-        self, call: Call, names: Sequence[str], all_vary: bool = False
+        self, call: CallProperties, names: Sequence[str], all_vary: bool = False
     ) -> Sizes | None:
         """Return sizes for a call and those before it, with Dims for those that vary.
 
@@ -140,13 +140,13 @@ class CodeCache(Generic[C, R]):
             seen.append(tuple(tuple(n + 1 for n in shape) for shape in seen[0]))
         return symbolic_sizes(seen, names)
 
-    def require_exact(self, call: Call) -> None:
+    def require_exact(self, call: CallProperties) -> None:
         """Have code for each size of a form from now on, as there is none for all."""
         self._exact.add(call.form)
 
     # ---- calls that cannot be compiled
 
-    def refusal(self, call: Call) -> R | None:
+    def refusal(self, call: CallProperties) -> R | None:
         """Return what kept a call, or as many as are tried, from being compiled."""
         own = self._refused.get(call.form, {})
         if call.shapes in own:
@@ -156,7 +156,7 @@ class CodeCache(Generic[C, R]):
         every = [why for found in self._refused.values() for why in found.values()]
         return every[-1] if len(every) >= self._most_compiles else None
 
-    def refuse(self, call: Call, why: R) -> R:
+    def refuse(self, call: CallProperties, why: R) -> R:
         """Note what kept a call from being compiled."""
         self._refused.setdefault(call.form, {})[call.shapes] = why
         return why

@@ -25,7 +25,7 @@ from aotc.runtime import Model, load
 
 if TYPE_CHECKING:
     from aotc.artifacts import Signer
-    from aotc.backend import Compiled
+    from aotc.backend import CompiledVariant
     from aotc.packager import PackedWeights
     from aotc.programs.program import Program
 
@@ -98,7 +98,7 @@ def compile_program(
 
 def _make_bundle(
     program: Program, target: Target, kept: KeptBundle | None, folder: Path
-) -> tuple[Path, Compiled | None]:
+) -> tuple[Path, CompiledVariant | None]:
     """Write the bundle of a program, or find the one that another process writes.
 
     Returns:
@@ -145,7 +145,7 @@ def write_bundle(
     folder: Path,
     signer: Signer | None = None,
     findings: dict[str, Any] | None = None,
-) -> tuple[Path, list[Compiled]]:
+) -> tuple[Path, list[CompiledVariant]]:
     """Compile a program for some targets and pack it.
 
     What is signed is compared with the reference evaluator first, as by a build.
@@ -201,7 +201,7 @@ def write_bundle(
 
 def _self_check(
     original: Program,
-    variants: Sequence[Compiled],
+    variants: Sequence[CompiledVariant],
     packed: PackedWeights,
 ) -> list[dict[str, Any]]:
     """Self-check code as a build does; return the findings for the manifest.

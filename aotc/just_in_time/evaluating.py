@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aotc.counting import counters
-from aotc.just_in_time.tracing import Traced
+from aotc.just_in_time.tracing import TracedSpecialization
 from aotc.just_in_time.variants import entry_labels
 
 
@@ -43,7 +43,7 @@ class ReferenceCode:
         target: that its code is for, as counters call it.
     """
 
-    def __init__(self, traced: Traced, target: str) -> None:
+    def __init__(self, traced: TracedSpecialization, target: str) -> None:
         from aotc.passes import run_passes  # with the dialect
 
         assert traced.program is not None
@@ -93,7 +93,7 @@ class Pending:
         error: that ended this, until a call has told it.
     """
 
-    traced: Traced
+    traced: TracedSpecialization
     reference: ReferenceCode
     worker: threading.Thread | None = None
     last: Sequence[Any] | None = None

@@ -16,7 +16,7 @@ from aotc.errors.system import system_errors
 from aotc.just_in_time.compiling import write_bundle
 from aotc.just_in_time.shapes import symbolic_sizes
 from aotc.just_in_time.signature import CallSignature
-from aotc.just_in_time.tracing import Traced, Tracer
+from aotc.just_in_time.tracing import TracedSpecialization, Tracer
 from aotc.machine.target import Target
 from aotc.pipeline.output import default_name
 from aotc.pipeline.specializations import (
@@ -84,7 +84,7 @@ def export_bundle(
     return bundle
 
 
-def _undecided_calls(traced: Traced, call: CallSignature) -> InputError:
+def _undecided_calls(traced: TracedSpecialization, call: CallSignature) -> InputError:
     """The error of a call for which Python would have decided otherwise."""
     numbers = [n for shape in traced.sizes for n in shape]
     decided = ", ".join(map(str, traced.guards)) or f"for the sizes {numbers}"

@@ -21,7 +21,7 @@ from aotc.just_in_time.kept_bundles import KeptBundle
 from aotc.runtime import Model
 
 if TYPE_CHECKING:
-    from aotc.backend import Compiled
+    from aotc.backend import CompiledVariant
     from aotc.programs.program import Program
 
 _LEAST = 1.0  # seconds that the reference evaluator may take in any case
@@ -41,7 +41,7 @@ class Unchecked:
 
     program: Program
     seconds: float
-    compiled: Compiled | None
+    compiled: CompiledVariant | None
     kept: KeptBundle | None
     always: bool
 

@@ -36,8 +36,13 @@ from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.just_in_time.states import SharedStates
-from aotc.just_in_time.tracing import Traced, Tracer, stored_parameters, values_of
-from aotc.just_in_time.variants import Variant, Variants
+from aotc.just_in_time.tracing import (
+    TracedSpecialization,
+    Tracer,
+    stored_parameters,
+    values_of,
+)
+from aotc.just_in_time.variants import CodeVariant, Variants
 from aotc.machine.target import Target
 from aotc.tracing.entry import EntryFunction
 from aotc.tracing.scopes import current_scope
@@ -267,14 +272,16 @@ class JitFunction:
 
         return values
 
-    def _made_for(self, call: CallSignature, values: _Values) -> Variant | Pending:
+    def _made_for(self, call: CallSignature, values: _Values) -> CodeVariant | Pending:
         """Return new code for a call."""
         if not self._waits:
             return self._pending_for(call, values)
         self._variants.note_miss(call)
         return self._add(self._traced_for(call, values))
 
-    def _add(self, found: Traced | KeptCode, pending: Pending | None = None) -> Variant:
+    def _add(
+        self, found: TracedSpecialization | KeptCode, pending: Pending | None = None
+    ) -> CodeVariant:
         """Add a variant that was traced, or kept.
 
         Args:
@@ -288,7 +295,7 @@ class JitFunction:
             made = compile_program(found.program, self._target, self._threads)
             if found.recipe is not None and made.kept is not None:
                 note_kept(found.recipe, made.kept)
-        variant = Variant(found, made)
+        variant = CodeVariant(found, made)
         if pending is not None and pending.last is not None:
             variant.compare(pending.last)
         with self._lock:
@@ -299,7 +306,9 @@ class JitFunction:
             self._by_key.clear()
         return variant
 
-    def _traced_for(self, call: CallSignature, values: _Values) -> Traced | KeptCode:
+    def _traced_for(
+        self, call: CallSignature, values: _Values
+    ) -> TracedSpecialization | KeptCode:
         """The function, traced for sizes that vary where that is possible."""
         self._variants.note_shapes(call)
         sizes = None
@@ -318,7 +327,7 @@ class JitFunction:
 
     def _traced(
         self, call: CallSignature, sizes: Sizes, values: _Values
-    ) -> Traced | KeptCode:
+    ) -> TracedSpecialization | KeptCode:
         """The function, traced for some sizes, here or by another process."""
         captured = self._trace.captured()
         wanted = Specialization(
@@ -362,7 +371,9 @@ class JitFunction:
             self._states.write(name, arrays)
         return result
 
-    def _pending_for(self, call: CallSignature, values: _Values) -> Variant | Pending:
+    def _pending_for(
+        self, call: CallSignature, values: _Values
+    ) -> CodeVariant | Pending:
         """The code for a call, which is being made unless the cache has it.
 
         Raises:
@@ -435,7 +446,7 @@ class JitFunction:
     # ---- what there is
 
     @property
-    def variants(self) -> tuple[Variant, ...]:
+    def variants(self) -> tuple[CodeVariant, ...]:
         """The compiled variants, the one that was called last at the end."""
         return tuple(self._variants.by_use)
 

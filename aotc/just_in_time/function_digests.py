@@ -78,7 +78,7 @@ def function_digest(*values: Any) -> str | None:
     Returns:
         The SHA-256 as text; None where something is read that has none.
     """
-    found = _Walk()
+    found = _DigestWalk()
     try:
         for value in values:
             found.value(value)
@@ -93,7 +93,7 @@ def _unknown() -> NoReturn:
     raise UnknownValue
 
 
-class _Walk(ContentDigest):
+class _DigestWalk(ContentDigest):
     """Looks at values in an order that is the same in each process."""
 
     most = 10_000
@@ -358,13 +358,13 @@ class _Walk(ContentDigest):
 
 
 _READERS: dict[type, Any] = {
-    np.ufunc: _Walk._ufunc,
-    property: _Walk._property,
-    staticmethod: _Walk._wrapped,
-    classmethod: _Walk._wrapped,
-    types.FunctionType: _Walk._function,
-    types.MethodType: _Walk._method,
-    types.BuiltinFunctionType: _Walk._builtin,
+    np.ufunc: _DigestWalk._ufunc,
+    property: _DigestWalk._property,
+    staticmethod: _DigestWalk._wrapped,
+    classmethod: _DigestWalk._wrapped,
+    types.FunctionType: _DigestWalk._function,
+    types.MethodType: _DigestWalk._method,
+    types.BuiltinFunctionType: _DigestWalk._builtin,
 }
 # how a class finds what its objects have
 _OF_OBJECTS = (types.MemberDescriptorType, types.GetSetDescriptorType)

@@ -9,19 +9,19 @@ import numpy as np
 
 from aotc.artifacts.conditions import Condition
 from aotc.dialects import context
+from aotc.dialects.functions.entry_guards import EntryGuard
 from aotc.dialects.functions.functions import functions_of, signature
-from aotc.dialects.functions.guards import Guard
 from aotc.dialects.graph import Evaluator, GraphOp
 from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import (
     COMPARISONS,
-    Dim,
     Size,
+    SymbolicDim,
     evaluate_size,
     symbols_of,
     undecided_error,
 )
-from aotc.just_in_time.guards import SizeGuard, ValueGuard, Values
+from aotc.just_in_time.trace_guards import TraceSizeGuard, ValueGuard, Values
 from aotc.mlir import ir
 from aotc.reference import bind_symbols
 from aotc.tracing.array import Array
@@ -44,7 +44,7 @@ class CallValues:
     ) -> None:
         self.guards_branches = guards_branches
         self.guards: list[ValueGuard] = []
-        self.size_guards: dict[str, SizeGuard] = {}  # by condition
+        self.size_guards: dict[str, TraceSizeGuard] = {}  # by condition
         self.pinned: dict[str, int] = {}  # symbols that can have this size alone
         self._values = values
         self._sizes = sizes
@@ -58,17 +58,17 @@ class CallValues:
         text = repr(held)
         only = held.equal_symbol
         if only is not None:  # code for a number is better than for what is equal to it
-            self.pin(Dim.symbol(only))
+            self.pin(SymbolicDim.symbol(only))
         elif text not in self.size_guards:
             where = user_line() or "?"
-            self.size_guards[text] = SizeGuard(Condition.parse(text), where)
+            self.size_guards[text] = TraceSizeGuard(Condition.parse(text), where)
             trace = current_trace()
             assert trace is not None, "sizes without a trace are numbers"
             why = "the function was traced for a call that decides so"
-            trace.root.guards.setdefault(text, Guard(text, why, where))
+            trace.root.guards.setdefault(text, EntryGuard(text, why, where))
         return answer
 
-    def pin(self, size: Dim) -> int:
+    def pin(self, size: SymbolicDim) -> int:
         """Fix a size to that of the call; see `Specializer`."""
         value, contracts = self._value(size), current_contracts()
         names = [contracts[symbol].name for symbol in symbols_of(size)]

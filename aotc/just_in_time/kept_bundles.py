@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotc.core import options
-from aotc.core.cache import Cache, Recipe, arrays_digest, digest
+from aotc.core.cache import Cache, CacheRecipe, arrays_digest, digest
 from aotc.machine.target import Target
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class KeptBundle:
     """The cache entry of the bundle of a traced program."""
 
     cache: Cache
-    recipe: Recipe
+    recipe: CacheRecipe
 
     @classmethod
     def of(cls, program: Program, target: Target) -> KeptBundle | None:
@@ -57,7 +57,7 @@ class KeptBundle:
             text = program.module.operation.get_asm(enable_debug_info=True)
         parts = {"graph": digest(text), "weights": _weights_digest(program)}
         label = f"{target}: {names}"
-        return cls(kept, Recipe("function", label, parts | toolchain(target)))
+        return cls(kept, CacheRecipe("function", label, parts | toolchain(target)))
 
     def unpack(self, folder: Path) -> Path | None:
         """The bundle, unpacked into a folder; None if the cache does not have it."""
@@ -87,8 +87,8 @@ class KeptBundle:
         self.cache.keep(self._of_check, json.dumps(found).encode())
 
     @property
-    def _of_check(self) -> Recipe:
-        return Recipe("call-check", self.recipe.label, self.recipe.parts)
+    def _of_check(self) -> CacheRecipe:
+        return CacheRecipe("call-check", self.recipe.label, self.recipe.parts)
 
 
 def _weights_digest(program: Program) -> str:

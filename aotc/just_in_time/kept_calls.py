@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.core.cache import Recipe
+from aotc.core.cache import CacheRecipe
 from aotc.core.pytree import Structure
 from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.function_digests import function_digest
 from aotc.just_in_time.kept_bundles import KeptBundle, cache_of_functions, toolchain
 from aotc.just_in_time.specialization import Specialization
 from aotc.machine.target import Target
-from aotc.tracing.entry import Stored
+from aotc.tracing.entry import StoredTree
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class KeptFunction:
     guards_branches: bool
     target: Target
 
-    def recipe(self, wanted: Specialization) -> Recipe | None:
+    def recipe(self, wanted: Specialization) -> CacheRecipe | None:
         """Return the cache's recipe of the code for some calls.
 
         Args:
@@ -82,19 +82,19 @@ class KeptFunction:
         }
         parts = {"function": function, "stored": stored, "call": json.dumps(facts)}
         label = f"{self.target}: {wanted.entry}"
-        return Recipe("call", label, parts | toolchain(self.target))
+        return CacheRecipe("call", label, parts | toolchain(self.target))
 
 
-def find_kept(recipe: Recipe | None) -> KeptBundle | None:
+def find_kept(recipe: CacheRecipe | None) -> KeptBundle | None:
     """Return the kept bundle for a call; None if no process has traced such a call."""
     cache = cache_of_functions()
     value = cache.find(recipe) if cache and recipe else None
     if cache is None or value is None:
         return None
-    return KeptBundle(cache, Recipe(**json.loads(value)))
+    return KeptBundle(cache, CacheRecipe(**json.loads(value)))
 
 
-def note_kept(recipe: Recipe, bundle: KeptBundle) -> None:
+def note_kept(recipe: CacheRecipe, bundle: KeptBundle) -> None:
     """Note which code a call has."""
     found = bundle.recipe
     facts = {"kind": found.kind, "label": found.label, "parts": dict(found.parts)}
@@ -118,7 +118,7 @@ def _plain_stored(source: Any) -> list[Any]:
     """Return the facts of Weights or a State that a trace sees: kind, structure,
     values.
     """
-    stored = source if isinstance(source, Stored) else source.state
+    stored = source if isinstance(source, StoredTree) else source.state
     structure = stored.structure
     return [
         type(source).__name__,

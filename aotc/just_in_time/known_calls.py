@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotc.just_in_time.signature import CallSignature
-from aotc.just_in_time.variants import Variant
+from aotc.just_in_time.variants import CodeVariant
 
 _LONGEST = 10_000  # what contains itself has no end
 _INT32 = range(-(2**31), 2**31)  # others may have another dtype
@@ -39,7 +39,9 @@ class KnownCode:
 
     __slots__ = ("_count", "_numbers", "captured", "variant")
 
-    def __init__(self, variant: Variant, call: CallSignature, count: CallCount) -> None:
+    def __init__(
+        self, variant: CodeVariant, call: CallSignature, count: CallCount
+    ) -> None:
         self.variant, self._count = variant, count
         self.captured = variant.specialization.captured
         marks = zip(call.are_numbers, call.dtypes, strict=True)

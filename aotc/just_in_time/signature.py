@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotc.artifacts.guards import (
+from aotc.artifacts.call_guards import (
     dtype_guard,
     kind_guard,
     rank_guard,
@@ -20,7 +20,7 @@ from aotc.artifacts.guards import (
 from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.errors import InputError
 from aotc.runtime.host_arrays import Array, Described, host_array
-from aotc.tracing.entry import Stored
+from aotc.tracing.entry import StoredTree
 
 Rows = tuple[tuple[str, Any], ...]  # by name, in order
 _NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbers
@@ -162,7 +162,7 @@ class Binder:
         self,
         owner: str,
         signature: Signature,
-        stored: Mapping[str, Stored],
+        stored: Mapping[str, StoredTree],
         static: frozenset[str],
     ) -> None:
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)

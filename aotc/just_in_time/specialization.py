@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aotc.just_in_time.guards import Check, SizeGuard
 from aotc.just_in_time.shapes import Sizes, bound_sizes
 from aotc.just_in_time.signature import CallForm, CallSignature
+from aotc.just_in_time.trace_guards import TraceSizeGuard, ValueCheck
 from aotc.tracing.snapshots import Snapshot
 
 
@@ -29,9 +29,9 @@ class Specialization:
     entry: str
     form: CallForm
     sizes: Sizes
-    check: Check | None
+    check: ValueCheck | None
     captured: Snapshot | None = field(default=None, kw_only=True)
-    guards: tuple[SizeGuard, ...] = field(default=(), kw_only=True)
+    guards: tuple[TraceSizeGuard, ...] = field(default=(), kw_only=True)
 
     def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
         """Return whether a call has the form, sizes and guarded values of the code.

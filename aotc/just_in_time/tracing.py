@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import aotc.numpy  # noqa: F401  operators of arrays are its functions
 from aotc.core import dtypes
-from aotc.core.cache import Recipe
+from aotc.core.cache import CacheRecipe
 from aotc.core.pytree import flatten
 from aotc.errors import InputError
 from aotc.just_in_time.shapes import Sizes, bound_sizes, with_known
@@ -25,7 +25,7 @@ from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.tracing.captures import captures_of
 from aotc.tracing.effects import watch_effects
-from aotc.tracing.entry import EntryFunction, Frozen, Spec, Stored, Weights
+from aotc.tracing.entry import EntryFunction, Frozen, Spec, StoredTree, Weights
 from aotc.tracing.snapshots import Snapshot
 from aotc.tracing.source_locations import fail
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Traced(Specialization):
+class TracedSpecialization(Specialization):
     """A function that was traced for calls of one kind.
 
     Args:
@@ -44,7 +44,7 @@ class Traced(Specialization):
     """
 
     program: Program
-    recipe: Recipe | None = field(default=None, kw_only=True)
+    recipe: CacheRecipe | None = field(default=None, kw_only=True)
 
 
 class Tracer:
@@ -73,7 +73,7 @@ class Tracer:
 
     def __call__(
         self, call: CallSignature, sizes: Sizes, values: Sequence[Any]
-    ) -> Traced:
+    ) -> TracedSpecialization:
         """Trace the function for calls of some sizes.
 
         A size that Python uses as a number is one: the function is traced again then,
@@ -102,7 +102,9 @@ class Tracer:
                     return traced
             sizes = with_known(sizes, known.pinned)
 
-    def _trace(self, call: CallSignature, sizes: Sizes, known: CallValues) -> Traced:
+    def _trace(
+        self, call: CallSignature, sizes: Sizes, known: CallValues
+    ) -> TracedSpecialization:
         """The function traced once, for a call of which values are known."""
         from aotc.just_in_time.guard_checks import GuardCheck
         from aotc.programs.program import Title
@@ -126,7 +128,7 @@ class Tracer:
         guards = tuple(known.size_guards.values())
         # once more, where the trace has changed what it reads
         captured = self.captured()
-        return Traced(
+        return TracedSpecialization(
             self.name,
             call.form,
             sizes,
@@ -318,12 +320,12 @@ def stored_parameters(
     found = {
         name: scope[name]
         for name in names
-        if isinstance(scope.get(name), (Stored, Frozen))
+        if isinstance(scope.get(name), (StoredTree, Frozen))
     }
     return {**found, **given}
 
 
-def values_of(stored: Mapping[str, Any]) -> dict[str, Stored]:
+def values_of(stored: Mapping[str, Any]) -> dict[str, StoredTree]:
     """Return the stored values; the States themselves where they are only read."""
     return {
         name: source.state if isinstance(source, Frozen) else source

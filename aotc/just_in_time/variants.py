@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.artifacts import trees
-from aotc.artifacts.guards import equality_guard, range_guard, size_guard
+from aotc.artifacts.call_guards import equality_guard, range_guard, size_guard
 from aotc.counting import counters
 from aotc.just_in_time.code_cache import CodeCache
 from aotc.just_in_time.compiling import Compilation
-from aotc.just_in_time.guards import Coverage
 from aotc.just_in_time.shapes import Sizes, bound_sizes, fits
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
-from aotc.runtime.model import Entry
+from aotc.just_in_time.trace_guards import GuardCoverage
+from aotc.runtime.model import LoadedEntry
 from aotc.tracing.dims import Dim
 
 _STORM_HINT = (
@@ -27,7 +27,7 @@ _STORM_HINT = (
 
 
 @dataclass
-class Variant:
+class CodeVariant:
     """Code of a function, and the calls that it is for.
 
     Args:
@@ -43,7 +43,7 @@ class Variant:
     used: int = field(default_factory=time.monotonic_ns)
 
     def __post_init__(self) -> None:
-        self.entry: Entry = self.made.model.entry(self.specialization.entry)
+        self.entry: LoadedEntry = self.made.model.entry(self.specialization.entry)
         self._build = trees.builder(self.entry.spec.result)
         self._call = self.made.caller(self.specialization.entry, self._end_checks)
 
@@ -108,7 +108,7 @@ def _size(size: int | Dim) -> int | str:
     return size if isinstance(size, int) else size.name
 
 
-class Variants(CodeCache[Variant, str]):
+class Variants(CodeCache[CodeVariant, str]):
     """The variants of a function.
 
     Args:
@@ -121,15 +121,15 @@ class Variants(CodeCache[Variant, str]):
         super().__init__(owner, *limits)
         self._target = target
         self.failures: Counter[str] = Counter()
-        self.coverage = Coverage()
+        self.coverage = GuardCoverage()
 
     def find(
         self, call: CallSignature, values: Callable[[], Sequence[Any]]
-    ) -> Variant | None:
+    ) -> CodeVariant | None:
         """The variant for a call; None if there is none, or none any more."""
         return self.latest(lambda each: each.specialization.takes(call, values))
 
-    def add(self, variant: Variant) -> list[Variant]:
+    def add(self, variant: CodeVariant) -> list[CodeVariant]:
         """Keep a variant; returns those that went for it."""
         kind = "recompile" if self.compiles + self.cached else "cold"
         labels = {"layer": "jit", "kind": "warm" if variant.made.is_cached else kind}

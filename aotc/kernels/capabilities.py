@@ -29,7 +29,7 @@ from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Tensor
 from aotc.kernels.families import FAMILIES
-from aotc.kernels.family import Family, PlannedKernel
+from aotc.kernels.family import KernelFamily, PlannedKernel
 from aotc.kernels.gpu import families as gpu_families
 from aotc.kernels.gpu.composing import is_better_composed
 from aotc.kernels.gpu.machines import gpu_of
@@ -69,7 +69,7 @@ class Emitted:
             faster, by the number of the operand.
     """
 
-    families: Mapping[str, Family[Any, Any]]
+    families: Mapping[str, KernelFamily[Any, Any]]
     machine_of: Callable[[Target], Any]
     most_tensors: int
     why_none: str
@@ -129,7 +129,7 @@ class Capabilities:
     emitted: Emitted
 
     @property
-    def families(self) -> Mapping[str, Family[Any, Any]]:
+    def families(self) -> Mapping[str, KernelFamily[Any, Any]]:
         """The families that its emitter writes, by name."""
         return self.emitted.families
 
@@ -177,7 +177,7 @@ class Capabilities:
         lifts = (each.lifts for each in self.families.values() if each.lifts)
         return not type(op).is_approximated and any(lift(op) for lift in lifts)
 
-    def family_of(self, fused: Fused) -> Family[Any, Any]:
+    def family_of(self, fused: Fused) -> KernelFamily[Any, Any]:
         """Return the family of a kernel."""
         return self.families[fused.kernel]
 
@@ -188,7 +188,9 @@ class Capabilities:
             return left in self.machine.dtypes
         return bool(self.machine.multipliers_of(left, right))
 
-    def families_for(self, kind: type[GraphOp]) -> list[tuple[str, Family[Any, Any]]]:
+    def families_for(
+        self, kind: type[GraphOp]
+    ) -> list[tuple[str, KernelFamily[Any, Any]]]:
         """Return the families, with their names, that ops of a class are anchors of."""
         if kind not in self._families_for:
             self._families_for[kind] = [
@@ -199,7 +201,7 @@ class Capabilities:
         return self._families_for[kind]
 
     @cached_property
-    def _families_for(self) -> dict[type, list[tuple[str, Family[Any, Any]]]]:
+    def _families_for(self) -> dict[type, list[tuple[str, KernelFamily[Any, Any]]]]:
         return {}  # by class: most ops are anchors of none, and each is asked about
 
     def planned(self, function: Function) -> PlannedKernel[Any, Any] | None:

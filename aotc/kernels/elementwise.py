@@ -16,11 +16,11 @@ from aotc.dialects.ops.quantization import Lookup
 from aotc.dialects.ops.selection import Cast, Compare, Select
 from aotc.dialects.types import Tensor
 from aotc.kernels.operands import (
-    Number,
-    Operand,
+    KernelOperand,
     PerColumn,
     PerGroup,
     PerRow,
+    ScalarOperand,
     SomeColumns,
     Whole,
     operand_of,
@@ -28,13 +28,15 @@ from aotc.kernels.operands import (
 )
 from aotc.mlir import Value
 
-Operands = frozenset[type[Operand]]  # the kinds of them that a kernel takes
+Operands = frozenset[type[KernelOperand]]  # the kinds of them that a kernel takes
 
 NONE: Operands = frozenset()
-ALIKE = frozenset({Whole, Number, PerColumn})  # in all rows, or of the result's shape
+ALIKE = frozenset(
+    {Whole, ScalarOperand, PerColumn}
+)  # in all rows, or of the result's shape
 BY_ROWS = ALIKE | {PerRow, PerGroup}
 OF_COLUMNS = BY_ROWS | {SomeColumns}
-OF_NUMBERS = frozenset({Whole, Number})  # wherever elements lie
+OF_NUMBERS = frozenset({Whole, ScalarOperand})  # wherever elements lie
 
 CONDITION = "bool"  # of vectors that are in registers alone
 NARROW = ("i8", "u8")  # integers that memory has of vectors of f32 and i32
@@ -96,7 +98,7 @@ class Elementwise:
         is_known = source in self.dtypes or is_narrow
         return is_known and kind in self.dtypes and (is_float(kind) or is_narrow)
 
-    def operand(self, value: Value) -> Operand | None:
+    def operand(self, value: Value) -> KernelOperand | None:
         """Return an operand as the kernel reads it; None if it cannot."""
         kind = Tensor.of(value)
         if kind.dtype not in self.dtypes and kind.dtype not in self.sources:

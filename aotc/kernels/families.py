@@ -26,7 +26,7 @@ from aotc.kernels.elementwise import (
     OF_COLUMNS,
     OF_NUMBERS,
 )
-from aotc.kernels.family import Family, Packing
+from aotc.kernels.family import KernelFamily, Packing
 from aotc.kernels.planning import (
     attention,
     chain,
@@ -46,7 +46,7 @@ from aotc.kernels.planning import (
     updates,
     winograd,
 )
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.winograd import packing as winograd_packing
 
@@ -55,7 +55,7 @@ def _chain_packing(schedule: chain.ChainSchedule) -> Packing | None:
     return _panel_packing(schedule.project)
 
 
-def _panel_packing(tile: Tile | None) -> Packing | None:
+def _panel_packing(tile: ContractionTile | None) -> Packing | None:
     if tile is None or not tile.packed:
         return None
     blocks = Packing(
@@ -78,8 +78,8 @@ def _winograd_packing(tile: winograd.WinogradTile) -> Packing:
 
 
 # of those that compute one op, the first with a plan for it is taken
-FAMILIES: dict[str, Family[Any, Any]] = {
-    "winograd": Family(
+FAMILIES: dict[str, KernelFamily[Any, Any]] = {
+    "winograd": KernelFamily(
         anchors=(ConvGeneral,),
         schedule=winograd.WinogradTile,
         plan=winograd.plan,
@@ -93,7 +93,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         numerics=RELAXED,
         is_exact=winograd.is_exact,
     ),
-    "chain": Family(
+    "chain": KernelFamily(
         anchors=(ConvGeneral,),
         schedule=chain.ChainSchedule,
         plan=chain.plan,
@@ -109,9 +109,9 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         is_never_alone=True,
         has_runs=True,
     ),
-    "contraction": Family(
+    "contraction": KernelFamily(
         anchors=(DotGeneral, ConvGeneral),
-        schedule=Tile,
+        schedule=ContractionTile,
         plan=contraction.plan,
         workgroups=contraction.workgroups,
         plan_unpacked=contraction.plan_unpacked,
@@ -130,7 +130,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         why_not_joined=joined.why_not_joined,
         why_misread=contraction.why_misread,
     ),
-    "decoder": Family(
+    "decoder": KernelFamily(
         anchors=(Attention,),
         schedule=decoder.DecoderTile,
         floats=FLOATS,
@@ -143,7 +143,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         widened=NARROW,
         all_results=True,
     ),
-    "attention": Family(
+    "attention": KernelFamily(
         anchors=(Attention,),
         schedule=attention.AttentionTile,
         floats=FLOATS,
@@ -151,7 +151,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         workgroups=attention.workgroups,
         all_results=True,
     ),
-    "attention_gradient": Family(
+    "attention_gradient": KernelFamily(
         anchors=(AttentionGradient,),
         schedule=attention.AttentionTile,
         floats=FLOATS,
@@ -159,7 +159,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         workgroups=attention.workgroups_of_gradient,
         all_results=True,
     ),
-    "depthwise": Family(
+    "depthwise": KernelFamily(
         anchors=(ConvGeneral,),
         schedule=depthwise.Sweep,
         floats=FLOATS,
@@ -174,7 +174,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         views=depthwise.views,
         candidates=depthwise.candidates,
     ),
-    "pooling": Family(
+    "pooling": KernelFamily(
         anchors=(MaxPool, SumPool),
         schedule=depthwise.Sweep,
         floats=FLOATS,
@@ -187,7 +187,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         epilogue=BY_ROWS,
         candidates=depthwise.candidates,
     ),
-    "rows": Family(
+    "rows": KernelFamily(
         anchors=rows.ANCHORS,
         schedule=rows.RowTile,
         floats=FLOATS,
@@ -201,7 +201,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         prologue_axes=rows.row_axes,
         all_results=True,
     ),
-    "columns": Family(
+    "columns": KernelFamily(
         anchors=(*rows.REDUCTIONS, Normalize),
         schedule=columns.ColumnTile,
         floats=FLOATS,
@@ -217,13 +217,13 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         prologue=ALIKE,
         prologue_axes=columns.column_axes,
     ),
-    "sort": Family(
+    "sort": KernelFamily(
         anchors=(Argsort,),
         schedule=Schedule,
         plan=sorting.plan,
         workgroups=sorting.workgroups,
     ),
-    "movement": Family(
+    "movement": KernelFamily(
         anchors=(Concatenate,),
         schedule=movement.MovementBlocks,
         floats=FLOATS,
@@ -236,7 +236,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         why_misread=movement.why_misread,
         leaves_states=False,
     ),
-    "quantization": Family(
+    "quantization": KernelFamily(
         anchors=(Cast,),
         schedule=movement.MovementBlocks,
         floats=FLOATS,
@@ -247,7 +247,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         prologue=BY_ROWS,
         is_last=True,
     ),
-    "elementwise": Family(
+    "elementwise": KernelFamily(
         anchors=repeated.ANCHORS,
         schedule=movement.MovementBlocks,
         floats=FLOATS,
@@ -260,7 +260,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         leaves_states=False,
         is_last=True,
     ),
-    "transpose": Family(
+    "transpose": KernelFamily(
         anchors=(Transpose,),
         schedule=movement.MovementBlocks,
         plan=transposing.plan,
@@ -269,7 +269,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         leaves_states=False,
         is_last=True,
     ),
-    "nests": Family(
+    "nests": KernelFamily(
         anchors=(),
         schedule=nests.NestSchedule,
         plan=nests.plan,
@@ -277,7 +277,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         scratch=nests.scratch_elements,
         is_never_alone=True,
     ),
-    "scan": Family(
+    "scan": KernelFamily(
         anchors=(),
         schedule=Schedule,
         plan=scan.plan,
@@ -286,7 +286,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         inner=scan.inner,
         is_never_alone=True,
     ),
-    "updates": Family(
+    "updates": KernelFamily(
         anchors=(Unary, Binary, Select, Clamp, Cast),
         schedule=updates.UpdateBlocks,
         floats=FLOATS,

@@ -12,7 +12,7 @@ from aotc.dialects.functions.fusion import Fused, fused_of
 from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim, Size, Tensor
+from aotc.dialects.types import Size, SymbolicDim, Tensor
 from aotc.kernels import sharing
 from aotc.kernels.elementwise import ALIKE, NARROW, NONE, Elementwise, Operands
 from aotc.kernels.machine import Machine
@@ -26,7 +26,7 @@ S = TypeVar("S", bound=Schedule)
 
 
 @dataclass(frozen=True)
-class Family(Generic[A, S]):
+class KernelFamily(Generic[A, S]):
     """Kernels for some ops.
 
     Args:
@@ -276,14 +276,14 @@ class PlannedKernel(Generic[A, S]):
 
     function: Function
     name: str
-    family: Family[A, S]
+    family: KernelFamily[A, S]
     anchor: A
     schedule: S
-    families: Mapping[str, Family[Any, Any]] = field(repr=False)
+    families: Mapping[str, KernelFamily[Any, Any]] = field(repr=False)
 
     @staticmethod
     def of(
-        function: Function, families: Mapping[str, Family[Any, Any]]
+        function: Function, families: Mapping[str, KernelFamily[Any, Any]]
     ) -> PlannedKernel[Any, Any] | None:
         """Return the kernel of a function; None if it is no region."""
         fused = fused_of(function)
@@ -313,7 +313,7 @@ class PlannedKernel(Generic[A, S]):
     @property
     def has_scratch(self) -> bool:
         """Return whether the kernel has scratch, if only in some calls."""
-        return isinstance(self.scratch, Dim) or self.scratch > 0
+        return isinstance(self.scratch, SymbolicDim) or self.scratch > 0
 
     @property
     def packing(self) -> Packing | None:

@@ -26,14 +26,14 @@ from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import (
-    Dim,
     Shape,
     Size,
+    SymbolicDim,
     Tensor,
     bounds,
     element_count,
 )
-from aotc.kernels.layout import Layout, layout_through, windows_of_left
+from aotc.kernels.layout import OperandLayout, layout_through, windows_of_left
 from aotc.kernels.typical import IMAGES, PRODUCT_ROWS, PRODUCT_TERMS, typical
 
 WITHIN = "graph.within"  # an attribute of a product, see `state_bound`
@@ -43,7 +43,7 @@ _INTEGERS = {("i8", "i32"), ("u8", "i32"), ("i16", "i32")}
 
 
 @dataclass(frozen=True)
-class Geometry:
+class ConvolutionGeometry:
     """A convolution of images in NHWC; pairs are (lines, positions).
 
     Args:
@@ -75,7 +75,7 @@ class Geometry:
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
-    layout: Layout | None = None
+    layout: OperandLayout | None = None
     dtype: str = "f32"
     right_dtype: str = "f32"
     within: int = 0
@@ -180,7 +180,7 @@ class Geometry:
         """Operations on floats: a multiplication and an addition for each term."""
         return 2 * self.products * self.rows * self.depth * self.features
 
-    def with_sizes(self, number_of: Callable[[Size], int]) -> Geometry:
+    def with_sizes(self, number_of: Callable[[Size], int]) -> ConvolutionGeometry:
         """Return the geometry for the sizes of one call."""
         images = number_of(self.images)
         if self.layout is None:
@@ -191,7 +191,7 @@ class Geometry:
         )
 
     @property
-    def typical(self) -> Geometry:
+    def typical(self) -> ConvolutionGeometry:
         """Return a geometry of static sizes, by which this one is cut up.
 
         Where calls decide how many images there are, it has as many as most calls, and
@@ -203,7 +203,9 @@ class Geometry:
 
 
 @lru_cache(maxsize=1024)  # a program has few shapes, and many products of each
-def _typical(geometry: Geometry, _: tuple[Contract, ...]) -> Geometry:
+def _typical(
+    geometry: ConvolutionGeometry, _: tuple[Contract, ...]
+) -> ConvolutionGeometry:
     images = typical(geometry.images, IMAGES)
     if geometry.is_product and bounds(geometry.images)[0] < _FEW_ROWS:
         images = typical(geometry.images, PRODUCT_ROWS)
@@ -211,7 +213,7 @@ def _typical(geometry: Geometry, _: tuple[Contract, ...]) -> Geometry:
     return replace(few, images=images, channels=geometry.channels)
 
 
-def geometry_of(op: GraphOp) -> Geometry | None:
+def geometry_of(op: GraphOp) -> ConvolutionGeometry | None:
     """Return an op's geometry, as far as there is a kernel for it; None if there is
     none.
 
@@ -225,7 +227,7 @@ def geometry_of(op: GraphOp) -> Geometry | None:
 
 
 @remembered_by_signature
-def _geometry_of(op: GraphOp, windows: Windows | None) -> Geometry | None:
+def _geometry_of(op: GraphOp, windows: Windows | None) -> ConvolutionGeometry | None:
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     dtypes = {x.dtype for x in types}
     if any(0 in x.shape for x in types):
@@ -255,14 +257,14 @@ def state_bound(op: GraphOp, bound: int) -> None:
     op.operation.attributes[WITHIN] = attribute_of(bound)
 
 
-def known_geometry(op: GraphOp) -> Geometry:
+def known_geometry(op: GraphOp) -> ConvolutionGeometry:
     """Return the geometry of an op that has one; see `geometry_of`."""
     found = geometry_of(op)
     assert found is not None
     return found
 
 
-def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
+def geometry_by_lines(op: ConvGeneral) -> ConvolutionGeometry | None:
     """Return a convolution's geometry as windows over images even where they are 1×1.
 
     To `geometry_of` such a convolution is a product, which knows no lines of images.
@@ -278,16 +280,16 @@ def geometry_by_lines(op: ConvGeneral) -> Geometry | None:
 
 
 def product(
-    rows: Size, depth: Size, features: Size, layout: Layout | None = None
-) -> Geometry | None:
+    rows: Size, depth: Size, features: Size, layout: OperandLayout | None = None
+) -> ConvolutionGeometry | None:
     """The product of matrices (rows, depth) times (depth, features), if it is one."""
-    if isinstance(depth, Dim) or isinstance(features, Dim):
+    if isinstance(depth, SymbolicDim) or isinstance(features, SymbolicDim):
         return None
     one = (1, 1)
-    return Geometry(rows, one, depth, one, features, one, layout=layout)
+    return ConvolutionGeometry(rows, one, depth, one, features, one, layout=layout)
 
 
-def _of_product(op: DotGeneral, windows: Windows | None) -> Geometry | None:
+def _of_product(op: DotGeneral, windows: Windows | None) -> ConvolutionGeometry | None:
     layout = layout_through(windows, op) if op.lhs_contract else None
     if layout is None:
         return None
@@ -297,7 +299,7 @@ def _of_product(op: DotGeneral, windows: Windows | None) -> Geometry | None:
     return product(layout.rows, depth, features, layout)
 
 
-def _of_convolution(op: ConvGeneral) -> Geometry | None:
+def _of_convolution(op: ConvGeneral) -> ConvolutionGeometry | None:
     x, kernel = Tensor.of(op.x), Tensor.of(op.kernel)
     if x.rank not in (3, 4) or min(op.padding) < 0:
         return None
@@ -308,19 +310,21 @@ def _of_convolution(op: ConvGeneral) -> Geometry | None:
     return _of_windows(op, window, op.groups)
 
 
-def _of_pooling(op: Pool) -> Geometry | None:
+def _of_pooling(op: Pool) -> ConvolutionGeometry | None:
     x = Tensor.of(op.x)
     if x.rank not in (3, 4) or min(op.padding) < 0:
         return None
     return _of_windows(op, op.window, x.shape[-1])
 
 
-def _of_windows(op: ConvGeneral | Pool, window: Shape, groups: Size) -> Geometry | None:
+def _of_windows(
+    op: ConvGeneral | Pool, window: Shape, groups: Size
+) -> ConvolutionGeometry | None:
     x, y = Tensor.of(op.x).shape, Tensor.of(op.y).shape
-    if any(isinstance(size, Dim) for size in (*x[1:], *y[1:], *window, groups)):
+    if any(isinstance(size, SymbolicDim) for size in (*x[1:], *y[1:], *window, groups)):
         return None
     static: Any = {"channels": x[-1], "features": y[-1], "groups": groups}
-    return Geometry(
+    return ConvolutionGeometry(
         images=x[0],
         size=_pair(x[1:-1], 1),
         window=_pair(window, 1),

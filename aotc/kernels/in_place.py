@@ -24,7 +24,7 @@ from aotc.kernels.lowered import (
     CALL,
     KERNEL,
     LAUNCH,
-    Kernel,
+    LoweredKernel,
     called_kernel,
     dispatched_kernel,
     kernel_in,
@@ -51,7 +51,7 @@ class InPlaceKernels:
 
     module: Module
     holders: dict[str, Operation]
-    kernels: dict[str, Kernel]
+    kernels: dict[str, LoweredKernel]
     _made: dict[tuple[str, tuple[int, ...], int], Operation] = field(
         default_factory=dict
     )
@@ -65,7 +65,7 @@ class InPlaceKernels:
         holders: dict[str, Operation] = {name: each[0] for name, each in apt.items()}
         return cls(module, holders, {name: each[1] for name, each in apt.items()})
 
-    def kernel_of(self, op: Operation) -> Kernel | None:
+    def kernel_of(self, op: Operation) -> LoweredKernel | None:
         """Return the kernel that an op calls, if it is one of these."""
         return self.kernels.get(called_kernel(op) or "")
 

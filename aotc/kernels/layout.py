@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import remembered_by_signature, view_of_result
-from aotc.dialects.movement.views import Loop, View, common_loops
+from aotc.dialects.movement.views import StridedLoop, View, common_loops
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Size, Tensor, element_count, static_size
@@ -22,7 +22,7 @@ from aotc.mlir import ir
 
 
 @dataclass(frozen=True)
-class Layout:
+class OperandLayout:
     """Distances in the operands, in elements.
 
     Args:
@@ -39,8 +39,8 @@ class Layout:
 
     rows: Size
     row: int
-    sums: tuple[Loop, ...]
-    batch: tuple[Loop, ...]
+    sums: tuple[StridedLoop, ...]
+    batch: tuple[StridedLoop, ...]
     is_readable: bool
     splits_rows: bool
 
@@ -69,7 +69,7 @@ class Layout:
         """The stride between rows of the right operand; None if it has no rows."""
         return static_size(self.sums[-1].steps[1]) if self.is_readable else None
 
-    def with_sizes(self, number_of: Callable[[Size], int]) -> Layout:
+    def with_sizes(self, number_of: Callable[[Size], int]) -> OperandLayout:
         """Return the layout for the sizes of one call."""
         batch, sums = (
             tuple(replace(loop, size=number_of(loop.size)) for loop in loops)
@@ -78,7 +78,7 @@ class Layout:
         return replace(self, rows=number_of(self.rows), sums=sums, batch=batch)
 
 
-def layout_of(op: DotGeneral) -> Layout | None:
+def layout_of(op: DotGeneral) -> OperandLayout | None:
     """Return the layout of a product's operands; None if a kernel cannot read it.
 
     A left operand that is windows over an image is read from the image.
@@ -87,7 +87,7 @@ def layout_of(op: DotGeneral) -> Layout | None:
 
 
 @remembered_by_signature
-def layout_through(windows: Windows | None, op: DotGeneral) -> Layout | None:
+def layout_through(windows: Windows | None, op: DotGeneral) -> OperandLayout | None:
     """Return the layout, given the windows that the left operand is; None if
     unreadable.
     """
@@ -100,12 +100,12 @@ def layout_through(windows: Windows | None, op: DotGeneral) -> Layout | None:
         _loops_where(both, nest.kept, repeats)
         for repeats in ([False, False], [False, True], [True, False])
     )
-    sums = common_loops(both, [nest.combined] * 2) or [Loop(1, (1, 1))]
-    rows = [Loop(stride.size, (stride.step, 0)) for stride in left.group(lead)]
-    inner = rows[-1] if rows else Loop(1, (0, 0))
+    sums = common_loops(both, [nest.combined] * 2) or [StridedLoop(1, (1, 1))]
+    rows = [StridedLoop(stride.size, (stride.step, 0)) for stride in left.group(lead)]
+    inner = rows[-1] if rows else StridedLoop(1, (0, 0))
     if any(not isinstance(n, int) for n in (inner.steps[0], *sums[-1].steps)):
         return None
-    return Layout(
+    return OperandLayout(
         rows=inner.size,
         row=static_size(inner.steps[0]),
         sums=tuple(sums),

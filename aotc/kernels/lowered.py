@@ -44,7 +44,7 @@ _CALLED = re.compile(rf"iree\.(.+\.kernel){re.escape(CALL)}(_\d+)?")
 
 
 @dataclass(frozen=True)
-class Launch:
+class GpuLaunch:
     """The launch of a kernel on a GPU.
 
     Args:
@@ -55,8 +55,8 @@ class Launch:
         reads: how many tensors it reads, which come first.
         writes: how many it writes.
         numbers: how many numbers of 32 bits follow.
-        tied: where results are written over what is read, see `Kernel`.
-        awaited: tensors that are computed before, see `Kernel`.
+        tied: where results are written over what is read, see `LoweredKernel`.
+        awaited: tensors that are computed before, see `LoweredKernel`.
     """
 
     function: str
@@ -71,7 +71,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class LoweredKernel:
     """A kernel as IREE is to dispatch it.
 
     Args:
@@ -83,8 +83,8 @@ class Kernel:
         facts: what is to be told of it, see `aotc.kernels.facts`.
         launch: how a GPU runs it; None for a kernel of processors, which alone has
             memories, results, elements and symbols.
-        parts: of what it reads and of its results, see `Family.memory_parts`; None
-            where it must not write over what it reads.
+        parts: of what it reads and of its results, see `KernelFamily.memory_parts`;
+            None where it must not write over what it reads.
         tied: the number of what it reads that each result is written over, or -1; none
             of them if that is empty.
         awaited: tensors that follow what it reads, and which it does not look at: they
@@ -97,33 +97,33 @@ class Kernel:
     elements: tuple[str, ...]
     symbols: int
     facts: Mapping[str, Any]
-    launch: Launch | None = None
+    launch: GpuLaunch | None = None
     parts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     tied: tuple[int, ...] = ()
     awaited: int = 0
 
 
-def kernels_of(module: Module) -> Iterator[Kernel]:
+def kernels_of(module: Module) -> Iterator[LoweredKernel]:
     """The kernels that a lowered module holds."""
     for op in module.body.operations:
         if KERNEL in op.attributes:
             yield kernel_in(op)
 
 
-def kernel_in(holder: Operation) -> Kernel:
+def kernel_in(holder: Operation) -> LoweredKernel:
     """Return the kernel that a module beside the functions holds."""
     name, stated = name_of(holder), plain_of(holder.attributes[KERNEL])
     found = stated.pop("parts", None)
     parts = None if found is None else (tuple(found[0]), tuple(found[1]))
     if LAUNCH in holder.attributes:
         told = plain_of(holder.attributes[LAUNCH])
-        launch = Launch(**{**told, "tied": tuple(told.get("tied", ()))})
-        return Kernel(name, (), 0, (), 0, stated, launch, parts)
+        launch = GpuLaunch(**{**told, "tied": tuple(told.get("tied", ()))})
+        return LoweredKernel(name, (), 0, (), 0, stated, launch, parts)
     (function,) = holder.regions[0].blocks[0].operations
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     taken = [str(each) for each in kind.inputs[:-2]]
     memories = [each for each in taken if each != "index"]
-    return Kernel(
+    return LoweredKernel(
         name,
         tuple(memories),
         stated.pop("results"),
@@ -227,7 +227,9 @@ def _move_out(holder: Operation, module: Module) -> Function:
     return next(x for x in functions if name_of(x) == made[kernel])
 
 
-def _call_instead(call: Operation, function: Function, launch: Launch | None) -> None:
+def _call_instead(
+    call: Operation, function: Function, launch: GpuLaunch | None
+) -> None:
     """Call a function of what a kernel reads, and its numbers, in the place of that."""
     assert launch is not None
     count, given = len(function.type.inputs), [*call.operands]

@@ -14,10 +14,10 @@ from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.kernels.capabilities import Capabilities, NoKernels
-from aotc.kernels.geometry import Geometry, geometry_of
+from aotc.kernels.geometry import ConvolutionGeometry, geometry_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.caches import time_of
-from aotc.kernels.planning.tile import Tile, choose_tile
+from aotc.kernels.planning.tile import ContractionTile, choose_tile
 from aotc.mlir import Module
 
 _WORTH_SAYING = 1.05  # of the time of floats; the model is not more exact
@@ -81,7 +81,7 @@ def _times(
     """Yield each narrow product, its dtypes, its cycles, and those in f32."""
     for function in functions_of(module).values():
         kernel = capabilities.planned(function)
-        if kernel is None or not isinstance(kernel.schedule, Tile):
+        if kernel is None or not isinstance(kernel.schedule, ContractionTile):
             continue
         with known_contracts(contracts_of(function)):
             geometry = geometry_of(kernel.anchor)
@@ -95,7 +95,7 @@ def _times(
 
 
 def cycles_of_both(
-    geometry: Geometry, tile: Tile, machine: Machine
+    geometry: ConvolutionGeometry, tile: ContractionTile, machine: Machine
 ) -> tuple[float, float]:
     """Return the cycles of a product, and of f32 of the same shape."""
     floats = replace(geometry, dtype="f32", right_dtype="f32", within=0)

@@ -23,7 +23,7 @@ from aotc.mlir import Value, func
 
 
 @dataclass(frozen=True)
-class Operand:
+class KernelOperand:
     """An operand, as a kernel reads it, whose shape is that of the kernel's rows.
 
     Args:
@@ -47,7 +47,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Counted(Operand):
+class Counted(KernelOperand):
     """The index along an axis, or a size: what code knows without memory."""
 
     @property
@@ -57,22 +57,22 @@ class Counted(Operand):
 
 
 @dataclass(frozen=True)
-class Viewed(Operand):
+class Viewed(KernelOperand):
     """An operand that repeats elements in memory."""
 
 
 @dataclass(frozen=True)
-class Whole(Operand):
+class Whole(KernelOperand):
     """An element of its own for each of the result."""
 
 
 @dataclass(frozen=True)
-class Number(Operand):
+class ScalarOperand(KernelOperand):
     """An operand that is one number for all elements."""
 
 
 @dataclass(frozen=True)
-class OfColumns(Operand):
+class OfColumns(KernelOperand):
     """An operand read in rows of so many columns.
 
     Args:
@@ -128,12 +128,12 @@ class SomeColumns(OfColumns):
         return columns == (self.width,)
 
 
-def operand_of(value: Value) -> Operand:
+def operand_of(value: Value) -> KernelOperand:
     """Return the plainest description of an operand."""
     op = defining_op(value)
-    found: Operand | None = None
+    found: KernelOperand | None = None
     if _is_constant(value):
-        found = Number(value)
+        found = ScalarOperand(value)
     elif is_repeated(value):
         found = _repeated(value)
     elif isinstance(op, Slice):
@@ -141,7 +141,7 @@ def operand_of(value: Value) -> Operand:
     return found or Whole(value)
 
 
-def viewed_operand(value: Value) -> Operand:
+def viewed_operand(value: Value) -> KernelOperand:
     """Return the description of an operand for code that reads through any view."""
     found = operand_of(value)
     if isinstance(defining_op(found.source), (Iota, Dimension)):
@@ -171,7 +171,7 @@ def _is_constant(value: Value) -> bool:
     return isinstance(defining_op(value), Constant) and Tensor.of(value).rank == 0
 
 
-def _repeated(value: Value) -> Operand | None:
+def _repeated(value: Value) -> KernelOperand | None:
     """Return the description of a broadcast's operand; None if there is no class for
     it.
     """
@@ -179,7 +179,7 @@ def _repeated(value: Value) -> Operand | None:
     op = moves[-1]
     shape = Tensor.of(op.x).shape
     if all(size == 1 for size in shape):
-        return Number(op.x)
+        return ScalarOperand(op.x)
     view: View | None = View.of_memory(shape)
     for move in reversed(moves):
         view = None if view is None else view_of_result(move, view)

@@ -25,13 +25,15 @@ from aotc.kernels.bit_planes import (
     to_words,
     words_of_run,
 )
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Value
 
 Axes = tuple[int, ...]
 
 
-def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Value:
+def pack(
+    b: Builder, op: GraphOp, tile: ContractionTile, right: Value | None = None
+) -> Value:
     """The right operand as [product][panel][depth][column]; zeros fill the last panel.
 
     Without the first axis where there is one product only. The groups of a convolution
@@ -50,7 +52,7 @@ def pack(b: Builder, op: GraphOp, tile: Tile, right: Value | None = None) -> Val
     return to_words(b, packed, tile.bits) if tile.has_planes else packed
 
 
-def packed_shape(op: GraphOp, tile: Tile) -> Shape:
+def packed_shape(op: GraphOp, tile: ContractionTile) -> Shape:
     """Return the shape of the result of `pack`."""
     shape = _packing(op, tile, Tensor.of(op.operands[1])).shape
     if not tile.has_planes:
@@ -59,7 +61,7 @@ def packed_shape(op: GraphOp, tile: Tile) -> Shape:
     return (*outer, runs * words_of_run(tile.bits), columns, WORD)
 
 
-def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
+def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: ContractionTile) -> Value:
     """Pack the values of each block of the right operand as [panel][block][column].
 
     Of blocks of columns as [block][term].
@@ -67,20 +69,24 @@ def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: Tile) -> Value:
     return _packing_of_blocks(op, tile, Tensor.of(part)).apply(b, part)
 
 
-def packed_blocks_shape(op: GraphOp, tile: Tile, kind: Tensor) -> Shape:
+def packed_blocks_shape(op: GraphOp, tile: ContractionTile, kind: Tensor) -> Shape:
     """Return the shape of the result of `pack_blocks` for a type."""
     return _packing_of_blocks(op, tile, kind).shape
 
 
 def unpack_blocks(
-    b: Builder, op: GraphOp, packed: Value, tile: Tile, kind: Tensor
+    b: Builder, op: GraphOp, packed: Value, tile: ContractionTile, kind: Tensor
 ) -> Value:
     """The inverse of `pack_blocks`, which gives a type."""
     return _packing_of_blocks(op, tile, kind).undo(b, packed)
 
 
 def unpack(
-    b: Builder, op: GraphOp, packed: Value, tile: Tile, kind: Tensor | None = None
+    b: Builder,
+    op: GraphOp,
+    packed: Value,
+    tile: ContractionTile,
+    kind: Tensor | None = None,
 ) -> Value:
     """The inverse of `pack`.
 
@@ -96,7 +102,9 @@ def unpack(
     return _packing(op, tile, kind or Tensor.of(op.operands[1])).undo(b, packed)
 
 
-def _packing_of_blocks(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
+def _packing_of_blocks(
+    op: GraphOp, tile: ContractionTile, kind: Tensor
+) -> Rearrangement:
     """Return the chain of ops that packs the values for each block of a right
     operand.
     """
@@ -107,7 +115,7 @@ def _packing_of_blocks(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
     return Rearrangement(kind.shape).transpose((1 - term, term))
 
 
-def _packing(op: GraphOp, tile: Tile, kind: Tensor) -> Rearrangement:
+def _packing(op: GraphOp, tile: ContractionTile, kind: Tensor) -> Rearrangement:
     """Return the chain of ops that packs a right operand of a type for a kernel."""
     axes = _Axes.of(op, kind)
     products, rank = axes.products, len(axes.products)
@@ -160,7 +168,7 @@ def _packed_at_once(
     return turned.reshape((*axes.products, panels, axes.depth, width))
 
 
-def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
+def join(b: Builder, packed: Sequence[Value], tile: ContractionTile) -> Value:
     """Join several packed operands: panel by panel, or all in each panel.
 
     Args:
@@ -172,7 +180,9 @@ def join(b: Builder, packed: Sequence[Value], tile: Tile) -> Value:
     return reduce(lambda x, y: b.concatenate(x, y, axis=axis), packed)
 
 
-def split(b: Builder, joined: Value, counts: Sequence[int], tile: Tile) -> list[Value]:
+def split(
+    b: Builder, joined: Value, counts: Sequence[int], tile: ContractionTile
+) -> list[Value]:
     """The inverse of `join`.
 
     Args:
@@ -196,7 +206,7 @@ def split(b: Builder, joined: Value, counts: Sequence[int], tile: Tile) -> list[
     return found
 
 
-def _joined_axis(rank: int, tile: Tile) -> int:
+def _joined_axis(rank: int, tile: ContractionTile) -> int:
     """The axis of columns, or of panels, of operands that are packed."""
     columns = rank - 1 if tile.terms == 1 else rank - 2
     return columns if tile.interleaved > 1 else columns - 2

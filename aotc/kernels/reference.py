@@ -75,7 +75,7 @@ class _Evaluator:
         block: int | None,
     ) -> None:
         self._term, self._symbols, self._block = term, symbols, block
-        self._written: dict[Value, _Written] = {}
+        self._written: dict[Value, _WrittenMemory] = {}
         self._arrays = dict(zip(term.arguments, arguments, strict=True))
 
     def results(self) -> list[np.ndarray]:
@@ -98,7 +98,7 @@ class _Evaluator:
         found = found.astype(dtypes.to_numpy(kind.dtype))
         written = self._written.get(statement.value)
         if written is None:
-            written = _Written(self._numbers(kind.shape), found.dtype)
+            written = _WrittenMemory(self._numbers(kind.shape), found.dtype)
             self._written[statement.value] = written
         if nest.place is None:
             written.write_all(found)
@@ -232,7 +232,7 @@ class _Evaluator:
         return evaluate_size(size, self._symbols)
 
 
-class _Written:
+class _WrittenMemory:
     """Memory that statements write, and how often they have written each element."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:

@@ -20,7 +20,7 @@ from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
-from aotc.dialects.types import Dim, Size, Tensor
+from aotc.dialects.types import Size, SymbolicDim, Tensor
 from aotc.kernels.capabilities import Capabilities, NoKernels
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.gpu.families import why_no_schedule as why_no_schedule_on_gpus
@@ -35,7 +35,7 @@ OF_WEIGHTS = "it is of weights alone"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class KernelRefusal:
     """An op that is left to IREE's code generation.
 
     Args:
@@ -51,7 +51,7 @@ class Refusal:
 
 def weights_dequantized_in(
     module: Module, capabilities: Capabilities | NoKernels
-) -> list[Refusal]:
+) -> list[KernelRefusal]:
     """Return refusals for the weights that each call dequantises.
 
     Args:
@@ -75,7 +75,7 @@ def refusals_in(
     left_out: Container[str] = (),
     *,
     folds_weights: bool = False,
-) -> dict[str, list[Refusal]]:
+) -> dict[str, list[KernelRefusal]]:
     """Return the refusals of ops that are left to IREE, by entry, after fusion.
 
     Args:
@@ -86,7 +86,7 @@ def refusals_in(
             (`fold-parameters`), so that nothing of it is left to anyone.
     """
     functions = functions_of(module)
-    found: dict[str, list[Refusal]] = {}
+    found: dict[str, list[KernelRefusal]] = {}
     for entry in entries_of(module):
         scopes = scopes_of(functions, entry.name)
         found[entry.name] = [
@@ -105,7 +105,7 @@ def _refusals_in(
     weights: Container[Value] | None,
     capabilities: Capabilities | NoKernels,
     left_out: Container[str],
-) -> list[Refusal]:
+) -> list[KernelRefusal]:
     """The refusals of a function; without weights, kernels are not looked for in it."""
     with function.context, known_contracts(contracts_of(function)):
         return [*_refusals(function, weights, capabilities, left_out)]
@@ -116,7 +116,7 @@ def _refusals(
     weights: Container[Value] | None,
     capabilities: Capabilities | NoKernels,
     left_out: Container[str],
-) -> Iterator[Refusal]:
+) -> Iterator[KernelRefusal]:
     if function.is_external or is_region(function):
         return
     yield from dequantized_in(function, weights or (), capabilities, left_out)
@@ -129,7 +129,7 @@ def _refusals(
             else:
                 why = why_refused(op, capabilities, left_out)
             name = op.operation.name.removeprefix("graph.")
-            yield Refusal(name, why, where_of(op) or "")
+            yield KernelRefusal(name, why, where_of(op) or "")
 
 
 # ---- weights that are dequantised ---------------------------------------------------
@@ -140,7 +140,7 @@ def dequantized_in(
     weights: Container[Value],
     capabilities: Capabilities | NoKernels,
     left_out: Container[str] = (),
-) -> Iterator[Refusal]:
+) -> Iterator[KernelRefusal]:
     """Yield the weights that each call of a function makes floats of.
 
     Args:
@@ -155,7 +155,7 @@ def dequantized_in(
         readers = users_of([op.y])
         if not all(isinstance(each, Dequantize) for each in readers):  # of its scales
             why = _why_dequantized(op, capabilities, left_out)
-            yield Refusal("dequantize", why, where_of(op) or "")
+            yield KernelRefusal("dequantize", why, where_of(op) or "")
 
 
 def _why_dequantized(
@@ -206,7 +206,7 @@ def _why_no_schedule(
         return why_no_schedule_on_gpus(op)
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     expected = next(row for kind, row in _EXPECTED.items() if isinstance(op, kind))
-    if any(isinstance(size, Dim) for size in expected.sizes_of_one(op)):
+    if any(isinstance(size, SymbolicDim) for size in expected.sizes_of_one(op)):
         return f"only a call decides a size, beside the number of {expected.many}"
     *first, last = known = _dtypes_of(op, capabilities)
     others = sorted({kind.dtype for kind in types} - {*known})
@@ -254,7 +254,7 @@ def _why_product(op: DotGeneral, machine: Machine) -> str:
     layout = layout_of(op)
     if layout is None or layout.splits_rows:
         return "rows of its left operand do not lie at one distance from each other"
-    if layout.right is None and isinstance(layout.terms, Dim):
+    if layout.right is None and isinstance(layout.terms, SymbolicDim):
         return "its right operand has columns of a length that only a call decides"
     return "it is added in parts, for precision" if is_summed_in_parts(op) else _OTHER
 

@@ -16,13 +16,13 @@ from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.kernels.capabilities import Capabilities
-from aotc.kernels.family import Family
+from aotc.kernels.family import KernelFamily
 from aotc.mlir import Value
 
 
 def key_of(
     fused: Fused,
-    family: Family[Any, Any],
+    family: KernelFamily[Any, Any],
     anchor: GraphOp,
     others: Sequence[GraphOp],
     views: Iterable[Value],

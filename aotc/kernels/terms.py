@@ -230,7 +230,7 @@ class Term:
         """Return the term's text, a line for each statement (Note [text of terms])."""
         contracts = contracts_of(self.function)
         with self.function.context, known_contracts(contracts):
-            return _Printer(self).text()
+            return _TermPrinter(self).text()
 
 
 def _behind_cast(factor: Expression) -> Expression:
@@ -277,7 +277,7 @@ def op_of(value: Value) -> GraphOp | None:
 # source that is read stands what `else` says. What an expression has twice is u0, ….
 
 
-class _Printer:
+class _TermPrinter:
     def __init__(self, term: Term) -> None:
         self._term, self._names = term, dict[Value, str]()
         for number, value in enumerate(term.arguments):
@@ -305,7 +305,7 @@ class _Printer:
         kept = loops[: len(nest.kept)]
         indices = kept if place is None else place.indices(kept)
         left = f"{self._names[statement.value]}[{', '.join(indices)}]"
-        shared = _Shared(self, statement, loops)
+        shared = _SharedExpressions(self, statement, loops)
         factors = " * ".join(map(shared.text, statement.factors))
         if nest.combine != COPY:
             factors = f"{nest.combine}.{statement.dtype}({factors})"
@@ -333,7 +333,7 @@ class _Printer:
         return f"{name}[{', '.join(indices)}]{found}"
 
 
-class _Shared:
+class _SharedExpressions:
     """A printer of a statement's expressions: repeated ones get names, u0, ….
 
     Args:
@@ -343,7 +343,7 @@ class _Shared:
     """
 
     def __init__(
-        self, printer: _Printer, statement: Statement, loops: Sequence[str]
+        self, printer: _TermPrinter, statement: Statement, loops: Sequence[str]
     ) -> None:
         self._printer, self._loops = printer, loops
         nodes = {id(x): x for factor in statement.factors for x in factor.nodes()}

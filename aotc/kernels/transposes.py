@@ -43,14 +43,14 @@ def merge_transposes(function: Function) -> None:
 
 
 @dataclass(frozen=True)
-class _Operand:
+class _ProductOperand:
     """An operand of a product, with its batch and its contracted axes."""
 
     value: Value
     batch: Axes
     contract: Axes
 
-    def before_transpose(self) -> _Operand | None:
+    def before_transpose(self) -> _ProductOperand | None:
         """Return the operand before a transpose that keeps the order of its free
         axes.
         """
@@ -65,7 +65,7 @@ class _Operand:
         batch, contract = (
             tuple(order[axis] for axis in axes) for axes in (self.batch, self.contract)
         )
-        return _Operand(made.opview.x, batch, contract)
+        return _ProductOperand(made.opview.x, batch, contract)
 
 
 def without_transposes(op: DotGeneral) -> DotGeneral:
@@ -74,10 +74,10 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
     A transpose of the left operand stays where its rows would lie unevenly without, or
     where terms that are integers would not lie beside each other.
     """
-    left = _Operand(op.lhs, op.lhs_batch, op.lhs_contract)
-    right = _Operand(op.rhs, op.rhs_batch, op.rhs_contract)
+    left = _ProductOperand(op.lhs, op.lhs_batch, op.lhs_contract)
+    right = _ProductOperand(op.rhs, op.rhs_batch, op.rhs_contract)
     op = _with_operands(op, left, right.before_transpose() or right)
-    right = _Operand(op.rhs, op.rhs_batch, op.rhs_contract)
+    right = _ProductOperand(op.rhs, op.rhs_batch, op.rhs_contract)
     before = left.before_transpose()
     if before is None:
         return op
@@ -104,8 +104,8 @@ def with_factors_in_order(op: DotGeneral, orders: Mapping[int, Axes]) -> DotGene
     if not orders:
         return op
     operands = (
-        _Operand(op.lhs, op.lhs_batch, op.lhs_contract),
-        _Operand(op.rhs, op.rhs_batch, op.rhs_contract),
+        _ProductOperand(op.lhs, op.lhs_batch, op.lhs_contract),
+        _ProductOperand(op.rhs, op.rhs_batch, op.rhs_contract),
     )
     left, right = (
         _in_order(op, each, orders[number]) if number in orders else each
@@ -114,13 +114,13 @@ def with_factors_in_order(op: DotGeneral, orders: Mapping[int, Axes]) -> DotGene
     return _replace(_insert_product(op, left, right), op)
 
 
-def _in_order(op: DotGeneral, operand: _Operand, order: Axes) -> _Operand:
+def _in_order(op: DotGeneral, operand: _ProductOperand, order: Axes) -> _ProductOperand:
     """Return an operand of a product, transposed before it."""
     batch, contract = (
         tuple(order.index(axis) for axis in axes)
         for axes in (operand.batch, operand.contract)
     )
-    return _Operand(_transposed(op, operand.value, order), batch, contract)
+    return _ProductOperand(_transposed(op, operand.value, order), batch, contract)
 
 
 def _transposed(op: DotGeneral, value: Value, order: Axes) -> Value:
@@ -144,13 +144,17 @@ def _transposed(op: DotGeneral, value: Value, order: Axes) -> Value:
     return turned
 
 
-def _with_operands(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
+def _with_operands(
+    op: DotGeneral, left: _ProductOperand, right: _ProductOperand
+) -> DotGeneral:
     if right.value == op.rhs:
         return op
     return _replace(_insert_product(op, left, right), op)
 
 
-def _insert_product(op: DotGeneral, left: _Operand, right: _Operand) -> DotGeneral:
+def _insert_product(
+    op: DotGeneral, left: _ProductOperand, right: _ProductOperand
+) -> DotGeneral:
     """Insert a product like `op` of other operands before it."""
     with ir.InsertionPoint(op), op.location:
         made: Value = Builder().dot_general(

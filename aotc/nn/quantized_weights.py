@@ -10,7 +10,7 @@ import numpy
 
 from aotc import numpy as np
 from aotc.core import dtypes
-from aotc.core.pytree import Node
+from aotc.core.pytree import PytreeNode
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.nn.layers import dense
 from aotc.nn.quantizing import dequantize
@@ -24,7 +24,7 @@ _LEAST_BITS, _MOST_BITS = 2, 8
 
 
 @dataclass(frozen=True, eq=False)
-class QuantizedWeights(Node):
+class QuantizedWeights(PytreeNode):
     """Weights x ≈ (data - zero_point) * scale + minimum, with integers for data.
 
     In a tree its arrays are leaves that are named like the fields: `w.data`, `w.scale`,
@@ -171,7 +171,7 @@ class QuantizedWeights(Node):
         weights.
         """
         names = ("data", "scale", "zero_point", "minimum", "order")
-        form = _Form(self.axis, self.block, self.bits, self.dtype)
+        form = _WeightsBuilder(self.axis, self.block, self.bits, self.dtype)
         return {name: getattr(self, name) for name in names}, form
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ class QuantizedWeights(Node):
 
 
 @dataclass(frozen=True)
-class _Form:
+class _WeightsBuilder:
     """The form of `QuantizedWeights` without their arrays, to rebuild them of
     others.
     """

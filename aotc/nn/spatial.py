@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.tracing.array import Array
 from aotc.tracing.sizes import bounds
 from aotc.tracing.source_locations import fail
@@ -91,7 +91,9 @@ def _same_total(size: Size, reach: int, stride: int) -> Size:
 
 def _explicit(padding: int | Sequence[Any], spatial: int) -> Sides:
     sides = [padding] * spatial if isinstance(padding, int) else list(padding)
-    pairs = [(side, side) if isinstance(side, int | Dim) else side for side in sides]
+    pairs = [
+        (side, side) if isinstance(side, int | SymbolicDim) else side for side in sides
+    ]
     if len(pairs) != spatial or not all(map(_is_pair, pairs)):
         fail_padding(padding)
     return tuple(number for pair in pairs for number in pair)
@@ -99,7 +101,7 @@ def _explicit(padding: int | Sequence[Any], spatial: int) -> Sides:
 
 def _is_pair(sides: Any) -> bool:
     listed = isinstance(sides, (list, tuple)) and len(sides) == 2
-    return listed and all(isinstance(side, int | Dim) for side in sides)
+    return listed and all(isinstance(side, int | SymbolicDim) for side in sides)
 
 
 def fail_padding(padding: Padding) -> NoReturn:

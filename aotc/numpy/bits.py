@@ -38,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Format(NamedTuple):
+class _FloatLayout(NamedTuple):
     """The bit layout of a float dtype."""
 
     bits: str
@@ -47,10 +47,10 @@ class _Format(NamedTuple):
 
 
 _FORMATS = {
-    "f16": _Format("i16", 10, 15),
-    "bf16": _Format("i16", 7, 127),
-    "f32": _Format("i32", 23, 127),
-    "f64": _Format("i64", 52, 1023),
+    "f16": _FloatLayout("i16", 10, 15),
+    "bf16": _FloatLayout("i16", 7, 127),
+    "f32": _FloatLayout("i32", 23, 127),
+    "f64": _FloatLayout("i64", 52, 1023),
 }
 
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
-from aotc.dialects.types import Dim, Shape, Size, format_shape
+from aotc.dialects.types import Shape, Size, SymbolicDim, format_shape
 from aotc.tracing.array import Array
 from aotc.tracing.call_sizes import call_shape, compiler_size, compiler_sizes
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
@@ -45,7 +45,7 @@ def _common_size(sizes: tuple[Size, ...], shapes: tuple[Shape, ...]) -> Size:
     distinct = list(dict.fromkeys(size for size in sizes if size != 1))
     if len(distinct) > 1:
         one, other = distinct[:2]
-        symbolic = isinstance(one, Dim) or isinstance(other, Dim)
+        symbolic = isinstance(one, SymbolicDim) or isinstance(other, SymbolicDim)
         fail(
             "shape-mismatch",
             f"cannot broadcast shapes {' and '.join(map(format_shape, shapes))}: "
@@ -103,7 +103,7 @@ def as_shape(shape: ShapeLike) -> Shape:
 
 
 def _as_size(size: Size | SupportsIndex) -> Size:
-    if isinstance(size, Dim):
+    if isinstance(size, SymbolicDim):
         return compiler_size(size)
     try:
         return operator.index(size)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from aotc.dialects.types import Dim, Size, bounds
+from aotc.dialects.types import Size, SymbolicDim, bounds
 from aotc.numpy.diagonals import diagonal
 from aotc.numpy.products import dot_general
 from aotc.numpy.reducing import sum as total
@@ -207,7 +207,7 @@ def _cheapest(
 
 
 def _typical(size: Size) -> float:
-    if not isinstance(size, Dim):
+    if not isinstance(size, SymbolicDim):
         return size
     low, high = bounds(size)
     return float(low + high) / 2 if math.isfinite(high) else max(float(low), _TYPICAL)

@@ -10,7 +10,14 @@ import numpy as np
 
 from aotc.core import dtypes
 from aotc.core.dtypes import DTypeLike
-from aotc.dialects.types import Dim, Shape, Size, bounds, ceil_divide, format_shape
+from aotc.dialects.types import (
+    Shape,
+    Size,
+    SymbolicDim,
+    bounds,
+    ceil_divide,
+    format_shape,
+)
 from aotc.numpy.broadcasting import ShapeLike, as_shape, broadcast_arrays, broadcast_to
 from aotc.numpy.elementwise import add, floor_divide, multiply, remainder
 from aotc.numpy.joining import stack
@@ -56,7 +63,7 @@ def _stack_parts(parts: Sequence[ArrayLike]) -> Array:
 def _is_array(part: object) -> bool:
     if isinstance(part, (list, tuple)):
         return any(map(_is_array, part))
-    return isinstance(part, (Array, Dim))
+    return isinstance(part, (Array, SymbolicDim))
 
 
 def full(
@@ -109,8 +116,8 @@ def ones_like(a: ArrayLike, dtype: DTypeLike | None = None) -> Array:
 
 
 def arange(
-    start: float | Dim,
-    stop: float | Dim | None = None,
+    start: float | SymbolicDim,
+    stop: float | SymbolicDim | None = None,
     step: float = 1,
     dtype: DTypeLike | None = None,
 ) -> Array:
@@ -126,7 +133,7 @@ def arange(
             f"of {step}",
         )
     if reals := _float_bounds(start, stop, step):
-        if not isinstance(start, Dim) and not isinstance(stop, Dim):
+        if not isinstance(start, SymbolicDim) and not isinstance(stop, SymbolicDim):
             return _numbers(_float_range(*map(float, (start, stop, step))), dtype)
         if not all(part.is_integer() for part in reals):
             fail("bad-range", f"expected whole steps for a size; got {start} to {stop}")
@@ -159,7 +166,7 @@ def _as_int(part: object) -> Any:
 
 def _count(start: Any, stop: Any, step: Any) -> Size:
     """Return the number of steps between the bounds."""
-    if not isinstance(start, Dim) and not isinstance(stop, Dim):
+    if not isinstance(start, SymbolicDim) and not isinstance(stop, SymbolicDim):
         return len(range(start, stop, step))
     distance: Size = stop - start if step > 0 else start - stop
     if bounds(distance)[0] < 0:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import SupportsIndex
 
-from aotc.dialects.types import Dim, Size, bounds
+from aotc.dialects.types import Size, SymbolicDim, bounds
 from aotc.tracing.array import Array
 from aotc.tracing.call_sizes import compiler_size
-from aotc.tracing.sizes import Span, describe_contracts, position_of, slice_span
+from aotc.tracing.sizes import StridedRange, describe_contracts, position_of, slice_span
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -23,13 +23,13 @@ def slice_axis(x: Array, axis: int, key: slice | SupportsIndex) -> Array:
     return cut(x, axis, start, 1)
 
 
-def take_span(x: Array, axis: int, span: Span) -> Array:
+def take_span(x: Array, axis: int, span: StridedRange) -> Array:
     """The elements of a span."""
     size = x.type.shape[axis]
     if not span.backwards:
         return cut(x, axis, span.start, span.count, span.step)
     first = size - 1 - span.start - (span.count - 1) * span.step
-    if isinstance(first, Dim) or first < 0 or span.count == 0:
+    if isinstance(first, SymbolicDim) or first < 0 or span.count == 0:
         backwards = emit("reverse", x, axes=(axis,))
         return cut(backwards, axis, span.start, span.count, span.step)
     part = cut(x, axis, first, span.count, span.step)
@@ -59,7 +59,7 @@ def _require_inside(
         return
     if isinstance(size, int) and isinstance(position, int):
         fail("bad-index", f"index {key} is out of bounds for axis {axis} of {x.type}")
-    known = isinstance(size, Dim) and math.isfinite(missing)
+    known = isinstance(size, SymbolicDim) and math.isfinite(missing)
     least = bounds(size)[0] + missing
     promise = f"aotc.Dim('{size}', min={least})" if known else "a max of each size"
     fail(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core.dtypes import DTypeLike
-from aotc.dialects.types import Dim, Size, maximum, minimum
+from aotc.dialects.types import Size, SymbolicDim, maximum, minimum
 from aotc.numpy.axes import axis_list
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import cut
@@ -64,7 +64,7 @@ def _lower_triangle(m: Array, k: int) -> Array:
 def _diagonal_of(rows: Size, columns: Size) -> Array:
     """Return, for each element of a matrix, the number of its diagonal."""
     for size in (rows, columns):
-        if not isinstance(size, Dim) and size < 0:
+        if not isinstance(size, SymbolicDim) and size < 0:
             fail("bad-shape", f"expected sizes of 0 or more; got {(rows, columns)}")
     shape = (rows, columns)
     row = emit("iota", shape=shape, axis=0, dtype="i32")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.numpy.cutting import slice_axis
 from aotc.numpy.positions import (
     broadcast_positions,
@@ -105,7 +105,9 @@ def elements_at(x: Array, key: Key, mode: str, fill: ArrayLike | None = None) ->
 
 
 def _is_number(part: object) -> bool:
-    return isinstance(part, (int, np.integer, Dim)) and not isinstance(part, bool)
+    return isinstance(part, (int, np.integer, SymbolicDim)) and not isinstance(
+        part, bool
+    )
 
 
 def _is_array(part: object) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, SupportsIndex
 
 from aotc.core import dtypes
-from aotc.dialects.types import Dim, Size, bounds
+from aotc.dialects.types import Size, SymbolicDim, bounds
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import (
@@ -132,7 +132,9 @@ def top_k(a: ArrayLike, k: int, axis: int = -1, *, largest: bool = True) -> TopK
             "bad-size",
             f"expected k from 0 to {size} (at least {bounds(size)[0]}) for {x.type}; "
             f"got {k}",
-            f"promise aotc.Dim('{size}', min={k})" if isinstance(size, Dim) else None,
+            f"promise aotc.Dim('{size}', min={k})"
+            if isinstance(size, SymbolicDim)
+            else None,
         )
     order = _order(x, number, largest, count)
     return TopK(taken_along(x, order, number), order)
@@ -196,7 +198,7 @@ def _search_by_bisection(table: Array, values: Array, side: str) -> Array:
     flat = reshape(values, (-1,)) if table.ndim == 1 else values
     low = broadcast_to(lift(0, "i32"), flat.shape)
     high = broadcast_to(lift(size, "i32"), flat.shape)
-    for _ in range(31 if isinstance(size, Dim) else size.bit_length()):
+    for _ in range(31 if isinstance(size, SymbolicDim) else size.bit_length()):
         middle = low + (high - low) // 2
         found = taken_along(table, middle, table.ndim - 1)
         open_ = less(low, high)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.dialects.types import Dim, Size, bounds
+from aotc.dialects.types import Size, SymbolicDim, bounds
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import cut
 from aotc.numpy.gathering import take
@@ -66,7 +66,7 @@ def _widths(x: Array, pad_width: object) -> list[Pair]:
 
 
 def _is_size(n: object) -> bool:
-    return isinstance(n, (int, np.integer, Dim)) and not isinstance(n, bool)
+    return isinstance(n, (int, np.integer, SymbolicDim)) and not isinstance(n, bool)
 
 
 def _constant(x: Array, widths: list[Pair], value: float) -> Array:
@@ -93,7 +93,11 @@ def _pad_axis(x: Array, axis: int, low: Size, high: Size, mode: str) -> Array:
         )
     if all(bounds(size - beyond - width)[0] >= 0 for width in (low, high)):
         return concatenate(parts(x, axis, low, high), axis)
-    if isinstance(size, Dim) or isinstance(low, Dim) or isinstance(high, Dim):
+    if (
+        isinstance(size, SymbolicDim)
+        or isinstance(low, SymbolicDim)
+        or isinstance(high, SymbolicDim)
+    ):
         fail(
             "symbolic-size",
             f"axis {axis} of {x.type} is not provably long enough to be padded by "

@@ -14,7 +14,7 @@ from aotc.tracing.bodies import function_name, result_types, returned_arrays
 from aotc.tracing.source_locations import fail
 
 
-class Rows:
+class CollectedResults:
     """The results of a function, as they come in.
 
     Args:

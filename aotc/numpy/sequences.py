@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from aotc.dialects.types import Dim, Shape, bounds
+from aotc.dialects.types import Shape, SymbolicDim, bounds
 from aotc.numpy.axes import Axes, axis_list, one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.creation import zeros_like
@@ -102,7 +102,7 @@ def _axis_gradient(x: Array, axis: int, step: object) -> Array:
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
     """Sum products of two vectors, one of them backwards and moved along."""
     x, kernel = _vectors(a, v)
-    if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
+    if isinstance(kernel.shape[0], SymbolicDim) or _is_longer(kernel, x):
         x, kernel = kernel, x
     return _window_products(x, flip(kernel), mode)
 
@@ -110,7 +110,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
     """Sum products of two vectors, one of them moved along."""
     x, kernel = _vectors(a, v)
-    if isinstance(kernel.shape[0], Dim) or _is_longer(kernel, x):
+    if isinstance(kernel.shape[0], SymbolicDim) or _is_longer(kernel, x):
         return flip(_window_products(kernel, x, mode))
     return _window_products(x, kernel, mode)
 
@@ -135,7 +135,7 @@ def _window_products(x: Array, kernel: Array, mode: str) -> Array:
     size, count = x.type.shape[0], kernel.shape[0]
     if mode not in ("full", "same", "valid"):
         fail("bad-mode", f"expected mode 'full', 'same' or 'valid'; got {mode!r}")
-    if isinstance(count, Dim):
+    if isinstance(count, SymbolicDim):
         fail("symbolic-size", f"one vector must have a fixed size; got {kernel.type}")
     if mode == "full":
         before = after = count - 1
@@ -173,7 +173,7 @@ def _positions(shape: Shape, axis: int) -> Array:
 def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """The polynomial with coefficients `p`, highest power first, at `x`."""
     coefficients, at = one_dtype(p, x)
-    if coefficients.ndim != 1 or isinstance(coefficients.shape[0], Dim):
+    if coefficients.ndim != 1 or isinstance(coefficients.shape[0], SymbolicDim):
         fail(
             "shape-mismatch",
             f"expected a vector of fixed size as p; got {coefficients.type}",

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.types import (
-    Dim,
     Shape,
     Size,
+    SymbolicDim,
     element_count,
     format_shape,
     maximum,
@@ -146,7 +146,11 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     """The elements of `a` over and over, in a new shape."""
     x, shape = ravel(a), as_shape(new_shape)
     count, have = element_count(shape), x.type.shape[0]
-    if isinstance(count, Dim) or isinstance(have, Dim) or min(shape, default=0) < 0:
+    if (
+        isinstance(count, SymbolicDim)
+        or isinstance(have, SymbolicDim)
+        or min(shape, default=0) < 0
+    ):
         fail(
             "shape-mismatch",
             f"expected fixed sizes, 0 or more; got {x.type} for {format_shape(shape)}",
@@ -280,10 +284,10 @@ def roll(a: ArrayLike, shift: ArrayLike, axis: Axes = None) -> Array:
 
 def _roll_axis(x: Array, shift: ArrayLike, axis: int) -> Array:
     size = x.type.shape[axis]
-    by = compiler_size(shift) if isinstance(shift, Dim) else _shift(shift)
+    by = compiler_size(shift) if isinstance(shift, SymbolicDim) else _shift(shift)
     if isinstance(by, Array):
         line = emit("iota", shape=(size,), axis=0, dtype="i32")
-        wide = astype(size, "i32") if isinstance(size, Dim) else max(size, 1)
+        wide = astype(size, "i32") if isinstance(size, SymbolicDim) else max(size, 1)
         return take(x, remainder(subtract(line, astype(by, "i32")), wide), axis)
     start = -by % maximum(size, 1)
     if start == 0:
@@ -309,7 +313,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
     """
     x, number = (ravel(a), 0) if axis is None else (lift(a), axis)
     number = one_axis(x, number)
-    counts = repeats if isinstance(repeats, Dim) else _counts(repeats)
+    counts = repeats if isinstance(repeats, SymbolicDim) else _counts(repeats)
     if isinstance(counts, list):
         return _repeat_by_counts(x, counts, number)
     before, size, after = x.shape[:number], x.shape[number], x.shape[number + 1 :]

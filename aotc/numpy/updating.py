@@ -17,7 +17,7 @@ from aotc.numpy.indexing import Key, cut_out, elements_at, read_key
 from aotc.numpy.positions import broadcast_positions, index_maps, nonnegative_positions
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
-from aotc.tracing.sizes import Span, position_of, slice_span
+from aotc.tracing.sizes import StridedRange, position_of, slice_span
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -30,12 +30,12 @@ class At:
 
     array: Array
 
-    def __getitem__(self, key: object) -> Place:
-        return Place(self.array, key)
+    def __getitem__(self, key: object) -> IndexedElements:
+        return IndexedElements(self.array, key)
 
 
 @dataclass(frozen=True)
-class Place:
+class IndexedElements:
     """Elements of an array: all that `array[key]` can name.
 
     Each method gives a new array. Positions out of bounds are left out, and refused
@@ -143,13 +143,13 @@ def _put_back(x: Array, fixed: Sequence[object], part: Array) -> Array:
     return emit("reverse", y, axes=backwards) if backwards else y
 
 
-def _span(key: Any, size: Any) -> Span:
+def _span(key: Any, size: Any) -> StridedRange:
     if isinstance(key, slice):
         return slice_span(key, size)
-    return Span(position_of(key, size), 1, 1)
+    return StridedRange(position_of(key, size), 1, 1)
 
 
-def _pad_to_spans(part: Array, spans: Sequence[Span], shape: Shape) -> Array:
+def _pad_to_spans(part: Array, spans: Sequence[StridedRange], shape: Shape) -> Array:
     """`part` with its elements where the spans have them, zeros elsewhere."""
     after = tuple(
         size - span.start - 1 - (span.count - 1) * span.step

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aotc.artifacts import Signer, write_bundle
 from aotc.artifacts.pack import FinishedFile, scratch_folder, write_file
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.errors.system import cannot_write
 from aotc.packager.manifests import manifest, module_file
 from aotc.packager.provenance import digests, provenance, sbom
@@ -51,7 +51,7 @@ FinishedFiles = Mapping[str, FinishedFile]
 
 def pack(
     program: Program,
-    variants: Sequence[Compiled],
+    variants: Sequence[CompiledVariant],
     weights: Sequence[WeightFile],
     title: tuple[str, str],
     folder: Path,
@@ -133,7 +133,11 @@ class PackedWeights:
 
     @contextmanager
     def lent_to(
-        self, program: Program, variant: Compiled, parameters: Arrays, folder: Path
+        self,
+        program: Program,
+        variant: CompiledVariant,
+        parameters: Arrays,
+        folder: Path,
     ) -> Iterator[Path]:
         """Write another bundle, which has the archives within this block.
 
@@ -208,7 +212,7 @@ def _finished(content: bytes | FinishedFile, place: Path) -> FinishedFile:
 def files(
     program: Program,
     archives: Archives,
-    variants: Sequence[Compiled],
+    variants: Sequence[CompiledVariant],
     title: tuple[str, str],
 ) -> Contents:
     """Return every file of a bundle but manifest and signature."""

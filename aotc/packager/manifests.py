@@ -11,11 +11,11 @@ from typing import Any
 
 from aotc import __version__
 from aotc.artifacts import vmfb
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.backend.state_exports import reader_name, writer_name
 from aotc.core.json_values import JsonObject
 from aotc.core.pytree import leaf_names
-from aotc.dialects.functions.entries import Entry, Port, Specialization
+from aotc.dialects.functions.entries import Entry, Port, SizeSpecialization
 from aotc.dialects.functions.parameters import SCOPE
 from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Tensor
@@ -27,7 +27,7 @@ from aotc.programs.program import Program, StateSpec
 
 def manifest(
     program: Program,
-    variants: Sequence[Compiled],
+    variants: Sequence[CompiledVariant],
     weights: Sequence[WeightFile],
     title: tuple[str, str],
     findings: Mapping[str, object] | None = None,
@@ -116,7 +116,7 @@ def _creation_time() -> str | None:
     return created.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _toolchain(variants: Sequence[Compiled]) -> dict[str, object]:
+def _toolchain(variants: Sequence[CompiledVariant]) -> dict[str, object]:
     return {
         "aotc": __version__,
         "iree_compiler": variants[0].compiler,
@@ -168,7 +168,7 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
 
 
 def _entry_point(
-    entry: Entry, specializations: Mapping[str, Specialization]
+    entry: Entry, specializations: Mapping[str, SizeSpecialization]
 ) -> dict[str, object]:
     guards = [guard.to_json() for guard in entry.guards]
     special = [
@@ -193,7 +193,9 @@ def _entry_point(
         }
 
 
-def _specialization(entry: Entry, name: str, special: Specialization) -> dict[str, Any]:
+def _specialization(
+    entry: Entry, name: str, special: SizeSpecialization
+) -> dict[str, Any]:
     row = {"export": name, "sizes": dict(special.sizes)}
     if not special.padded:
         return row
@@ -218,11 +220,11 @@ def _weights(weights: WeightFile) -> dict[str, object]:
     return {**row, "required_by": list(weights.required_by)}
 
 
-def module_file(variant: Compiled) -> str:
+def module_file(variant: CompiledVariant) -> str:
     return f"variants/{variant.target.id}.vmfb"
 
 
-def _variant(variant: Compiled) -> JsonObject:
+def _variant(variant: CompiledVariant) -> JsonObject:
     abi = vmfb.runtime_abi(variant.vmfb)
     release = variant.compiler["version"].partition("rc")[0]
     unknown = variant.memory_unknown

@@ -13,7 +13,7 @@ from importlib.metadata import version as installed_version
 
 from aotc import __version__
 from aotc.artifacts.pack import Content, FinishedFile
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.core.json_values import JsonObject
 from aotc.mlir import PACKAGE
 from aotc.programs.program import Program
@@ -33,7 +33,7 @@ def digests(files: Mapping[str, Content]) -> Digests:
     return {path: _sha256(content) for path, content in sorted(files.items())}
 
 
-def tools(variants: Sequence[Compiled]) -> dict[str, str]:
+def tools(variants: Sequence[CompiledVariant]) -> dict[str, str]:
     """Return the distributions that compiled the modules, with their versions."""
     return {
         "aotc": __version__,
@@ -42,7 +42,9 @@ def tools(variants: Sequence[Compiled]) -> dict[str, str]:
     }
 
 
-def sbom(variants: Sequence[Compiled], files: Digests, title: tuple[str, str]) -> bytes:
+def sbom(
+    variants: Sequence[CompiledVariant], files: Digests, title: tuple[str, str]
+) -> bytes:
     """Return the software bill of materials, CycloneDX 1.6: files, and their tools."""
     name, version = title
     components = [
@@ -73,7 +75,9 @@ def sbom(variants: Sequence[Compiled], files: Digests, title: tuple[str, str]) -
     return _canonical(document)
 
 
-def provenance(program: Program, variants: Sequence[Compiled], files: Digests) -> bytes:
+def provenance(
+    program: Program, variants: Sequence[CompiledVariant], files: Digests
+) -> bytes:
     """An in-toto statement with SLSA provenance v1 about the modules and weights.
 
     Its builder is the tool, and it names no person, machine or time: who vouches for

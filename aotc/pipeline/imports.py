@@ -23,7 +23,7 @@ import numpy as np
 from aotc import importers
 from aotc.checks.reuse import examples_digest
 from aotc.core import dtypes
-from aotc.core.cache import Cache, Recipe, arrays_digest, digest
+from aotc.core.cache import Cache, CacheRecipe, arrays_digest, digest
 from aotc.dialects import context
 from aotc.mlir import bytecode, ir
 from aotc.pipeline.array_tables import (
@@ -44,7 +44,7 @@ _LARGE = 1 << 16  # bytes; smaller arrays are kept with the program
 
 
 @dataclass(frozen=True)
-class Import:
+class ImportedProgram:
     """A program that was imported.
 
     Args:
@@ -63,7 +63,9 @@ class Import:
         return self.known_digest or arrays_digest(self.parameters)
 
 
-def import_file(path: Path, entries: tuple[str, ...], cache: Cache | None) -> Import:
+def import_file(
+    path: Path, entries: tuple[str, ...], cache: Cache | None
+) -> ImportedProgram:
     """Import a model, or take the program that was made of an equal file.
 
     Args:
@@ -74,7 +76,7 @@ def import_file(path: Path, entries: tuple[str, ...], cache: Cache | None) -> Im
     source = _sha256(path) if cache is not None and path.suffix in _WHOLE else None
     if cache is None or source is None:
         program = importers.load(path, entries)
-        return Import(program, dict(program.parameters))
+        return ImportedProgram(program, dict(program.parameters))
     recipe = _recipe(path, source, entries)
     value = cache.find(recipe)
     if value is not None:
@@ -85,7 +87,7 @@ def import_file(path: Path, entries: tuple[str, ...], cache: Cache | None) -> Im
         warnings.warn_explicit(
             each.message, each.category, each.filename, each.lineno, source=each.source
         )
-    found = Import(program, dict(program.parameters))
+    found = ImportedProgram(program, dict(program.parameters))
     if not said and program.source.get("sha256") == source:
         _keep(cache, recipe, found, path)
     return found
@@ -99,7 +101,7 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
-def _recipe(path: Path, source: str, entries: Sequence[str]) -> Recipe:
+def _recipe(path: Path, source: str, entries: Sequence[str]) -> CacheRecipe:
     parts = {
         "file": source,
         "path": str(path),  # which places in the program name
@@ -107,7 +109,7 @@ def _recipe(path: Path, source: str, entries: Sequence[str]) -> Recipe:
         "importers": digest(*map(_version, _WHOLE[path.suffix])),
         **computing_parts(),
     }
-    return Recipe("import", path.name, parts)
+    return CacheRecipe("import", path.name, parts)
 
 
 def _version(package: str) -> str:
@@ -117,7 +119,7 @@ def _version(package: str) -> str:
         return "none"
 
 
-def _import_of(value: bytes, path: Path, entries: tuple[str, ...]) -> Import:
+def _import_of(value: bytes, path: Path, entries: tuple[str, ...]) -> ImportedProgram:
     """Return the program that a value of the cache holds, with arrays of its file."""
     facts, (module, *blobs) = parts_of_value(value)
     with context() as known, ir.Location.unknown():
@@ -130,10 +132,14 @@ def _import_of(value: bytes, path: Path, entries: tuple[str, ...]) -> Import:
     networks = NetworksOnDemand(
         lambda: importers.load(path, entries).networks, facts["examples"]
     )
-    return Import(Program(parsed, parameters, networks), parameters, facts["digest"])
+    return ImportedProgram(
+        Program(parsed, parameters, networks), parameters, facts["digest"]
+    )
 
 
-def _keep(cache: Cache, recipe: Recipe, found: Import, path: Path) -> None:
+def _keep(
+    cache: Cache, recipe: CacheRecipe, found: ImportedProgram, path: Path
+) -> None:
     """Keep a program, unless too much of it is not in its file."""
     table = ArrayTable(dict(_places(found.parameters.values(), path)))
     rows = [[name, table.number_of(x)] for name, x in found.parameters.items()]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.entries import Entry, Port
 from aotc.passes.base import PassRecord
@@ -120,7 +120,7 @@ class BuildReport:
     variant_passes: dict[str, list[PassRecord]] = field(default_factory=dict)
     buckets: Buckets | None = None
     images: list[ImageLayout] = field(default_factory=list)
-    variants: list[Compiled] = field(default_factory=list)
+    variants: list[CompiledVariant] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
     tuning: list[TuningUse] = field(default_factory=list)
@@ -205,7 +205,7 @@ class BuildReport:
         return f"{self.channel}{signed}"
 
 
-def _dispatch_count(variant: Compiled) -> str:
+def _dispatch_count(variant: CompiledVariant) -> str:
     count = variant.statistics["dispatches"]
     return f"{count:4} dispatch" if count == 1 else f"{count:4} dispatches"
 
@@ -217,7 +217,7 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _variant_json(variant: Compiled) -> JsonObject:
+def _variant_json(variant: CompiledVariant) -> JsonObject:
     return {
         "target": str(variant.target),
         "bytes": len(variant.vmfb),

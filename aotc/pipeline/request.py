@@ -19,14 +19,14 @@ from aotc.passes.stages import IR_STAGES
 from aotc.programs.program import GRAPH_STAGES, LEVELS
 
 if TYPE_CHECKING:
-    from aotc.checks.parity import Plan
+    from aotc.checks.parity import ComparisonOptions
 
 # where a build may end
 STOPS = (*IR_STAGES, "vmfb", "bundle")
 
 
 @dataclass(frozen=True)
-class Span:
+class StageSpan:
     """The range of stages in which an option has an effect.
 
     Args:
@@ -39,23 +39,23 @@ class Span:
 
 
 _SPANS = {
-    "-O": Span("graph", "graph"),
-    "--without": Span("graph", "graph"),
-    "--quantize": Span("graph", "graph"),
-    "--precision": Span("graph", "graph"),
-    "--io-layout": Span("graph", "graph"),
-    "--specialize": Span("graph", "graph"),
-    "--policy": Span("graph", "graph"),
-    "--optimum": Span("graph", "graph"),
-    "--buckets-from": Span("graph", "graph"),
-    "--numerics": Span("optimized", "graph"),
-    "--passes": Span("graph", "optimized"),
-    "--tuning": Span("optimized", "regions"),
-    "--certify-gradients": Span("graph", "optimized"),
-    "--peak-memory": Span("linalg", "variant"),
-    "--parity": Span(GRAPH_STAGES[-1], "bundle"),
-    "--self-check=full": Span(GRAPH_STAGES[-1], "bundle"),
-    "--require-check": Span(GRAPH_STAGES[-1], "bundle"),
+    "-O": StageSpan("graph", "graph"),
+    "--without": StageSpan("graph", "graph"),
+    "--quantize": StageSpan("graph", "graph"),
+    "--precision": StageSpan("graph", "graph"),
+    "--io-layout": StageSpan("graph", "graph"),
+    "--specialize": StageSpan("graph", "graph"),
+    "--policy": StageSpan("graph", "graph"),
+    "--optimum": StageSpan("graph", "graph"),
+    "--buckets-from": StageSpan("graph", "graph"),
+    "--numerics": StageSpan("optimized", "graph"),
+    "--passes": StageSpan("graph", "optimized"),
+    "--tuning": StageSpan("optimized", "regions"),
+    "--certify-gradients": StageSpan("graph", "optimized"),
+    "--peak-memory": StageSpan("linalg", "variant"),
+    "--parity": StageSpan(GRAPH_STAGES[-1], "bundle"),
+    "--self-check=full": StageSpan(GRAPH_STAGES[-1], "bundle"),
+    "--require-check": StageSpan(GRAPH_STAGES[-1], "bundle"),
 }
 
 
@@ -165,7 +165,7 @@ class Request:
     tune: float | None = None
     certify_gradients: bool = False
     peak_memory: int | None = None
-    parity: Plan | None = None
+    parity: ComparisonOptions | None = None
     self_check: str | None = None
     require_check: Sequence[str] = ()
     cache: bool = True

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from aotc.backend import Compiled
+from aotc.backend import CompiledVariant
 from aotc.backend.memory_plans import Memory
 from aotc.backend.reuse import KeptModule, stated_version
 from aotc.checks.reuse import code_digest, examples_digest
 from aotc.core import options
-from aotc.core.cache import Cache, Recipe, digest
+from aotc.core.cache import Cache, CacheRecipe, digest
 from aotc.core.installation import has_triton, triton_version
 from aotc.counting import counters
 from aotc.machine import processor
@@ -69,7 +69,7 @@ class Made:
     graph_ops: dict[str, int]
     passes: list[PassRecord]
     variant_passes: dict[str, list[PassRecord]]
-    variants: list[Compiled]
+    variants: list[CompiledVariant]
     parameters: Arrays
     weights: list[WeightFile]
     source: dict[str, str] | None
@@ -114,7 +114,7 @@ class KeptBuild:
     """
 
     cache: Cache
-    recipe: Recipe
+    recipe: CacheRecipe
     context: ir.Context
     own: Arrays
 
@@ -144,7 +144,7 @@ class KeptBuild:
             **computing_parts(),
         }
         label = f"{', '.join(map(str, targets))}: {names}"
-        recipe = Recipe("build", label, parts)
+        recipe = CacheRecipe("build", label, parts)
         return cls(cache, recipe, program.module.context, dict(program.parameters))
 
     def find(self) -> Made | None:
@@ -211,7 +211,7 @@ def _records(rows: Sequence[tuple[str, bool]]) -> list[PassRecord]:
 _PLAIN = ("compiler", "statistics", "memory_unknown", "kernels")
 
 
-def _variant_row(variant: Compiled) -> dict[str, Any]:
+def _variant_row(variant: CompiledVariant) -> dict[str, Any]:
     """Return a variant as JSON, with the recipe in place of its module."""
     assert variant.kept is not None
     return {
@@ -227,9 +227,9 @@ def _variant_row(variant: Compiled) -> dict[str, Any]:
 
 def _find_variant(
     cache: Cache, row: Mapping[str, Any], start: float
-) -> Compiled | None:
+) -> CompiledVariant | None:
     """Return a variant whose module the cache has, found since `start`; else None."""
-    kept = KeptModule(cache, Recipe(**row["recipe"]))
+    kept = KeptModule(cache, CacheRecipe(**row["recipe"]))
     found = kept.find()
     if found is None:
         return None
@@ -237,7 +237,7 @@ def _find_variant(
     labels = {"layer": "backend", "kind": "warm"}
     counters.counter("compiles", labels).add()
     counters.histogram("compile_duration_seconds", labels).observe(seconds)
-    return Compiled(
+    return CompiledVariant(
         **{name: row[name] for name in _PLAIN},
         target=Target.parse(row["target"]),
         vmfb=found[1],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotc import packager
-from aotc.backend import Compiled, compile_units
+from aotc.backend import CompiledVariant, compile_units
 from aotc.checks.reuse import found_or_made, recipe_of
 from aotc.dialects.functions.entries import write_intermediates
 from aotc.dialects.functions.functions import functions_of
@@ -166,12 +166,12 @@ def _warn_without_kernels(build: Build) -> None:
 
 def _warn_of_dequantized(build: Build) -> None:
     """Warn of weights that each call dequantises, which takes longer than floats do."""
-    from aotc.kernels.refusal import Refusal
+    from aotc.kernels.refusal import KernelRefusal
 
-    found: dict[Refusal, list[str]] = {}
+    found: dict[KernelRefusal, list[str]] = {}
     for unit in build.units:
         for note in unit.notes:
-            if isinstance(note, Refusal):
+            if isinstance(note, KernelRefusal):
                 found.setdefault(note, []).append(str(unit.target))
     for note, targets in found.items():
         place = f" ({note.where})" if note.where else ""
@@ -313,7 +313,7 @@ class Compile(Stage):
             done = count - len(waiting)
             build.step(f"{done} of {count} done, waits for {', '.join(waiting)}")
 
-        def tell_variant(variant: Compiled) -> None:
+        def tell_variant(variant: CompiledVariant) -> None:
             waiting.remove(str(variant.target))
             build.tell(str(variant.target), variant.reuse, variant.seconds)
             if waiting:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aotc.core import options
 
 
-class Running:
+class RunningProcesses:
     """The processes at work, which are stopped together."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def run_python(
     given: bytes = b"",
     environment: Mapping[str, str] | None = None,
     seconds: float | None = None,
-    running: Running | None = None,
+    running: RunningProcesses | None = None,
 ) -> Finished:
     """Run Python, and wait for its end.
 
@@ -76,7 +76,7 @@ def run_python(
     pipe = subprocess.PIPE
     with (
         subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=own) as it,
-        (running or Running()).including(it),
+        (running or RunningProcesses()).including(it),
     ):
         try:
             output, log = it.communicate(given, seconds)

@@ -145,7 +145,7 @@ StoredArray = Array | ComputedArray
 
 
 @dataclass(frozen=True, eq=False)
-class Origin:
+class ArrayOrigin:
     """The computation that an existing array came from.
 
     Args:

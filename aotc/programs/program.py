@@ -21,7 +21,7 @@ from aotc.core.numerics import STRICT
 from aotc.core.pytree import Structure
 from aotc.dialects.functions.entries import (
     Entry,
-    Specialization,
+    SizeSpecialization,
     entries_of,
     rename_ports,
     specializations_in,
@@ -165,7 +165,7 @@ class Program:
         declared = entries_of(self.module, with_declared=True)
         return [each for each in declared if each.specializes is None]
 
-    def specializations_of(self, name: str) -> dict[str, Specialization]:
+    def specializations_of(self, name: str) -> dict[str, SizeSpecialization]:
         """The entries that are called in the place of an entry, and for which sizes."""
         return {
             special: found

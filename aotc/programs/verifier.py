@@ -13,7 +13,7 @@ from aotc.dialects import iree_text
 from aotc.dialects.calls.callees import declaration_of
 from aotc.dialects.calls.padded_entries import padded_types
 from aotc.dialects.calls.specialization import fix_sizes, specialized_types
-from aotc.dialects.functions.entries import Entry, Port, Specialization
+from aotc.dialects.functions.entries import Entry, Port, SizeSpecialization
 from aotc.dialects.functions.functions import (
     functions_of,
     is_private,
@@ -180,7 +180,7 @@ def _of_specializations(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[
 
 
 def _types_for(
-    general: Entry, special: Specialization
+    general: Entry, special: SizeSpecialization
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The types of the inputs and outputs that a specialization of an entry has."""
     exact = {k: n for k, n in special.sizes if k not in special.padded}

@@ -21,9 +21,9 @@ import numpy
 from aotc import numpy as np
 from aotc.core.pytree import PyTree
 from aotc.nn.layers import stop_gradient
-from aotc.quantization.forms import CONVOLUTION, TABLE, Form
+from aotc.quantization.forms import CONVOLUTION, TABLE, LayerForm
 from aotc.quantization.grids import weight_grid
-from aotc.quantization.precisions import RECIPES, Precision, trained_precision
+from aotc.quantization.precisions import RECIPES, LayerPrecision, trained_precision
 from aotc.quantization.straight_through import (
     fake_dynamic_input,
     fake_static_input,
@@ -39,7 +39,7 @@ from aotc.tracing.source_locations import fail
 
 LOW, HIGH, STEPS = "low", "high", "steps"  # the leaves of a layer's ranges
 Ranges = Mapping[str, Mapping[str, Any]]
-_Range = Callable[[str, Form, Precision, Array, Array], Mapping[str, Any]]
+_Range = Callable[[str, LayerForm, LayerPrecision, Array, Array], Mapping[str, Any]]
 _WIDE = None, "", "f32"  # of the sums of products
 _MOVING = 0.01  # what a call counts in a moving average
 
@@ -107,7 +107,7 @@ class QuantizationAware:
         """The function's result, by ranges as they are."""
 
         def known(
-            name: str, form: Form, kind: Precision, weight: Array, x: Array
+            name: str, form: LayerForm, kind: LayerPrecision, weight: Array, x: Array
         ) -> Mapping[str, Any]:
             return self._known(ranges, name, kind)
 
@@ -125,7 +125,7 @@ class QuantizationAware:
         """
 
         def moved(
-            name: str, form: Form, kind: Precision, weight: Array, x: Array
+            name: str, form: LayerForm, kind: LayerPrecision, weight: Array, x: Array
         ) -> Mapping[str, Any]:
             known = dict(self._known(ranges, name, kind))
             for end, seen in _ends(kind, x).items():
@@ -147,7 +147,7 @@ class QuantizationAware:
         """
 
         def first(
-            name: str, form: Form, kind: Precision, weight: Array, x: Array
+            name: str, form: LayerForm, kind: LayerPrecision, weight: Array, x: Array
         ) -> Mapping[str, Any]:
             found: dict[str, Any] = _ends(kind, x)
             if self.learned and kind.is_integer:
@@ -161,7 +161,9 @@ class QuantizationAware:
                 for name, row in found.items()
             }
 
-    def _known(self, ranges: Ranges, name: str, kind: Precision) -> Mapping[str, Any]:
+    def _known(
+        self, ranges: Ranges, name: str, kind: LayerPrecision
+    ) -> Mapping[str, Any]:
         """The ranges of a layer; those that its precision needs are among them."""
         row = ranges.get(name, {})
         needed = {LOW, HIGH} if kind.inputs == "static" else set()
@@ -188,7 +190,7 @@ class QuantizationAware:
         return function_name(self.function)
 
 
-def _ends(kind: Precision, x: Array) -> dict[str, Array]:
+def _ends(kind: LayerPrecision, x: Array) -> dict[str, Array]:
     """Return an input's least and greatest element, or 0, for a static range."""
     if kind.inputs != "static":
         return {}
@@ -235,7 +237,7 @@ class _Rounding:
         return layer.results(found)
 
 
-def _form(layer: LayerOp) -> Form | None:
+def _form(layer: LayerOp) -> LayerForm | None:
     """The form of a layer, in the axes of its weight's base; None if it has none."""
     weight, attributes = layer.weight, layer.attributes
     if layer.operands[layer.number].dtype != "f32":
@@ -244,15 +246,17 @@ def _form(layer: LayerOp) -> Form | None:
     if layer.op == TABLE:
         if len(shape) != 2 or tuple(attributes["axes"]) != (0,):
             return None
-        return Form(layer.op, shape, order[1:])
+        return LayerForm(layer.op, shape, order[1:])
     is_wide = all(x.dtype == "f32" for x in layer.inputs)
     if not is_wide or attributes.get("dtype") not in _WIDE:
         return None
     if layer.op == CONVOLUTION:
         is_padded = any(attributes["padding"])
-        return Form(layer.op, shape, tuple(sorted(order[:-1])), is_padded=is_padded)
+        return LayerForm(
+            layer.op, shape, tuple(sorted(order[:-1])), is_padded=is_padded
+        )
     summed = tuple(sorted(order[axis] for axis in attributes["rhs_contract"]))
-    return Form(layer.op, shape, summed, is_batched=bool(attributes["lhs_batch"]))
+    return LayerForm(layer.op, shape, summed, is_batched=bool(attributes["lhs_batch"]))
 
 
 guard(globals(), ["quantization_aware"])

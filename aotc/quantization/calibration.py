@@ -18,13 +18,13 @@ from aotc.quantization.gptq import integers_of
 from aotc.quantization.layer_grids import Grids, scaled_weight
 from aotc.quantization.layers import Layer
 from aotc.quantization.measuring import Calls, Tell, run
-from aotc.quantization.metrics import Metric
+from aotc.quantization.metrics import LossMetric
 from aotc.quantization.observers import input_grid
-from aotc.quantization.precisions import Precision, ladder
+from aotc.quantization.precisions import LayerPrecision, ladder
 from aotc.quantization.recipe import GPTQ, NEAREST, LayerPlan
 from aotc.quantization.statistics import Seen, observe
 
-# method → what it is, and the ways of inputs (`Precision.inputs`) that it is for
+# method → what it is, and the ways of inputs (`LayerPrecision.inputs`) that it is for
 METHODS = {
     "smoothquant": (
         "factors that make channels of inputs alike",
@@ -43,7 +43,7 @@ PERCENTILE = 99.99  # of the inputs, within the range
 
 
 @dataclass(frozen=True)
-class Choice:
+class QuantizationOptions:
     """The options of a quantisation.
 
     Args:
@@ -59,7 +59,7 @@ class Choice:
     calibration: str = "mean-square"
     percentile: float | None = None
     quality: float | None = None
-    metric: Metric = field(default_factory=Metric)
+    metric: LossMetric = field(default_factory=LossMetric)
     methods: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -81,7 +81,10 @@ class Choice:
     @property
     def has_calibration(self) -> bool:
         """Return whether a calibration other than the default was asked for."""
-        return self.calibration != Choice.calibration or self.percentile is not None
+        return (
+            self.calibration != QuantizationOptions.calibration
+            or self.percentile is not None
+        )
 
     def _without_effect(self) -> Iterator[tuple[str, str]]:
         """Yield the options without effect, with the reason, and how they would have
@@ -97,7 +100,7 @@ class Choice:
             why = f"a percentile does nothing for the calibration '{self.calibration}'"
             yield why, "--calibration percentile"
         is_static = any(kind.inputs == "static" for kind in kinds)
-        if self.calibration != Choice.calibration and not is_static:
+        if self.calibration != QuantizationOptions.calibration and not is_static:
             yield f"the recipe {self.recipe} calibrates no inputs", recipe
 
 
@@ -128,7 +131,7 @@ class Calibration:
 def calibrate(
     program: Program,
     layers: Sequence[Layer],
-    choice: Choice,
+    choice: QuantizationOptions,
     calls: Calls,
     tell: Tell,
 ) -> Calibration:
@@ -163,7 +166,10 @@ def calibrate(
 
 
 def _rungs(
-    program: Program, layer: Layer, choice: Choice, seen: Mapping[str, Seen]
+    program: Program,
+    layer: Layer,
+    choice: QuantizationOptions,
+    seen: Mapping[str, Seen],
 ) -> list[LayerPlan]:
     """Return the plans that a layer can have, before measurements."""
     plans, why = list[LayerPlan](), ""
@@ -180,12 +186,12 @@ def _rungs(
     return plans
 
 
-def _is_for(method: str, choice: Choice, kind: Precision) -> bool:
+def _is_for(method: str, choice: QuantizationOptions, kind: LayerPrecision) -> bool:
     """Return whether a method is asked for, and suits the precision."""
     return method in choice.methods and _suits(method, kind)
 
 
-def _suits(method: str, kind: Precision) -> bool:
+def _suits(method: str, kind: LayerPrecision) -> bool:
     """Return whether a method suits a precision."""
     inputs = METHODS[method][1]
     return kind.is_integer and ("all" in inputs or kind.inputs in inputs)
@@ -195,7 +201,7 @@ def _with_factors(
     program: Program,
     layers: Sequence[Layer],
     rows: Rungs,
-    choice: Choice,
+    choice: QuantizationOptions,
     seen: Mapping[str, Seen],
     tell: Tell,
 ) -> Rungs:
@@ -227,7 +233,7 @@ def _with_grids(
     program: Program,
     layers: Sequence[Layer],
     rows: Rungs,
-    choice: Choice,
+    choice: QuantizationOptions,
     calls: Calls,
     seen: Mapping[str, Seen],
 ) -> Rungs:
@@ -255,7 +261,7 @@ def _with_grids(
 
 
 def _with_rounding(
-    layer: Layer, plan: LayerPlan, choice: Choice, seen: Mapping[str, Seen]
+    layer: Layer, plan: LayerPlan, choice: QuantizationOptions, seen: Mapping[str, Seen]
 ) -> LayerPlan:
     """The plan with the way that its weight is rounded."""
     has_moments = layer.name in seen and seen[layer.name].moments is not None

@@ -19,7 +19,7 @@ from aotc.machine.processor import NOMINAL_GHZ
 from aotc.machine.target import Target
 from aotc.mlir import Value
 from aotc.quantization.layers import Layer
-from aotc.quantization.precisions import PRECISIONS, WIDE, Precision
+from aotc.quantization.precisions import PRECISIONS, WIDE, LayerPrecision
 
 
 def expected_times(
@@ -44,7 +44,7 @@ def expected_times(
     ]
 
 
-def _seconds(layer: Layer, kind: Precision, machine: Machine) -> float:
+def _seconds(layer: Layer, kind: LayerPrecision, machine: Machine) -> float:
     with known_contracts(layer.entry.symbols):
         results = _elements(layer.op.results[0])
         inputs = 0 if layer.is_table else _elements(layer.op.operands[0])
@@ -57,7 +57,7 @@ def _seconds(layer: Layer, kind: Precision, machine: Machine) -> float:
     return cycles / (NOMINAL_GHZ * 1e9)
 
 
-def _rate(kind: Precision, machine: Machine) -> float:
+def _rate(kind: LayerPrecision, machine: Machine) -> float:
     """Return the number of products summed in a cycle."""
     if kind.inputs != "float":
         pairs = [("u8", "i8"), ("i8", "i8")]

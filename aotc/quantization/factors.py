@@ -29,7 +29,7 @@ from aotc.programs.computed_arrays import Array
 from aotc.programs.program import Program
 from aotc.quantization.grids import InputGrid, fake_input, fake_weight, weight_grid
 from aotc.quantization.layers import Layer
-from aotc.quantization.precisions import Precision
+from aotc.quantization.precisions import LayerPrecision
 from aotc.quantization.statistics import Seen
 
 # of what is hard to round in inputs, the shares that weights may take
@@ -42,7 +42,7 @@ def smooth(
     program: Program,
     layers: Sequence[Layer],
     seen: Mapping[str, Seen],
-    kind: Precision,
+    kind: LayerPrecision,
 ) -> dict[str, Array]:
     """Return factors by which inputs with channels of unlike size become alike.
 
@@ -92,7 +92,7 @@ def _error(
     group: Sequence[Layer],
     seen: Seen,
     factors: Array | None,
-    kind: Precision,
+    kind: LayerPrecision,
 ) -> float:
     """The square error of products of rows that were seen, relative to the products."""
     rows = seen.matrix
@@ -130,7 +130,7 @@ def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:
 
 
 def activation_aware(
-    program: Program, layer: Layer, seen: Seen, kind: Precision
+    program: Program, layer: Layer, seen: Seen, kind: LayerPrecision
 ) -> Array | None:
     """Return factors that spare the weights of large inputs; None where none helps.
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from aotc.quantization.precisions import Precision
+from aotc.quantization.precisions import LayerPrecision
 
 PRODUCT, CONVOLUTION, TABLE = "dot_general", "conv_general", "gather"
 
 
 @dataclass(frozen=True)
-class Form:
+class LayerForm:
     """The op of a layer and its weight, whether it is traced or of a program.
 
     Args:
@@ -40,7 +40,7 @@ class Form:
         """The number of terms of a sum."""
         return math.prod(self.shape[axis] for axis in self.summed)
 
-    def refusal(self, precision: Precision) -> str | None:
+    def refusal(self, precision: LayerPrecision) -> str | None:
         """Return why a layer of this form cannot have a precision; None if it can."""
         if self.is_table and precision.inputs != "float":
             return "it reads rows of a table, and multiplies nothing"

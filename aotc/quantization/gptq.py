@@ -13,7 +13,7 @@ import numpy as np
 from aotc.programs.computed_arrays import Array
 from aotc.quantization.grids import WeightGrid
 from aotc.quantization.layers import Layer
-from aotc.quantization.precisions import Precision
+from aotc.quantization.precisions import LayerPrecision
 from aotc.quantization.recipe import LayerPlan
 from aotc.quantization.statistics import Seen
 
@@ -52,7 +52,9 @@ def integers_of(
     return np.ascontiguousarray(whole).reshape(grid.grouped)
 
 
-def _round_rows(rows: Array, scales: Array, moments: Array, kind: Precision) -> Array:
+def _round_rows(
+    rows: Array, scales: Array, moments: Array, kind: LayerPrecision
+) -> Array:
     """Return the integers of rows, given their scales and the moments of inputs."""
     size = np.diag(moments)
     order = np.argsort(-size, kind="stable")

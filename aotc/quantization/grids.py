@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotc.programs.computed_arrays import Array
-from aotc.quantization.precisions import Precision
+from aotc.quantization.precisions import LayerPrecision
 
 # Shares of the largest element that are tried as the end of the grid. Rounding to
 # nearest with a searched scale: Choukroun et al., "Low-bit quantization of neural
@@ -37,7 +37,7 @@ class WeightGrid:
 
 
 def grouped_shape(
-    shape: tuple[int, ...], summed: tuple[int, ...], precision: Precision
+    shape: tuple[int, ...], summed: tuple[int, ...], precision: LayerPrecision
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return a weight's shape, with an axis for each group, and the axes of a scale."""
     if not precision.group:
@@ -51,7 +51,7 @@ def grouped_shape(
 def weight_grid(
     weight: Array,
     summed: tuple[int, ...],
-    precision: Precision,
+    precision: LayerPrecision,
 ) -> WeightGrid:
     """Choose the scales of a weight: those of the least mean square error.
 
@@ -79,7 +79,7 @@ def given_grid(
     scales: Array,
     shape: tuple[int, ...],
     summed: tuple[int, ...],
-    precision: Precision,
+    precision: LayerPrecision,
 ) -> WeightGrid:
     """Return the grid of a weight of a shape that has the scales of a vector."""
     grouped, axes = grouped_shape(shape, summed, precision)
@@ -90,7 +90,7 @@ def given_grid(
 def trained_grid(
     weight: Array,
     summed: tuple[int, ...],
-    precision: Precision,
+    precision: LayerPrecision,
     steps: Array | None,
 ) -> WeightGrid:
     """Return the scales of a weight that was trained with, see `straight_through`.
@@ -117,7 +117,7 @@ def trained_grid(
     return WeightGrid(scale.astype(np.float32), shape, axes)
 
 
-def _storable(scale: Array, precision: Precision) -> Array:
+def _storable(scale: Array, precision: LayerPrecision) -> Array:
     """Return scales as they are stored: those of groups in f16 where no digits are
     lost.
     """
@@ -127,19 +127,19 @@ def _storable(scale: Array, precision: Precision) -> Array:
     return scale
 
 
-def are_half(scales: Array, precision: Precision) -> bool:
+def are_half(scales: Array, precision: LayerPrecision) -> bool:
     """Return whether f16 holds the scales exactly."""
     halves = scales.astype(np.float16).astype(np.float32)
     return bool(precision.group) and bool(np.array_equal(halves, scales))
 
 
-def rounded(values: Array, scale: Array, precision: Precision) -> Array:
+def rounded(values: Array, scale: Array, precision: LayerPrecision) -> Array:
     """Return the nearest integers of a grid, as floats; halves go to even ones."""
     nearest: Array = np.clip(np.round(values / scale), *precision.bounds)
     return nearest
 
 
-def fake_weight(weight: Array, grid: WeightGrid, precision: Precision) -> Array:
+def fake_weight(weight: Array, grid: WeightGrid, precision: LayerPrecision) -> Array:
     """Return a weight after rounding to nearest."""
     grouped = weight.reshape(grid.grouped)
     steps = rounded(grouped, grid.scales, precision)

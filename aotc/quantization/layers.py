@@ -32,9 +32,9 @@ from aotc.passes.build_time_values import BuildTimeValues
 from aotc.passes.fold_parameters import SUFFIX
 from aotc.programs.computed_arrays import Array, ComputedArray, StoredArray
 from aotc.programs.program import Program
-from aotc.quantization.forms import Form
+from aotc.quantization.forms import LayerForm
 from aotc.quantization.grids import grouped_shape
-from aotc.quantization.precisions import Precision
+from aotc.quantization.precisions import LayerPrecision
 
 # what leaves each layer with its weight, and changes no result but by rounding
 _PREPARATION = (
@@ -146,10 +146,10 @@ class Layer:
         return 0 if self.channels is None else self.shape[self.channels[1]]
 
     @property
-    def form(self) -> Form:
+    def form(self) -> LayerForm:
         """The form of the layer, which decides the precisions that it can have."""
         op = self.op
-        return Form(
+        return LayerForm(
             type(op)._op_name,
             self.shape,
             self.summed,
@@ -157,7 +157,7 @@ class Layer:
             is_padded=isinstance(op, ConvGeneral) and any(op.padding),
         )
 
-    def scale_count(self, precision: Precision) -> int:
+    def scale_count(self, precision: LayerPrecision) -> int:
         """Return the number of scales of the weight in a precision; 0 for floats."""
         if not precision.is_integer:
             return 0
@@ -176,7 +176,7 @@ class Layer:
         """The weight as f32."""
         return np.asarray(self.stored_weight(program)).astype(np.float32, copy=False)
 
-    def refusal(self, precision: Precision, program: Program) -> str | None:
+    def refusal(self, precision: LayerPrecision, program: Program) -> str | None:
         """Return why the layer cannot have a precision; None if it can.
 
         Args:
@@ -185,7 +185,7 @@ class Layer:
         """
         return self.form.refusal(precision) or self._overflow(precision, program)
 
-    def _overflow(self, precision: Precision, program: Program) -> str | None:
+    def _overflow(self, precision: LayerPrecision, program: Program) -> str | None:
         """Return why elements of the weight are beyond a narrower float, or None."""
         if not precision.dtype:
             return None
@@ -223,7 +223,7 @@ def divide_channels(layer: Layer, x: Array, factors: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class LayerRefusal:
     """An op that no recipe quantises.
 
     Args:
@@ -257,18 +257,18 @@ def layers_of(program: Program) -> list[Layer]:
     return found
 
 
-def refusals_of(program: Program) -> list[Refusal]:
+def refusals_of(program: Program) -> list[LayerRefusal]:
     """Return the ops that no recipe quantises: other products, and other readers of
     weights.
     """
-    found, read = list[Refusal](), set[str]()
+    found, read = list[LayerRefusal](), set[str]()
     for values, op in _products(program):
         sources = [values.source_of[x] for x in op.operands if x in values.source_of]
         read.update(sources)
         if (why := _refusal(values, op)) is not None:
             size = sum(program.parameters[name].nbytes for name in sources)
             where = where_of(op) or values.entry.name
-            found.append(Refusal(_title(op), where, why, size))
+            found.append(LayerRefusal(_title(op), where, why, size))
     found += _in_bodies(program)
     for values in _entries(program):
         for value, name in values.weight_of.items():
@@ -281,14 +281,14 @@ def refusals_of(program: Program) -> list[Refusal]:
 
 def _unused(
     values: BuildTimeValues, reader: Operation, name: str, program: Program
-) -> Refusal:
+) -> LayerRefusal:
     """Return the refusal of a weight that is read and never multiplied by."""
     where = where_of(reader) or values.entry.name
     why = f"it reads the weight '{name}', which no product multiplies by"
-    return Refusal(_title(reader), where, why, program.parameters[name].nbytes)
+    return LayerRefusal(_title(reader), where, why, program.parameters[name].nbytes)
 
 
-def _in_bodies(program: Program) -> Iterator[Refusal]:
+def _in_bodies(program: Program) -> Iterator[LayerRefusal]:
     """Yield products in functions that loops, branches and derivatives run."""
     for name, function in functions_of(program.module).items():
         if is_entry(function) or function.is_external:
@@ -298,7 +298,7 @@ def _in_bodies(program: Program) -> Iterator[Refusal]:
                 why = (
                     "it is in the body of a loop or branch, whose weights are operands"
                 )
-                yield Refusal(_title(op), where_of(op) or name, why)
+                yield LayerRefusal(_title(op), where_of(op) or name, why)
 
 
 def _entries(program: Program) -> Iterator[BuildTimeValues]:

@@ -15,7 +15,7 @@ from aotc.mlir import Module
 from aotc.programs.computed_arrays import Array
 from aotc.programs.program import Program
 from aotc.quantization.data import Data, entries_with
-from aotc.quantization.metrics import Metric
+from aotc.quantization.metrics import LossMetric
 
 _PART = 1 << 14  # elements that are looked at together
 
@@ -78,7 +78,7 @@ def join_outputs(parts: Sequence[Array]) -> Array:
     return np.concatenate([part.reshape(-1) for part in parts])  # of several sizes
 
 
-class Measured(NamedTuple):
+class MeasuredLoss(NamedTuple):
     """The measured loss of a program.
 
     Args:
@@ -101,13 +101,13 @@ class Yardstick:
         outputs: of the program as it was.
     """
 
-    metric: Metric
+    metric: LossMetric
     data: Data
     calls: Calls
     outputs: Mapping[str, list[Array]]
 
     @classmethod
-    def of(cls, program: Program, data: Data, metric: Metric) -> Yardstick:
+    def of(cls, program: Program, data: Data, metric: LossMetric) -> Yardstick:
         """Make the yardstick of a program."""
         calls = calls_of(program, data)
         outputs = run(program, calls)
@@ -146,11 +146,13 @@ class Yardstick:
                     found.append(f"{entry.name}/{port.name}")
         return found
 
-    def measure(self, program: Program) -> Measured:
+    def measure(self, program: Program) -> MeasuredLoss:
         """Measure the loss of a program: the largest of any entry."""
         return self.compare(program, run(program, self.calls))
 
-    def compare(self, program: Program, found: Mapping[str, list[Array]]) -> Measured:
+    def compare(
+        self, program: Program, found: Mapping[str, list[Array]]
+    ) -> MeasuredLoss:
         """Return the loss of a program from its outputs for the calls.
 
         Args:
@@ -165,7 +167,7 @@ class Yardstick:
         pairs = {name: (self.outputs[name], found[name]) for name in self.entries}
         lost = [self.metric.lost(names[x], *pair, data) for x, pair in pairs.items()]
         noise = [_noise(*pair) for pair in pairs.values()]
-        return Measured(max(lost), max(noise))
+        return MeasuredLoss(max(lost), max(noise))
 
 
 def _noise(reference: Sequence[Array], found: Sequence[Array]) -> float:

@@ -69,7 +69,7 @@ METRICS: dict[str, Callable[[Array, Array], float]] = {
 
 
 @dataclass(frozen=True)
-class Metric:
+class LossMetric:
     """A metric of the loss.
 
     Args:
@@ -84,7 +84,7 @@ class Metric:
     ] | (None) = None
 
     @classmethod
-    def named(cls, text: str) -> Metric:
+    def named(cls, text: str) -> LossMetric:
         """Return the metric of a name, or of `FILE.py:FUNCTION`.
 
         Raises:
@@ -105,7 +105,7 @@ class Metric:
         except Exception as error:  # whatever the user's file raises
             raise _bad(f"a function '{name}' in '{path}'; {error!r}") from error
 
-    def resolved(self, outputs: Outputs) -> Metric:
+    def resolved(self, outputs: Outputs) -> LossMetric:
         """Return the metric that `auto` is for a program with such outputs.
 
         Args:
@@ -115,8 +115,8 @@ class Metric:
             return self
         for name in ("top1", "disagreement"):
             if any(_suits(METRICS[name], x) for x in outputs):
-                return Metric(name)
-        return Metric("cosine")
+                return LossMetric(name)
+        return LossMetric("cosine")
 
     def measures(self, output: Array) -> bool:
         """Return whether the metric applies to such an output."""

@@ -22,17 +22,17 @@ from aotc.passes.fold_parameters import retake_weights
 from aotc.programs.files import write_parameters, write_program
 from aotc.programs.parameter_archive import is_archive
 from aotc.programs.program import Program
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.data import Data
 from aotc.quantization.measuring import Tell
 from aotc.quantization.quantizer import apply_recipe, quantize
 from aotc.quantization.recipe import Recipe, is_recipe
-from aotc.quantization.report import Report
+from aotc.quantization.report import QuantizationReport
 from aotc.quantization.trained import Trained
 
 
 @dataclass(frozen=True)
-class Files:
+class QuantizedFiles:
     """The destination files of a quantised program.
 
     Args:
@@ -73,8 +73,8 @@ class Files:
 @system_errors()
 def quantize_model(
     source: Path,
-    choice: Choice,
-    files: Files,
+    choice: QuantizationOptions,
+    files: QuantizedFiles,
     *,
     entries: Sequence[str] = (),
     data: Path | None = None,
@@ -83,7 +83,7 @@ def quantize_model(
     states: Path | None = None,
     target: Target | None = None,
     tell: Tell = lambda text: None,
-) -> Report:
+) -> QuantizationReport:
     """Quantise a model, and write the program, its parameters and the recipe.
 
     Args:

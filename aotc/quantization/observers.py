@@ -20,7 +20,7 @@ METHODS = ("min-max", "percentile", "mean-square", "entropy")
 
 
 @dataclass
-class Histogram:
+class ValueHistogram:
     """Counts of numbers around zero, and their least and greatest."""
 
     low: float = 0.0
@@ -59,7 +59,7 @@ class Histogram:
         return ((np.arange(_BINS) + 0.5) / (_BINS / 2) - 1) * self.end
 
 
-def input_grid(seen: Histogram, method: str, percentile: float) -> InputGrid:
+def input_grid(seen: ValueHistogram, method: str, percentile: float) -> InputGrid:
     """Return the grid of an input, by one of `METHODS`.
 
     Args:
@@ -79,7 +79,7 @@ def input_grid(seen: Histogram, method: str, percentile: float) -> InputGrid:
     return grids[int(np.argmin(costs))]
 
 
-def _percentiles(seen: Histogram, percentile: float) -> tuple[float, float]:
+def _percentiles(seen: ValueHistogram, percentile: float) -> tuple[float, float]:
     """The range that so many of a hundred numbers are within, as many on each side."""
     total = seen.counts.cumsum()
     beyond = total[-1] * (1 - percentile / 100) / 2
@@ -90,12 +90,12 @@ def _percentiles(seen: Histogram, percentile: float) -> tuple[float, float]:
     return max(low, seen.low), min(high, seen.high)
 
 
-def _square_error(seen: Histogram, grid: InputGrid) -> float:
+def _square_error(seen: ValueHistogram, grid: InputGrid) -> float:
     centres = seen.centres
     return float((seen.counts * np.square(fake_input(centres, grid) - centres)).sum())
 
 
-def _divergence(seen: Histogram, grid: InputGrid) -> float:
+def _divergence(seen: ValueHistogram, grid: InputGrid) -> float:
     """The Kullback–Leibler divergence of the numbers and their 256 levels."""
     held = seen.counts > 0
     levels = np.round(fake_input(seen.centres, grid) / grid.scale).astype(np.int64)

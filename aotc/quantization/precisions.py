@@ -16,7 +16,7 @@ WIDE = "f32"
 
 
 @dataclass(frozen=True)
-class Precision:
+class LayerPrecision:
     """A precision: the storage of a layer's weight and input, and their product.
 
     Args:
@@ -69,40 +69,40 @@ class Precision:
 PRECISIONS = {
     each.name: each
     for each in (
-        Precision(
+        LayerPrecision(
             "int4-g32",
             "weights of 4 bits, a scale for each 32; inputs stay floats",
             bits=4,
             group=32,
         ),
-        Precision(
+        LayerPrecision(
             "int8-weights",
             "weights of 8 bits, a scale for each feature; inputs stay floats",
             bits=8,
         ),
-        Precision(
+        LayerPrecision(
             "int8",
             "weights of 8 bits, a scale for each feature; inputs are bytes of a scale "
             "that calibration has found",
             bits=8,
             inputs="static",
         ),
-        Precision(
+        LayerPrecision(
             "int8-dynamic",
             "weights of 8 bits, a scale for each feature; inputs are bytes of a scale "
             "that each call finds",
             bits=8,
             inputs="dynamic",
         ),
-        Precision(
+        LayerPrecision(
             "int8-rows",
             "tables of 8 bits, a scale for each row",
             bits=8,
             is_of_tables=True,
         ),
-        Precision("bf16", "weights and inputs in bf16, sums in f32", dtype="bf16"),
-        Precision("f16", "weights and inputs in f16, sums in f32", dtype="f16"),
-        Precision(WIDE, "as it is"),
+        LayerPrecision("bf16", "weights and inputs in bf16, sums in f32", dtype="bf16"),
+        LayerPrecision("f16", "weights and inputs in f16, sums in f32", dtype="f16"),
+        LayerPrecision(WIDE, "as it is"),
     )
 }
 
@@ -117,14 +117,14 @@ RECIPES = {
 }
 
 
-def ladder(recipe: str) -> tuple[Precision, ...]:
+def ladder(recipe: str) -> tuple[LayerPrecision, ...]:
     """Return the precisions of a recipe, the narrowest first."""
     return tuple(PRECISIONS[name] for name in RECIPES[recipe])
 
 
 def trained_precision(
-    recipe: str, refusal: Callable[[Precision], str | None], *, table: bool = False
-) -> Precision | None:
+    recipe: str, refusal: Callable[[LayerPrecision], str | None], *, table: bool = False
+) -> LayerPrecision | None:
     """Return the precision that quantisation-aware training gives a layer, if any.
 
     Args:

@@ -18,7 +18,7 @@ from aotc.programs.program import Program
 from aotc.quantization.calibration import (
     PERCENTILE,
     Calibration,
-    Choice,
+    QuantizationOptions,
     Rungs,
     calibrate,
     rounded_integers,
@@ -27,16 +27,16 @@ from aotc.quantization.data import Data
 from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import (
     Layer,
-    Refusal,
+    LayerRefusal,
     layers_by_name,
     layers_of,
     prepare,
     refusals_of,
 )
-from aotc.quantization.measuring import Calls, Measured, Tell, Yardstick, calls_of
+from aotc.quantization.measuring import Calls, MeasuredLoss, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
 from aotc.quantization.recipe import LayerPlan, Recipe, layers_digest
-from aotc.quantization.report import Report, counted, layer_errors
+from aotc.quantization.report import QuantizationReport, counted, layer_errors
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
 from aotc.quantization.shared_prefix import SharedPrefix
@@ -56,12 +56,12 @@ class Quantized:
 
     program: Program
     recipe: Recipe
-    report: Report
+    report: QuantizationReport
 
 
 def quantize(
     program: Program,
-    choice: Choice,
+    choice: QuantizationOptions,
     data: Data | None = None,
     held_out: Data | None = None,
     tell: Tell = lambda text: None,
@@ -115,7 +115,9 @@ def quantize(
     rounded = calibration.rounded(recipe.layers)
     given = layers, recipe.layers, rounded, calibration.grids
     errors = layer_errors(program, calls, *given)
-    report = Report.of(program, made, recipe, layers, errors, refusals, chosen, target)
+    report = QuantizationReport.of(
+        program, made, recipe, layers, errors, refusals, chosen, target
+    )
     unread = _unread(program, choice, data, held_out)
     return Quantized(made, recipe, replace(report, unread=unread))
 
@@ -123,7 +125,7 @@ def quantize(
 def _calibration(
     program: Program,
     layers: Sequence[Layer],
-    choice: Choice,
+    choice: QuantizationOptions,
     calls: Calls,
     trained: Trained | None,
     tell: Tell,
@@ -135,7 +137,7 @@ def _calibration(
 
 
 def _yardstick(
-    program: Program, choice: Choice, data: Data | None, tell: Tell
+    program: Program, choice: QuantizationOptions, data: Data | None, tell: Tell
 ) -> Yardstick | None:
     """Measure the program before it is quantised; None without data."""
     if data is None:
@@ -167,7 +169,10 @@ def _kept_wide(layers: Sequence[Layer], rungs: Rungs, measured: Sequence[str]) -
 
 
 def _unread(
-    program: Program, choice: Choice, data: Data | None, held_out: Data | None
+    program: Program,
+    choice: QuantizationOptions,
+    data: Data | None,
+    held_out: Data | None,
 ) -> tuple[str, ...]:
     """Return the arrays of data that neither an entry nor the metric reads."""
     of_metric = None if choice.metric.function is None else held_out or data
@@ -183,7 +188,7 @@ def _chosen(
     layers: Sequence[Layer],
     rungs: Rungs,
     made_of: Callable[[Sequence[LayerPlan]], Program],
-    choice: Choice,
+    choice: QuantizationOptions,
     yardstick: Yardstick | None,
     tell: Tell,
 ) -> Chosen:
@@ -197,7 +202,7 @@ def _chosen(
 
     prefix = SharedPrefix(yardstick.calls)
 
-    def measure(plans: Sequence[LayerPlan]) -> Measured:
+    def measure(plans: Sequence[LayerPlan]) -> MeasuredLoss:
         program = made_of(plans)
         return yardstick.compare(program, prefix.run(program))
 
@@ -255,7 +260,10 @@ def _quantized(
 
 
 def _require_data(
-    choice: Choice, data: Data | None, held_out: Data | None, trained: Trained | None
+    choice: QuantizationOptions,
+    data: Data | None,
+    held_out: Data | None,
+    trained: Trained | None,
 ) -> None:
     if trained is not None and (choice.methods or choice.has_calibration):
         raise InputError(
@@ -326,7 +334,7 @@ def _require_graph(program: Program) -> None:
         )
 
 
-def _nothing(refusals: Sequence[Refusal]) -> InputError:
+def _nothing(refusals: Sequence[LayerRefusal]) -> InputError:
     rows = counted(map(str, refusals))
     said = "".join(f"\n  {each}" for each in rows[:10])
     if len(rows) > 10:
@@ -364,7 +372,10 @@ def _mismatch(why: str, where: str) -> InputError:
 
 
 def _calibration_facts(
-    program: Program, choice: Choice, data: Data | None, trained: Trained | None
+    program: Program,
+    choice: QuantizationOptions,
+    data: Data | None,
+    trained: Trained | None,
 ) -> dict[str, object]:
     if trained is not None:
         return trained.facts
@@ -378,7 +389,7 @@ def _calibration_facts(
 
 def _quality_facts(
     program: Program,
-    choice: Choice,
+    choice: QuantizationOptions,
     yardstick: Yardstick | None,
     chosen: Chosen,
     weights: str,

@@ -27,7 +27,7 @@ from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 from aotc.programs.computed_arrays import Array
 from aotc.quantization.grids import InputGrid
-from aotc.quantization.precisions import PRECISIONS, RECIPES, Precision
+from aotc.quantization.precisions import PRECISIONS, RECIPES, LayerPrecision
 
 SCHEMA = "aotc.quantization/1"
 _DATA: dict[str, Any] = {"sha256": str, "samples": int}
@@ -80,7 +80,7 @@ class LayerPlan:
     scales: Array | None = None
 
     @property
-    def kind(self) -> Precision:
+    def kind(self) -> LayerPrecision:
         """The precision of the layer."""
         return PRECISIONS[self.precision]
 

@@ -19,8 +19,8 @@ from aotc.programs.program import Program
 from aotc.quantization.expected_time import expected_times
 from aotc.quantization.fakes import FakeLayer
 from aotc.quantization.layer_grids import Grids
-from aotc.quantization.layers import Layer, Refusal
-from aotc.quantization.measuring import Calls, Measured, run
+from aotc.quantization.layers import Layer, LayerRefusal
+from aotc.quantization.measuring import Calls, MeasuredLoss, run
 from aotc.quantization.precisions import WIDE
 from aotc.quantization.recipe import LayerPlan, Recipe
 from aotc.quantization.search import Chosen
@@ -97,7 +97,7 @@ def layer_errors(
 
 
 @dataclass(frozen=True)
-class Row:
+class LayerFigures:
     """The figures of a layer in a report.
 
     Args:
@@ -115,7 +115,7 @@ class Row:
     bytes_after: int
     error: LayerError | None
     seconds: tuple[float, float] | None = None
-    sensitivity: Mapping[str, Measured] = field(default_factory=dict)
+    sensitivity: Mapping[str, MeasuredLoss] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report."""
@@ -139,7 +139,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
+class QuantizationReport:
     """The report on a quantised program.
 
     Args:
@@ -155,8 +155,8 @@ class Report:
     """
 
     recipe: Recipe
-    rows: tuple[Row, ...]
-    refusals: tuple[Refusal, ...]
+    rows: tuple[LayerFigures, ...]
+    refusals: tuple[LayerRefusal, ...]
     bytes_before: int
     bytes_after: int
     evaluations: int = 0
@@ -172,10 +172,10 @@ class Report:
         recipe: Recipe,
         layers: Sequence[Layer],
         errors: Mapping[str, LayerError],
-        refusals: Sequence[Refusal],
+        refusals: Sequence[LayerRefusal],
         chosen: Chosen | None,
         target: Target | None = None,
-    ) -> Report:
+    ) -> QuantizationReport:
         """Return the report of a program that was quantised."""
         rows = []
         names = [plan.precision for plan in recipe.layers]
@@ -186,7 +186,7 @@ class Report:
             alone = {} if chosen is None else chosen.sensitivity.get(layer.name, {})
             seconds = None if times is None else times[number]
             error = errors.get(layer.name)
-            rows.append(Row(plan, wide, narrow, error, seconds, alone))
+            rows.append(LayerFigures(plan, wide, narrow, error, seconds, alone))
         first, last = (
             sum(x.nbytes for x in p.parameters.values()) for p in (before, after)
         )
@@ -289,7 +289,7 @@ def _samples(facts: Mapping[str, object]) -> str:
     return f"{count} sample{'s' * (count != 1)}"
 
 
-def _row_text(row: Row, width: int) -> str:
+def _row_text(row: LayerFigures, width: int) -> str:
     plan = row.plan
     text = f"{plan.layer:<{width}}  {plan.precision:<12}"
     text += f" {row.bytes_before:>11,} → {row.bytes_after:>10,}"
@@ -304,7 +304,7 @@ def _row_text(row: Row, width: int) -> str:
     return text + (f"  ({plan.why}, at {plan.where})" if plan.why else "")
 
 
-def _refusal_text(refusal: Refusal) -> str:
+def _refusal_text(refusal: LayerRefusal) -> str:
     size = f" ({refusal.bytes:,} bytes)" if refusal.bytes else ""
     return f"{refusal}{size}"
 

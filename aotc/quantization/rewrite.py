@@ -38,7 +38,7 @@ from aotc.programs.program import Program
 from aotc.quantization.grids import InputGrid, WeightGrid, are_half
 from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer
-from aotc.quantization.precisions import WIDE, Precision
+from aotc.quantization.precisions import WIDE, LayerPrecision
 from aotc.quantization.recipe import LayerPlan
 
 
@@ -205,7 +205,7 @@ class _Rewriting:
         b: Builder,
         name: str,
         grid: WeightGrid,
-        kind: Precision,
+        kind: LayerPrecision,
         arrays: dict[Value, StoredArray],
     ) -> Value:
         """The scales of a weight as f32, without the axes that share one."""
@@ -341,7 +341,7 @@ def _step(b: Builder, span: Value, count: float) -> Value:
 
 
 def _rounded(
-    b: Builder, grouped: Value, scales: Value, grid: WeightGrid, kind: Precision
+    b: Builder, grouped: Value, scales: Value, grid: WeightGrid, kind: LayerPrecision
 ) -> Value:
     """The integers of a weight as they are stored: i8, or two of 4 bits in a u8."""
     ratio = b.divide(grouped, _spread_scales(b, scales, grid))
@@ -355,7 +355,7 @@ def _rounded(
     return b.bitwise_or(low, b.shift_left(high, b.full_like(high, 4)))
 
 
-def _stored(integers: Array, grid: WeightGrid, kind: Precision) -> Array:
+def _stored(integers: Array, grid: WeightGrid, kind: LayerPrecision) -> Array:
     """Return integers of a weight as they are stored, those of 4 bits in pairs."""
     if kind.bits > 4:
         return integers.astype(np.int8)
@@ -374,7 +374,7 @@ def _dequantized(
     integers: Value,
     scales: Value,
     grid: WeightGrid,
-    kind: Precision,
+    kind: LayerPrecision,
     shape: tuple[int, ...],
 ) -> Value:
     """The weight that stored integers and scales stand for."""

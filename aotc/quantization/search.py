@@ -16,13 +16,13 @@ import numpy as np
 
 from aotc.programs.computed_arrays import Array
 from aotc.quantization.layers import Layer
-from aotc.quantization.measuring import Measured, Tell
+from aotc.quantization.measuring import MeasuredLoss, Tell
 from aotc.quantization.recipe import LayerPlan
 
 _LEVELS = 1000  # that costs are rounded up to
 _BISECTIONS = 12
 
-Measure = Callable[[Sequence[LayerPlan]], Measured]
+Measure = Callable[[Sequence[LayerPlan]], MeasuredLoss]
 Keep = Callable[[Sequence[LayerPlan]], None]
 Rungs = Sequence[Sequence[LayerPlan]]  # of each layer, the narrowest first
 
@@ -42,7 +42,7 @@ class Chosen:
     plans: tuple[LayerPlan, ...]
     lost: float
     evaluations: int
-    sensitivity: Mapping[str, Mapping[str, Measured]] = field(default_factory=dict)
+    sensitivity: Mapping[str, Mapping[str, MeasuredLoss]] = field(default_factory=dict)
 
 
 def choose(
@@ -63,7 +63,7 @@ def choose(
         tell: gets what is being done.
         keep: gets plans, of which those that are measured next differ in one layer.
     """
-    search = _Search(layers, rungs, measure, quality, tell, keep)
+    search = _RungSearch(layers, rungs, measure, quality, tell, keep)
     narrow = (0,) * len(layers)
     if search.holds(narrow):
         return search.chosen(narrow, ())
@@ -73,7 +73,7 @@ def choose(
 
 
 @dataclass
-class _Search:
+class _RungSearch:
     """Measures choices of a rung for each layer, each once."""
 
     layers: Sequence[Layer]
@@ -82,7 +82,7 @@ class _Search:
     quality: float
     tell: Tell
     keep: Keep
-    _known: dict[tuple[int, ...], Measured] = field(default_factory=dict)
+    _known: dict[tuple[int, ...], MeasuredLoss] = field(default_factory=dict)
 
     @property
     def bytes(self) -> list[list[int]]:
@@ -102,10 +102,10 @@ class _Search:
         pairs = zip(self.rungs, choice, strict=True)
         return tuple(rungs[number] for rungs, number in pairs)
 
-    def measured(self, choice: tuple[int, ...]) -> Measured:
+    def measured(self, choice: tuple[int, ...]) -> MeasuredLoss:
         """Measure the loss of a choice; zero for the unchanged program."""
         if choice == self.widest:
-            return Measured(0.0, 0.0)
+            return MeasuredLoss(0.0, 0.0)
         if choice not in self._known:
             self._known[choice] = self.measure(self.plans(choice))
         return self._known[choice]
@@ -114,7 +114,7 @@ class _Search:
         """Return whether a choice loses no more than allowed."""
         return self.measured(choice).lost <= self.quality
 
-    def measure_alone(self) -> list[list[Measured]]:
+    def measure_alone(self) -> list[list[MeasuredLoss]]:
         """Measure the loss of each layer alone, at each of its rungs."""
         wide, count = self.widest, len(self.layers)
         self.keep(self.plans(wide))
@@ -156,7 +156,7 @@ class _Search:
         return choice
 
     def chosen(
-        self, choice: tuple[int, ...], alone: Sequence[Sequence[Measured]]
+        self, choice: tuple[int, ...], alone: Sequence[Sequence[MeasuredLoss]]
     ) -> Chosen:
         """Return the plans of a choice, with the measurements on the way to it.
 
@@ -201,7 +201,7 @@ class _Model(NamedTuple):
     def of(
         cls,
         sizes: Sequence[Sequence[int]],
-        alone: Sequence[Sequence[Measured]],
+        alone: Sequence[Sequence[MeasuredLoss]],
         quality: float,
     ) -> _Model:
         """Make the model from the measurements.

@@ -14,7 +14,7 @@ from aotc.programs.computed_arrays import Array
 from aotc.programs.program import Program
 from aotc.quantization.layers import Layer, divide_channels
 from aotc.quantization.measuring import Calls, run
-from aotc.quantization.observers import Histogram
+from aotc.quantization.observers import ValueHistogram
 
 ROWS = 1024  # of inputs that are kept of each product
 _ROWS_OF_CALL = 128
@@ -32,7 +32,7 @@ class Seen:
         moments: the sum of the outer products of all of these, for GPTQ.
     """
 
-    histogram: Histogram = field(default_factory=Histogram)
+    histogram: ValueHistogram = field(default_factory=ValueHistogram)
     channel_most: Array | None = None
     rows: list[Array] = field(default_factory=list)
     moments: Array | None = None

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from aotc import numpy as np
 from aotc.nn.layers import stop_gradient
 from aotc.nn.quantizing import round_straight_through
-from aotc.quantization.forms import Form
+from aotc.quantization.forms import LayerForm
 from aotc.quantization.grids import LARGEST_F16, LEAST_STEP, grouped_shape
-from aotc.quantization.precisions import Precision
+from aotc.quantization.precisions import LayerPrecision
 from aotc.tracing.array import Array
 
 _LEVELS = 255  # of bytes, less one
@@ -26,7 +26,7 @@ _SIGNED = 127
 
 
 def fake_weight(
-    weight: Array, form: Form, kind: Precision, steps: Array | None
+    weight: Array, form: LayerForm, kind: LayerPrecision, steps: Array | None
 ) -> Array:
     """Return a weight as its integers give it back.
 
@@ -60,7 +60,7 @@ def _spanning_step(grouped: Array, axes: Sequence[int], most: int) -> Array:
     return np.where(is_any, np.divide(whole, float(most)), 1.0)
 
 
-def _storable(step: Array, kind: Precision) -> Array:
+def _storable(step: Array, kind: LayerPrecision) -> Array:
     """Return steps as they are stored: those of groups are numbers of f16."""
     if not kind.group:
         return step

@@ -18,7 +18,7 @@ from aotc.quantization.calibration import Calibration
 from aotc.quantization.grids import InputGrid, trained_grid
 from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import Layer
-from aotc.quantization.precisions import WIDE, Precision, ladder, trained_precision
+from aotc.quantization.precisions import WIDE, LayerPrecision, ladder, trained_precision
 from aotc.quantization.recipe import TRAINING, LayerPlan
 
 _ENDS = LOW, HIGH
@@ -130,7 +130,7 @@ class Trained:
         self,
         program: Program,
         layer: Layer,
-        kind: Precision,
+        kind: LayerPrecision,
         row: Mapping[str, Array],
     ) -> LayerPlan | None:
         """The plan of a layer; None where its input has no range."""

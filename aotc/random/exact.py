@@ -33,7 +33,7 @@ _NEVER = 2.0**100  # larger than any product here
 
 
 @dataclass(frozen=True)
-class _Format:
+class _SeriesConstants:
     """Constants of a dtype: its bits, and the number of terms that series need."""
 
     bits: str
@@ -48,8 +48,10 @@ class _Format:
     erfc: int
 
 
-_F32 = _Format("i32", 23, 127, -100, 0x5F3759DF, 3, 5, 8, 6, 13)
-_F64 = _Format("i64", 52, 1023, -1000, 0x5FE6EB50C7B537A9, 4, 11, 14, 9, len(ERFC))
+_F32 = _SeriesConstants("i32", 23, 127, -100, 0x5F3759DF, 3, 5, 8, 6, 13)
+_F64 = _SeriesConstants(
+    "i64", 52, 1023, -1000, 0x5FE6EB50C7B537A9, 4, 11, 14, 9, len(ERFC)
+)
 _FORMATS = {"f32": _F32, "f64": _F64}
 
 
@@ -141,7 +143,7 @@ def logarithmic_complement(x: Array) -> Logarithmic:
     return np.where(near, -x, 1.0 - 2.0 * x), np.astype(near, x.dtype) - 1.0
 
 
-def _bits_of_root_half(form: _Format) -> int:
+def _bits_of_root_half(form: _SeriesConstants) -> int:
     """The bits of sqrt(1/2) as far as f32 has them."""
     fraction = round((math.sqrt(2) - 1) * 2**23)
     return ((form.bias - 1) << form.fraction) + (fraction << (form.fraction - 23))

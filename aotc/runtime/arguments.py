@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from aotc.core.json_values import JsonObject
-from aotc.core.pytree import Node, PyTree
+from aotc.core.pytree import PyTree, PytreeNode
 from aotc.errors import InputError
 
 Flatten = Callable[[PyTree, list[object], str], None]
@@ -66,7 +66,7 @@ def _sequence_flattener(owner: str, tree: Sequence[Any], kind: type) -> Flatten:
     expected = f"a {kind.__name__} of {len(parts)}"
 
     def flatten(value: Any, leaves: list[Any], path: str) -> None:
-        if isinstance(value, Node):
+        if isinstance(value, PytreeNode):
             value = (*value.parts()[0].values(),)
         if not isinstance(value, (list, tuple)) or len(value) != len(parts):
             raise _structure_error(owner, path, expected, value)

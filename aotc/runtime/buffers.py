@@ -147,7 +147,7 @@ def _bits_viewer(dtype: np.dtype, leaf: Leaf) -> ToHost:
     return view
 
 
-class _Mapped:
+class _MappedBuffer:
     """Memory of a device, which stays mapped for as long as NumPy's arrays refer to it.
 
     Those of `MappedMemory.asarray` in IREE 3.13 do so themselves, but not what views of
@@ -166,5 +166,5 @@ def mapped_array(
     buffer: iree.HalBuffer, shape: Sequence[int], dtype: np.dtype
 ) -> Array:
     """An array of the memory of a buffer, or of a buffer view, which it keeps alive."""
-    array = np.asarray(_Mapped(buffer.map(), shape, dtype))
+    array = np.asarray(_MappedBuffer(buffer.map(), shape, dtype))
     return array.view(dtype)  # dtypes that NumPy itself does not know arrive as bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from aotc.artifacts.manifest import EntryPoint, Symbol
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.errors import InputError
 from aotc.runtime.arguments import flattener, suggestion
 from aotc.runtime.contract import Input
@@ -66,7 +66,8 @@ def checked_result(
         raise _refusal(spec, said) from None
     for leaf, array in zip(spec.outputs, arrays, strict=True):
         shape = tuple(
-            n if isinstance(n, int) else Dim.parse(n).value(sizes) for n in leaf.shape
+            n if isinstance(n, int) else SizeExpression.parse(n).value(sizes)
+            for n in leaf.shape
         )
         if array.shape != shape:
             raise _refusal(

@@ -1,8 +1,8 @@
 """The contract of a call: dtypes, shapes and symbols of all its inputs.
 
-A `Contract` is made once per entry point. Its checks name the entry, the input, what
-was expected and what came; which shapes are allowed is remembered, so that a call with
-shapes seen before does not check them again.
+A `CallContract` is made once per entry point. Its checks name the entry, the input,
+what was expected and what came; which shapes are allowed is remembered, so that a call
+with shapes seen before does not check them again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotc.artifacts.conditions import Condition
-from aotc.artifacts.guards import (
+from aotc.artifacts.call_guards import (
     bytes_guard,
     dtype_guard,
     equality_guard,
@@ -24,11 +23,12 @@ from aotc.artifacts.guards import (
     size_guard,
     step_guard,
 )
+from aotc.artifacts.conditions import Condition
 from aotc.artifacts.manifest import Guard, Leaf, Symbol
-from aotc.artifacts.shapes import ADDRESSABLE, Dim, Undefined, deciding_sizes
+from aotc.artifacts.shapes import ADDRESSABLE, SizeExpression, Undefined, deciding_sizes
 from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError
-from aotc.runtime.foreign_tensors import Gpu, Tensor
+from aotc.runtime.foreign_tensors import DlpackGpu, DlpackTensor
 from aotc.runtime.host_arrays import Array, Described, host_array
 
 Shape = tuple[int, ...]
@@ -41,14 +41,16 @@ _ndarray = np.ndarray
 class Input:
     """An input array: its title in messages, and its exact dtype."""
 
-    def __init__(self, owner: str, leaf: Leaf, gpu: Gpu | None = None) -> None:
+    def __init__(self, owner: str, leaf: Leaf, gpu: DlpackGpu | None = None) -> None:
         self.leaf = leaf
         self._gpu = gpu
         self.title = f"{owner}: input {leaf.name!r}"
         self.dtype = to_numpy(leaf.dtype)
-        self.dims = [Dim.parse(d) if isinstance(d, str) else d for d in leaf.shape]
+        self.dims = [
+            SizeExpression.parse(d) if isinstance(d, str) else d for d in leaf.shape
+        ]
 
-    def given(self, value: Any) -> Array | Tensor:
+    def given(self, value: Any) -> Array | DlpackTensor:
         """`value` as a tensor on the GPU that computes, or else as an array."""
         if self._gpu is not None:
             tensor = self._gpu.tensor(value, self._describe)
@@ -117,13 +119,13 @@ class Input:
         )
 
 
-class _Place(NamedTuple):
+class _SizePosition(NamedTuple):
     """The position of a symbolic size: input, its number, axis, and expected value."""
 
     spec: Input
     number: int
     axis: int
-    dim: Dim
+    dim: SizeExpression
 
     @property
     def guard(self) -> str:
@@ -131,7 +133,7 @@ class _Place(NamedTuple):
         return size_guard(self.spec.leaf.name, self.axis)
 
 
-class Contract:
+class CallContract:
     """Constraints between the shapes of all inputs of an entry point.
 
     Args:
@@ -150,7 +152,7 @@ class Contract:
         symbols: Mapping[str, Symbol],
         guards: Sequence[Guard] = (),
         computed: Sequence[Leaf] = (),
-        gpu: Gpu | None = None,
+        gpu: DlpackGpu | None = None,
     ) -> None:
         self._owner = owner
         self._guards = [(each, Condition.parse(each.condition)) for each in guards]
@@ -158,10 +160,10 @@ class Contract:
         self._dtypes = [spec.dtype for spec in self.inputs]
         self._symbols = symbols
         self._places = [
-            _Place(spec, number, axis, dim)
+            _SizePosition(spec, number, axis, dim)
             for number, spec in enumerate(self.inputs)
             for axis, dim in enumerate(spec.dims)
-            if isinstance(dim, Dim)
+            if isinstance(dim, SizeExpression)
         ]
         order = deciding_sizes([place.dim for place in self._places])
         self._solved = [
@@ -173,7 +175,9 @@ class Contract:
         self._computed = [leaf for leaf in computed if not _is_static(leaf)]
         self._allowed: set[Shapes] = set()
 
-    def arrays(self, values: Sequence[Any]) -> tuple[list[Array | Tensor], Shapes]:
+    def arrays(
+        self, values: Sequence[Any]
+    ) -> tuple[list[Array | DlpackTensor], Shapes]:
         """Return the arrays of a call, and their shapes.
 
         Raises:
@@ -294,7 +298,9 @@ class Contract:
                     guard=guard.condition,
                 )
 
-    def _size(self, spec: Input, axis: int, dim: Dim, values: Mapping[str, int]) -> int:
+    def _size(
+        self, spec: Input, axis: int, dim: SizeExpression, values: Mapping[str, int]
+    ) -> int:
         try:
             return dim.value(values)
         except Undefined as error:
@@ -308,7 +314,7 @@ class Contract:
 
         A size such as `n * 2 + m` decides n once m is known.
         """
-        bound: dict[str, tuple[int, _Place]] = {}
+        bound: dict[str, tuple[int, _SizePosition]] = {}
         for place in self._places:
             if place.dim.is_symbol:
                 name = place.dim.text.strip()
@@ -318,7 +324,11 @@ class Contract:
         return {name: value for name, (value, _) in bound.items()}
 
     def _solve(
-        self, bound: dict[str, tuple[int, _Place]], place: _Place, name: str, size: int
+        self,
+        bound: dict[str, tuple[int, _SizePosition]],
+        place: _SizePosition,
+        name: str,
+        size: int,
     ) -> None:
         """Bind the symbol that this size decides."""
         known = {other: value for other, (value, _) in bound.items()}
@@ -332,7 +342,11 @@ class Contract:
         self._bind(bound, place, name, value)
 
     def _bind(
-        self, bound: dict[str, tuple[int, _Place]], place: _Place, name: str, size: int
+        self,
+        bound: dict[str, tuple[int, _SizePosition]],
+        place: _SizePosition,
+        name: str,
+        size: int,
     ) -> None:
         if name not in bound:
             self._check_symbol(place.spec, name, size)
@@ -380,7 +394,7 @@ def leaf_bytes(leaf: Leaf, values: Mapping[str, int]) -> int:
     """Return the bytes of a tensor; 0 where a size has no meaning, such as 1 // 0."""
     try:
         sizes = [
-            size if isinstance(size, int) else Dim.parse(size).value(values)
+            size if isinstance(size, int) else SizeExpression.parse(size).value(values)
             for size in leaf.shape
         ]
     except Undefined:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotc.artifacts.guards import device_guard, kind_guard
+from aotc.artifacts.call_guards import device_guard, kind_guard
 from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError, SetupError
 from aotc.runtime.host_arrays import Described, device_name
@@ -70,7 +70,7 @@ def _dtype(code: int, bits: int) -> object:
         return f"{bits} bits of DLPack's type {code}"
 
 
-class Tensor:
+class DlpackTensor:
     """A tensor that a call was given on the GPU that computes it.
 
     Args:
@@ -178,7 +178,7 @@ _KINDS_OF_GPUS = {
 }
 
 
-class Gpu:
+class DlpackGpu:
     """A GPU whose tensors calls take where they lie, and on which they leave results.
 
     Args:
@@ -199,7 +199,9 @@ class Gpu:
     def __str__(self) -> str:
         return device_name(*self.location)
 
-    def tensor(self, value: Any, describe: Callable[[], Described]) -> Tensor | None:
+    def tensor(
+        self, value: Any, describe: Callable[[], Described]
+    ) -> DlpackTensor | None:
         """A value as a tensor on this GPU, or None if it lies in no memory of its kind.
 
         Args:
@@ -225,7 +227,7 @@ class Gpu:
             capsule = value.__dlpack__(stream=self._stream)
         except Exception as error:  # whatever another framework raises
             raise _lending_error(describe(), error) from error
-        tensor = Tensor(capsule)
+        tensor = DlpackTensor(capsule)
         if not tensor.is_row_major:
             raise _strides_error(describe(), tensor)
         return tensor
@@ -255,7 +257,7 @@ def _lending_error(spec: Described, error: Exception) -> InputError:
     )
 
 
-def _strides_error(spec: Described, tensor: Tensor) -> InputError:
+def _strides_error(spec: Described, tensor: DlpackTensor) -> InputError:
     assert tensor.strides is not None
     return InputError(
         "input-strides",
@@ -268,7 +270,7 @@ def _strides_error(spec: Described, tensor: Tensor) -> InputError:
 
 
 @cache
-def gpu_of(driver: str) -> Gpu | None:
+def gpu_of(driver: str) -> DlpackGpu | None:
     """The GPU that models of one of IREE's drivers run on, if it lends tensors.
 
     IREE computes on the first GPU that a process sees, as frameworks count them.
@@ -281,4 +283,4 @@ def gpu_of(driver: str) -> Gpu | None:
     library = gpus.library(*kind.runtime.LIBRARIES)
     if library is None:
         return None
-    return Gpu(kind, 0, kind.runtime(library, 0).synchronize)
+    return DlpackGpu(kind, 0, kind.runtime(library, 0).synchronize)

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import iree.runtime as iree
 
-from aotc.artifacts.guards import CODE, device_guard
+from aotc.artifacts.call_guards import CODE, device_guard
 from aotc.artifacts.manifest import Code, Leaf
 from aotc.core.printing import failed_assertion
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
 from aotc.runtime import buffers, lifetime
 from aotc.runtime.call_counts import CallCounts, ShapeCounts
-from aotc.runtime.contract import Contract, Shapes, leaf_bytes
-from aotc.runtime.foreign_tensors import Tensor
+from aotc.runtime.contract import CallContract, Shapes, leaf_bytes
+from aotc.runtime.foreign_tensors import DlpackTensor
 from aotc.runtime.host_arrays import Array
-from aotc.runtime.module import Module
-from aotc.runtime.padding import SIZES, Padding
+from aotc.runtime.module import LoadedModule
+from aotc.runtime.padding import SIZES, CallPadding
 from aotc.runtime.signatures import require_signature
 from aotc.runtime.transfers import Transfers
 
@@ -62,7 +62,7 @@ class _Way(NamedTuple):
 
     export: Any
     likeness: Hashable
-    padding: Padding | None
+    padding: CallPadding | None
     counts: ShapeCounts
     moved: int
 
@@ -80,7 +80,7 @@ class Prepared(NamedTuple):
     is_lent: bool = False
 
 
-class Function:
+class ExportedFunction:
     """An exported function: flat arrays in, flat arrays out, all of them checked.
 
     Args:
@@ -99,10 +99,10 @@ class Function:
 
     def __init__(
         self,
-        code: Module,
+        code: LoadedModule,
         owner: str,
         codes: Sequence[Code],
-        contract: Contract,
+        contract: CallContract,
         outputs: Sequence[Leaf],
         pure: bool,
         choose: Callable[[Mapping[str, int]], Code | None] | None = None,
@@ -177,11 +177,11 @@ class Function:
             raise self._diagnose(error) from error
 
     def _prepare_transfers(
-        self, arrays: Sequence[Array | Tensor], shapes: Shapes, began: int
+        self, arrays: Sequence[Array | DlpackTensor], shapes: Shapes, began: int
     ) -> Prepared:
         """`prepare` on a device whose memory is not the host's."""
         assert self._transfers is not None
-        lent = tuple([isinstance(array, Tensor) for array in arrays])
+        lent = tuple([isinstance(array, DlpackTensor) for array in arrays])
         key = (shapes, lent) if any(lent) else shapes
         way = self._ways.get(key) or self._way_for(shapes, lent)
         try:
@@ -231,7 +231,7 @@ class Function:
         export, padding = self._exports[code.export], None
         likeness: Hashable = id(self), shapes
         if code.padded:
-            padding = Padding(code, self._inputs, self._outputs, sizes)
+            padding = CallPadding(code, self._inputs, self._outputs, sizes)
             free = tuple(sizes[name] for name in sizes.keys() - code.sizes.keys())
             likeness = id(self), code.export, free
         if any(lent):
@@ -247,7 +247,7 @@ class Function:
         self._ways[(shapes, lent) if any(lent) else shapes] = way
         return way
 
-    def _padding_error(self, lent: Sequence[bool], padding: Padding) -> InputError:
+    def _padding_error(self, lent: Sequence[bool], padding: CallPadding) -> InputError:
         name = self._inputs[lent.index(True)].name
         shapes = ", ".join(str([*shape]) for shape in padding.shapes)
         error = InputError(
@@ -362,7 +362,7 @@ class Function:
 
 
 def _look_up(
-    module: Module,
+    module: LoadedModule,
     owner: str,
     code: Code,
     inputs: Sequence[Leaf],

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotc.artifacts.guards import device_guard, kind_guard
+from aotc.artifacts.call_guards import device_guard, kind_guard
 from aotc.errors import InputError
 
 Array = np.ndarray

@@ -14,7 +14,7 @@ import iree.runtime as iree
 from aotc.artifacts import vmfb
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.files import Buffer
-from aotc.artifacts.manifest import DeviceAxis, Manifest, Variant, Weights
+from aotc.artifacts.manifest import DeviceAxis, Manifest, ManifestWeights, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 from aotc.core import options
 from aotc.core.json_values import JsonObject
@@ -29,7 +29,7 @@ from aotc.runtime.device_models import DeviceModels
 from aotc.runtime.foreign_tensors import gpu_of
 from aotc.runtime.huge_pages import header_size, huge_pages_for
 from aotc.runtime.model import Model
-from aotc.runtime.module import Module
+from aotc.runtime.module import LoadedModule
 from aotc.runtime.small import is_small
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _map(
     device: iree.HalDevice,
     exchange: Exchange | None,
     is_mapped: bool,
-) -> Module:
+) -> LoadedModule:
     scopes = _parameters(bundle, variant, is_mapped)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]
     try:
@@ -256,7 +256,7 @@ def start(
     device: Any,
     providers: Sequence[Any] = (),
     exchange: Exchange | None = None,
-) -> Module:
+) -> LoadedModule:
     """The code of a variant, running on a device of `engine.device`.
 
     Args:
@@ -279,7 +279,9 @@ def start(
     if exchange is not None:
         modules.append(exchange.module(instance))
     context = iree.VmContext(instance, modules=[*modules, module])
-    return Module(context, module, device, on_cpu, gpu_of(row.drivers[0]), exchange)
+    return LoadedModule(
+        context, module, device, on_cpu, gpu_of(row.drivers[0]), exchange
+    )
 
 
 def _is_mapped(weights: str | None) -> bool:
@@ -292,7 +294,12 @@ def _is_mapped(weights: str | None) -> bool:
 
 
 def _load_weights(
-    bundle: VerifiedBundle, weights: Weights, index: Any, *, on_cpu: bool, mapped: bool
+    bundle: VerifiedBundle,
+    weights: ManifestWeights,
+    index: Any,
+    *,
+    on_cpu: bool,
+    mapped: bool,
 ) -> None:
     """Add verified weights to a parameter index, in huge pages where those help."""
     if mapped:

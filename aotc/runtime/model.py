@@ -18,13 +18,13 @@ from aotc.parallel import Device
 from aotc.runtime.arguments import flattener, look_up, suggestion
 from aotc.runtime.call_counts import CallCounts
 from aotc.runtime.callbacks import Callbacks, checked_result
-from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function, NoCodeForSizes
-from aotc.runtime.module import Module
+from aotc.runtime.contract import CallContract
+from aotc.runtime.function import ExportedFunction, NoCodeForSizes
+from aotc.runtime.module import LoadedModule
 from aotc.runtime.states import States
 
 
-class Entry:
+class LoadedEntry:
     """An entry point: call it with its inputs by name.
 
     Inputs are NumPy arrays of the declared dtypes (or Python numbers), in the structure
@@ -38,7 +38,7 @@ class Entry:
     """
 
     def __init__(
-        self, code: Module, spec: EntryPoint, manifest: Manifest, variant: Variant
+        self, code: LoadedModule, spec: EntryPoint, manifest: Manifest, variant: Variant
     ) -> None:
         self.spec = spec
         self.name = spec.name
@@ -48,11 +48,11 @@ class Entry:
         self._flatten = flattener(spec.name, spec.arguments)
         self._count = len(spec.inputs)
         self._build = trees.builder(spec.result)
-        self._run = Function(
+        self._run = ExportedFunction(
             code,
             owner=spec.name,
             codes=spec.codes,
-            contract=Contract(
+            contract=CallContract(
                 spec.name,
                 spec.inputs,
                 manifest.symbols,
@@ -94,7 +94,7 @@ class Entry:
         )
 
     @property
-    def function(self) -> Function:
+    def function(self) -> ExportedFunction:
         """The function of flat leaves, whose calls can be prepared before they run."""
         return self._run
 
@@ -147,7 +147,7 @@ class Entry:
         self._run.count_elsewhere(policy, leaves, arrays, began)
         return arrays
 
-    def connect(self, entries: Mapping[str, Entry], callbacks: Callbacks) -> None:
+    def connect(self, entries: Mapping[str, LoadedEntry], callbacks: Callbacks) -> None:
         """Connect the entry to others and callbacks for sizes that it has no code for.
 
         Args:
@@ -178,7 +178,7 @@ class Model:
         self,
         manifest: Manifest,
         variant: Variant,
-        code: Module,
+        code: LoadedModule,
         selection: Selection,
         device: Device | None = None,
     ) -> None:
@@ -186,8 +186,8 @@ class Model:
         self.device = device
         self.variant = variant
         self.selection = selection
-        self.entries: Mapping[str, Entry] = {
-            name: Entry(code, spec, manifest, variant)
+        self.entries: Mapping[str, LoadedEntry] = {
+            name: LoadedEntry(code, spec, manifest, variant)
             for name, spec in manifest.entry_points.items()
         }
         for entry in self.entries.values():
@@ -198,13 +198,13 @@ class Model:
             if not hasattr(type(self), name):
                 vars(self).setdefault(name, entry)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> LoadedEntry:
         """The entry point `name`.
 
         Raises:
             InputError: `unknown-entry`.
         """
-        entry: Entry = look_up("entry", self.entries, name)
+        entry: LoadedEntry = look_up("entry", self.entries, name)
         return entry
 
     @system_errors()
@@ -284,7 +284,7 @@ class Model:
             hint="pass the bundle's path, and load it there",
         )
 
-    def __getattr__(self, name: str) -> Entry:
+    def __getattr__(self, name: str) -> LoadedEntry:
         hint = suggestion(name, self.__dict__.get("entries", ())) or ""
         raise AttributeError(f"the model has no entry {name!r}; {hint}".rstrip("; "))
 

@@ -9,13 +9,13 @@ import iree.runtime as iree
 
 from aotc.runtime import engine, lifetime
 from aotc.runtime.collectives import Exchange
-from aotc.runtime.foreign_tensors import Gpu
+from aotc.runtime.foreign_tensors import DlpackGpu
 from aotc.runtime.scheduling import without_wakeup_preemption
 
 _RELEASE = "$release_workspaces"  # of modules that have any (aotc.worker.workspaces)
 
 
-class Module:
+class LoadedModule:
     """The running code of a variant, which all functions of a model share.
 
     Args:
@@ -33,7 +33,7 @@ class Module:
         module: Any,
         device: Any,
         on_cpu: bool,
-        gpu: Gpu | None,
+        gpu: DlpackGpu | None,
         exchange: Exchange | None = None,
     ) -> None:
         self.context = context

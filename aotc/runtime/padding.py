@@ -8,18 +8,18 @@ from typing import TypeVar
 import numpy as np
 
 from aotc.artifacts.manifest import Code, Leaf
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.runtime.contract import Shape
-from aotc.runtime.foreign_tensors import Tensor
+from aotc.runtime.foreign_tensors import DlpackTensor
 from aotc.runtime.host_arrays import Array
 
 SIZES = Leaf("$sizes", "i8", ())  # the input that tells the sizes of a call
 
 _Part = tuple[slice, ...]  # of an array
-_Given = TypeVar("_Given", bound=Array | Tensor)
+_Given = TypeVar("_Given", bound=Array | DlpackTensor)
 
 
-class Padding:
+class CallPadding:
     """The padding of calls of certain sizes.
 
     Args:
@@ -61,7 +61,7 @@ class Padding:
 
 def _shape(leaf: Leaf, sizes: Mapping[str, int]) -> Shape:
     return tuple(
-        size if isinstance(size, int) else Dim.parse(size).value(sizes)
+        size if isinstance(size, int) else SizeExpression.parse(size).value(sizes)
         for size in leaf.shape
     )
 
@@ -73,7 +73,7 @@ def _part(shape: Shape) -> _Part:
 def _pad(array: _Given, shape: Shape) -> _Given | Array:
     if array.shape == shape:
         return array
-    assert not isinstance(array, Tensor)
+    assert not isinstance(array, DlpackTensor)
     padded = np.zeros(shape, array.dtype)
     padded[_part(array.shape)] = array
     return padded

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aotc.artifacts.manifest import Code, Leaf
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ def _fits(leaf: Leaf, code: Code, sizes: Sequence[str], kind: str) -> bool:
 def _fixed_sizes(leaf: Leaf, code: Code) -> list[int | None]:
     """The sizes of a leaf where the code runs; None where a call decides."""
     return [
-        size if isinstance(size, int) else _value(Dim.parse(size), code)
+        size if isinstance(size, int) else _value(SizeExpression.parse(size), code)
         for size in leaf.shape
     ]
 
 
-def _value(dim: Dim, code: Code) -> int | None:
+def _value(dim: SizeExpression, code: Code) -> int | None:
     return dim.value(code.sizes) if dim.symbols <= code.sizes.keys() else None
 
 

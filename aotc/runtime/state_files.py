@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts import strict_json
-from aotc.artifacts.manifest import Leaf, Manifest, State
+from aotc.artifacts.manifest import Leaf, Manifest, ManifestState
 from aotc.core.writing import atomic_write
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
@@ -38,7 +38,7 @@ _LISTED = 5
 
 
 @dataclass(frozen=True)
-class Layout:
+class StateFileLayout:
     """The contents of a file of states of a model."""
 
     model: str
@@ -46,19 +46,22 @@ class Layout:
     leaves: Mapping[str, Leaf]
 
     @classmethod
-    def of(cls, manifest: Manifest, states: Sequence[State]) -> Layout:
+    def of(cls, manifest: Manifest, states: Sequence[ManifestState]) -> StateFileLayout:
         """The layout of a file with these states."""
         leaves = {key(state, leaf): leaf for state in states for leaf in state.leaves}
         return cls(manifest.name, manifest.version, leaves)
 
 
-def key(state: State, leaf: Leaf) -> str:
+def key(state: ManifestState, leaf: Leaf) -> str:
     """The name of a leaf in a file."""
     return f"{state.name}.{leaf.name}" if leaf.name else state.name
 
 
 def save(
-    path: Path, layout: Layout, arrays: Mapping[str, Array], notes: Mapping[str, str]
+    path: Path,
+    layout: StateFileLayout,
+    arrays: Mapping[str, Array],
+    notes: Mapping[str, str],
 ) -> None:
     """Write `arrays` by key, with `notes` as further metadata.
 
@@ -84,7 +87,7 @@ def save(
 
 def _header(
     metadata: Mapping[str, str],
-    layout: Layout,
+    layout: StateFileLayout,
     names: Sequence[str],
     parts: Sequence[bytes],
 ) -> bytes:
@@ -133,7 +136,7 @@ def _digest_of_chunks(chunks: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def load(path: Path, layout: Layout, prefix: str | None) -> dict[str, Array]:
+def load(path: Path, layout: StateFileLayout, prefix: str | None) -> dict[str, Array]:
     """The arrays of a file by key; with `prefix` those of one state alone.
 
     Raises:
@@ -194,7 +197,9 @@ def _leaf(file: Any, name: str) -> Leaf:
     return Leaf(name, found.get_dtype().lower(), tuple(found.get_shape()))
 
 
-def _check_origin(found: Mapping[str, str], layout: Layout, path: Path) -> None:
+def _check_origin(
+    found: Mapping[str, str], layout: StateFileLayout, path: Path
+) -> None:
     if found.get("format") != _FORMAT:
         got = found.get("format", "a file of another kind")
         raise _file_error(path, f"expected the format {_FORMAT}, got {got}")

@@ -8,31 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from aotc.artifacts import trees
-from aotc.artifacts.manifest import Code, Manifest, State
+from aotc.artifacts.manifest import Code, Manifest, ManifestState
 from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.runtime import state_files
 from aotc.runtime.arguments import flattener, look_up
-from aotc.runtime.contract import Contract
-from aotc.runtime.function import Function
-from aotc.runtime.module import Module
+from aotc.runtime.contract import CallContract
+from aotc.runtime.function import ExportedFunction
+from aotc.runtime.module import LoadedModule
 
 
-class _Access:
+class _StateAccess:
     """Reads and writes one state as a whole."""
 
-    def __init__(self, code: Module, state: State) -> None:
+    def __init__(self, code: LoadedModule, state: ManifestState) -> None:
         owner = f"state {state.name}"
         self.state = state
         self.keys = [state_files.key(state, leaf) for leaf in state.leaves]
         self._flatten = flattener(owner, state.tree)
         self.build = trees.builder(state.tree)
-        empty = Contract(owner, (), {})
-        full = Contract(owner, state.leaves, {}, gpu=code.gpu)
-        self.reader = Function(
+        empty = CallContract(owner, (), {})
+        full = CallContract(owner, state.leaves, {}, gpu=code.gpu)
+        self.reader = ExportedFunction(
             code, owner, [Code(state.read)], empty, state.leaves, False
         )
-        self.writer = Function(code, owner, [Code(state.write)], full, (), False)
+        self.writer = ExportedFunction(
+            code, owner, [Code(state.write)], full, (), False
+        )
 
     def flat(self, tree: PyTree) -> list[Any]:
         """The leaves of a pytree that has the form of the state."""
@@ -44,11 +46,11 @@ class _Access:
 class States:
     """The states of a model, by name."""
 
-    def __init__(self, code: Module, manifest: Manifest) -> None:
+    def __init__(self, code: LoadedModule, manifest: Manifest) -> None:
         self._lock = code.lock
         self._manifest = manifest
         self._all = {
-            name: _Access(code, state) for name, state in manifest.states.items()
+            name: _StateAccess(code, state) for name, state in manifest.states.items()
         }
 
     def read(self, name: str | None) -> Any:
@@ -90,20 +92,20 @@ class States:
             for access, arguments in zip(chosen, prepared, strict=True):
                 access.writer.invoke(arguments)
 
-    def _choose(self, name: str | None) -> Sequence[_Access]:
+    def _choose(self, name: str | None) -> Sequence[_StateAccess]:
         if name is not None:
             return [self._find(name)]
         if not self._all:
             raise InputError("no-states", f"{self._manifest.name} keeps no states")
         return list(self._all.values())
 
-    def _layout(self, chosen: Sequence[_Access]) -> state_files.Layout:
+    def _layout(self, chosen: Sequence[_StateAccess]) -> state_files.StateFileLayout:
         states = [access.state for access in chosen]
-        return state_files.Layout.of(self._manifest, states)
+        return state_files.StateFileLayout.of(self._manifest, states)
 
-    def _find(self, name: str | None) -> _Access:
+    def _find(self, name: str | None) -> _StateAccess:
         """The state `name`; for None the only one, or that with the usual name."""
         if name is None:
             name = next(iter(self._all)) if len(self._all) == 1 else "state"
-        access: _Access = look_up("state", self._all, name)
+        access: _StateAccess = look_up("state", self._all, name)
         return access

@@ -37,7 +37,7 @@ from aotc.runtime.buffers import (
     shape_checker,
     view_as,
 )
-from aotc.runtime.foreign_tensors import Gpu, Tensor
+from aotc.runtime.foreign_tensors import DlpackGpu, DlpackTensor
 from aotc.runtime.host_arrays import Array
 
 _BufferView = iree.HalBufferView
@@ -100,7 +100,7 @@ class Transfers:
     def __init__(
         self,
         device: Any,
-        gpu: Gpu | None,
+        gpu: DlpackGpu | None,
         inputs: Sequence[Leaf],
         outputs: Sequence[Leaf],
         pure: bool,
@@ -113,7 +113,7 @@ class Transfers:
         self._elements = [int(ELEMENTS[leaf.dtype]) for leaf in inputs]
         self._fetchers = [Fetcher(device, leaf) for leaf in outputs]
 
-    def send(self, arrays: Sequence[Array | Tensor]) -> Any:
+    def send(self, arrays: Sequence[Array | DlpackTensor]) -> Any:
         """The arguments of a call: a list of IREE's, of buffer views."""
         copies = Copies(self._device)
         arguments = iree.VmVariantList(len(arrays))
@@ -121,7 +121,7 @@ class Transfers:
             self._gpu.synchronize()
         ways = zip(arrays, self._elements, self._senders, strict=False)
         for array, element, send in ways:
-            if isinstance(array, Tensor):
+            if isinstance(array, DlpackTensor):
                 buffer = self._borrow(array, copies)
             elif self._staged:
                 buffer = self._upload(array, copies)
@@ -141,7 +141,7 @@ class Transfers:
             copies.begin(staged, buffer)
         return buffer
 
-    def _borrow(self, tensor: Tensor, copies: Copies) -> Any:
+    def _borrow(self, tensor: DlpackTensor, copies: Copies) -> Any:
         if not tensor.size:  # may lie nowhere
             return self._allocate(DEVICE_LOCAL, USAGE, 0)
         lent = self._device.from_dlpack_capsule(tensor.capsule).get_buffer()
@@ -184,9 +184,9 @@ class Transfers:
         ]
 
 
-def has_tensor(arrays: Sequence[Array | Tensor]) -> bool:
+def has_tensor(arrays: Sequence[Array | DlpackTensor]) -> bool:
     """Return whether one of the arrays is on the GPU."""
-    return any(isinstance(array, Tensor) for array in arrays)
+    return any(isinstance(array, DlpackTensor) for array in arrays)
 
 
 class Fetcher:
@@ -265,7 +265,7 @@ class DeviceArray:
     __slots__ = ("_buffer", "_fetcher", "_gpu", "dtype", "shape")
 
     def __init__(
-        self, gpu: Gpu, fetcher: Fetcher, shape: tuple[int, ...], buffer: Any
+        self, gpu: DlpackGpu, fetcher: Fetcher, shape: tuple[int, ...], buffer: Any
     ) -> None:
         self._gpu, self._fetcher, self._buffer = gpu, fetcher, buffer
         self.shape = shape

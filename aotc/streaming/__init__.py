@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 from aotc.counting import counters
 from aotc.errors import InputError, SetupError
-from aotc.runtime.model import Entry
+from aotc.runtime.model import LoadedEntry
 from aotc.streaming.batching import Batching
 from aotc.streaming.callers import Caller, EntryCaller, FunctionCaller
 from aotc.streaming.channel import Closed
 from aotc.streaming.outcomes import End, Failure
-from aotc.streaming.work import Work
+from aotc.streaming.work import StreamThreads
 
 __all__ = ["Stream", "stream"]
 
@@ -85,7 +85,9 @@ def stream(
         items = iter(source)
     except TypeError:
         raise _argument_error("source", "an iterable of inputs", source) from None
-    return Stream(Work(caller, items, depth, latency or 0), caller, items, on_error)
+    return Stream(
+        StreamThreads(caller, items, depth, latency or 0), caller, items, on_error
+    )
 
 
 class Stream:
@@ -96,7 +98,11 @@ class Stream:
     """
 
     def __init__(
-        self, work: Work, caller: Caller, source: Iterator[Any], on_error: OnError
+        self,
+        work: StreamThreads,
+        caller: Caller,
+        source: Iterator[Any],
+        on_error: OnError,
     ) -> None:
         self._work = work
         self._source = source
@@ -166,7 +172,7 @@ class Stream:
 def _caller(
     entry: object, latency: float | None, max_rows: int | None, stateful: bool
 ) -> Caller:
-    if isinstance(entry, Entry):
+    if isinstance(entry, LoadedEntry):
         if latency is None:
             return EntryCaller(entry)
         return EntryCaller(entry, Batching.of(entry, max_rows, stateful))

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts.manifest import EntryPoint, Leaf
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.core import dtypes
 from aotc.errors import InputError
 from aotc.runtime.host_arrays import Array
-from aotc.runtime.model import Entry
+from aotc.runtime.model import LoadedEntry
 
 # How far results may differ by rounding, of the largest one: code for other sizes adds
 # in another order. Rows that depend on each other differ by much more. Results that are
@@ -45,7 +45,7 @@ class Batching:
     has_rows: tuple[bool, ...]
 
     @classmethod
-    def of(cls, entry: Entry, max_rows: int | None, stateful: bool) -> Batching:
+    def of(cls, entry: LoadedEntry, max_rows: int | None, stateful: bool) -> Batching:
         """Decide how calls of this entry are batched.
 
         Args:
@@ -102,7 +102,7 @@ class Batching:
 
 
 def require_same_rows(
-    entry: Entry, together: Sequence[Leaves], alone: Sequence[Leaves]
+    entry: LoadedEntry, together: Sequence[Leaves], alone: Sequence[Leaves]
 ) -> None:
     """Refuse an entry whose rows depend on those of other calls.
 
@@ -127,7 +127,7 @@ def require_same_rows(
             )
 
 
-def _batch_symbol(entry: Entry) -> str:
+def _batch_symbol(entry: LoadedEntry) -> str:
     """Return the symbol that is the first axis of inputs and outputs, and no other."""
     spec = entry.spec
     leading = {
@@ -155,7 +155,7 @@ def _stands_elsewhere(symbol: str, spec: EntryPoint) -> bool:
         for size in leaf.shape[leaf.shape[:1] == (symbol,) :]
         if isinstance(size, str)
     ]
-    return any(symbol in Dim.parse(size).symbols for size in sizes)
+    return any(symbol in SizeExpression.parse(size).symbols for size in sizes)
 
 
 def _are_equal(one: Array, other: Array) -> bool:

@@ -7,10 +7,10 @@ from time import perf_counter_ns
 from typing import Any
 
 from aotc.errors import InputError
-from aotc.runtime.foreign_tensors import Tensor
-from aotc.runtime.model import Entry
+from aotc.runtime.foreign_tensors import DlpackTensor
+from aotc.runtime.model import LoadedEntry
 from aotc.streaming.batching import Batching, Leaves, require_same_rows
-from aotc.streaming.outcomes import Call
+from aotc.streaming.outcomes import PreparedCall
 
 
 class EntryCaller:
@@ -21,7 +21,7 @@ class EntryCaller:
         batching: how calls are put together; None if each is one by itself.
     """
 
-    def __init__(self, entry: Entry, batching: Batching | None = None) -> None:
+    def __init__(self, entry: LoadedEntry, batching: Batching | None = None) -> None:
         self.name = entry.name
         self.batching = batching
         self._entry = entry
@@ -42,7 +42,7 @@ class EntryCaller:
             return leaves
         arrays, _ = self._entry.function.check(leaves)
         for leaf, array in zip(self._entry.spec.inputs, arrays, strict=True):
-            if isinstance(array, Tensor):
+            if isinstance(array, DlpackTensor):
                 raise InputError(
                     "input-device",
                     f"{self.name}: input {leaf.name!r}: expected rows of a batch in "
@@ -61,7 +61,7 @@ class EntryCaller:
         joined = self.batching.joined(inputs) if self.batching else inputs[0]
         return self._entry.function.prepare(joined)
 
-    def run(self, call: Call) -> list[Leaves]:
+    def run(self, call: PreparedCall) -> list[Leaves]:
         """The results of each item of a call, as leaves.
 
         Raises:
@@ -73,7 +73,7 @@ class EntryCaller:
             return [leaves]
         return list(self.batching.split(leaves, [item.inputs for item in call.items]))
 
-    def require_same_alone(self, call: Call, results: Sequence[Leaves]) -> None:
+    def require_same_alone(self, call: PreparedCall, results: Sequence[Leaves]) -> None:
         """Refuse to batch if the first batch differs from its items called alone.
 
         Raises:
@@ -106,13 +106,13 @@ class FunctionCaller:
         """The inputs of the one item."""
         return inputs[0]
 
-    def run(self, call: Call) -> list[Any]:
+    def run(self, call: PreparedCall) -> list[Any]:
         """The result of the one item."""
         given = call.prepared
         is_named = isinstance(given, Mapping)
         return [self._function(**given) if is_named else self._function(given)]
 
-    def require_same_alone(self, call: Call, results: Sequence[object]) -> None:
+    def require_same_alone(self, call: PreparedCall, results: Sequence[object]) -> None:
         """Do nothing, as no calls are batched."""
 
     def build(self, result: Any) -> Any:

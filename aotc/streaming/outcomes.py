@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from aotc.errors import AotcError
 
 
-class Item(NamedTuple):
+class StreamItem(NamedTuple):
     """An item of the source, in the form that its call takes."""
 
     number: int  # from 1
@@ -15,18 +15,18 @@ class Item(NamedTuple):
     arrived: float  # of time.monotonic
 
 
-class Call(NamedTuple):
+class PreparedCall(NamedTuple):
     """A call that is ready to run, for one item or for the rows of several.
 
     `prepared` is the call on the device, which took so many nanoseconds.
     """
 
-    items: list[Item]
+    items: list[StreamItem]
     prepared: Any
     nanoseconds: int
 
 
-class Result(NamedTuple):
+class StreamResult(NamedTuple):
     """The result of an item."""
 
     value: Any
@@ -44,4 +44,4 @@ class End(NamedTuple):
     error: BaseException | None
 
 
-Outcome = Result | Failure | End
+Outcome = StreamResult | Failure | End

@@ -22,13 +22,20 @@ from typing import Any
 from aotc.errors import AotcError
 from aotc.streaming.callers import Caller, FunctionCaller
 from aotc.streaming.channel import Channel, Closed
-from aotc.streaming.outcomes import Call, End, Failure, Item, Outcome, Result
+from aotc.streaming.outcomes import (
+    End,
+    Failure,
+    Outcome,
+    PreparedCall,
+    StreamItem,
+    StreamResult,
+)
 
 _NOTHING = object()
 _NO_ENTRY = FunctionCaller(str)  # in place of one when a stream has ended
 
 
-class Work:
+class StreamThreads:
     """The threads of a stream, and the queues between them.
 
     It knows nothing of the `Stream`, so that one that nobody holds any more can end it.
@@ -48,8 +55,8 @@ class Work:
         self._depth = depth
         self._latency = latency
         self.permits: Channel[None] = Channel([None] * depth)
-        self._inbox: Channel[Item | Failure | End] = Channel()
-        self._ready: Channel[Call | Failure | End] = Channel()
+        self._inbox: Channel[StreamItem | Failure | End] = Channel()
+        self._ready: Channel[PreparedCall | Failure | End] = Channel()
         self.done: Channel[Outcome] = Channel()
         self._is_reading = False
         self._process = os.getpid()
@@ -119,13 +126,13 @@ class Work:
         found = self._next_item(number)
         if self._caller.batching:
             self._inbox.put(found)
-        elif isinstance(found, Item):
+        elif isinstance(found, StreamItem):
             self._prepare([found])
         else:
             self._ready.put(found)
         return None if isinstance(found, End) else number
 
-    def _next_item(self, number: int) -> Item | Failure | End:
+    def _next_item(self, number: int) -> StreamItem | Failure | End:
         self._is_reading = True
         try:
             given = next(self._source, _NOTHING)
@@ -138,7 +145,7 @@ class Work:
         if isinstance(given, AotcError):  # of a stream before this one
             return Failure(given)
         try:
-            return Item(number, self._caller.accept(given), time.monotonic())
+            return StreamItem(number, self._caller.accept(given), time.monotonic())
         except AotcError as error:
             return Failure(at_item(error, number))
 
@@ -147,7 +154,7 @@ class Work:
     def _gather(self) -> None:
         first = self._inbox.get()
         while True:
-            if not isinstance(first, Item):
+            if not isinstance(first, StreamItem):
                 self._ready.put(first)
                 if isinstance(first, End):
                     return
@@ -158,8 +165,8 @@ class Work:
             first = self._inbox.get() if following is None else following
 
     def _batch_from(
-        self, first: Item
-    ) -> tuple[list[Item], Item | Failure | End | None]:
+        self, first: StreamItem
+    ) -> tuple[list[StreamItem], StreamItem | Failure | End | None]:
         """Return the items of a batch, and the next one that did not fit."""
         batching = self._caller.batching
         assert batching is not None
@@ -168,7 +175,7 @@ class Work:
         # All that may be read is here: to wait for more would be in vain.
         while rows < batching.limit and len(items) < self._depth:
             item = self._inbox.get_until(deadline)
-            if not isinstance(item, Item):
+            if not isinstance(item, StreamItem):
                 return items, item
             rows += batching.rows(item.inputs)
             if rows > batching.limit or not batching.fit(first.inputs, item.inputs):
@@ -178,7 +185,7 @@ class Work:
 
     # ---- prepare: from items to calls -----------------------------------------------
 
-    def _prepare(self, items: list[Item]) -> None:
+    def _prepare(self, items: list[StreamItem]) -> None:
         """Prepare a call of items; if refused, prepare each item alone."""
         began = perf_counter_ns()
         try:
@@ -188,7 +195,7 @@ class Work:
                 self._ready.put(Failure(at_item(error, items[0].number)))
                 return
         else:
-            self._ready.put(Call(items, prepared, perf_counter_ns() - began))
+            self._ready.put(PreparedCall(items, prepared, perf_counter_ns() - began))
             return
         for item in items:
             self._prepare([item])
@@ -198,7 +205,7 @@ class Work:
     def _run(self) -> None:
         while True:
             call = self._ready.get()
-            if isinstance(call, Call):
+            if isinstance(call, PreparedCall):
                 for outcome in self._outcomes(call):
                     self.done.put(outcome)
             else:
@@ -206,7 +213,7 @@ class Work:
                 if isinstance(call, End):
                     return
 
-    def _outcomes(self, call: Call) -> Iterator[Outcome]:
+    def _outcomes(self, call: PreparedCall) -> Iterator[Outcome]:
         """Yield the outcome of each item; those of a batch that fails, one by one."""
         try:
             results = self._caller.run(call)
@@ -219,15 +226,15 @@ class Work:
             return
         self._caller.require_same_alone(call, results)
         for result in results:
-            yield Result(self._caller.build(result))
+            yield StreamResult(self._caller.build(result))
 
-    def _outcome_alone(self, item: Item) -> Outcome:
+    def _outcome_alone(self, item: StreamItem) -> Outcome:
         try:
-            call = Call([item], self._caller.prepare([item.inputs]), 0)
+            call = PreparedCall([item], self._caller.prepare([item.inputs]), 0)
             (result,) = self._caller.run(call)
         except AotcError as error:
             return Failure(at_item(error, item.number))
-        return Result(self._caller.build(result))
+        return StreamResult(self._caller.build(result))
 
 
 def at_item(error: AotcError, number: int) -> AotcError:

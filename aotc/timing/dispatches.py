@@ -30,9 +30,9 @@ from aotc.core.options import child_environment
 from aotc.errors import InputError, SetupError
 from aotc.errors.system import raise_system_error, system_errors
 from aotc.runtime.engine import pool_flag
-from aotc.runtime.padding import SIZES, Padding
+from aotc.runtime.padding import SIZES, CallPadding
 from aotc.timing.inputs import Array, sizes_for
-from aotc.timing.rounds import Measurement
+from aotc.timing.rounds import BundleMeasurement
 
 _SECONDS, _MOST_CALLS = 1.0, 200  # of a profile, which takes 20 to 50 KB a call
 
@@ -71,7 +71,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True)
-class Profile:
+class DispatchProfile:
     """The dispatches of a call, those that take longest first; medians of calls.
 
     Args:
@@ -106,7 +106,7 @@ class Profile:
         return {**head, "dispatches": found}
 
 
-def profile_of(measured: Measurement) -> Profile:
+def profile_of(measured: BundleMeasurement) -> DispatchProfile:
     """Call the entry of a bundle under IREE's profiler, in a process of its own.
 
     Args:
@@ -146,7 +146,9 @@ def profile_of(measured: Measurement) -> Profile:
         calls, told = _take_notes(program, calls, threads, folder)
     rows = (chosen.kernels or {}).get("regions", ())
     kernels = {row["name"]: _row_for(row, sizes) for row in rows}
-    return Profile(code.export, calls, tuple(dispatches_in(told, calls, kernels)))
+    return DispatchProfile(
+        code.export, calls, tuple(dispatches_in(told, calls, kernels))
+    )
 
 
 def _take_notes(
@@ -231,7 +233,7 @@ def _arguments(
     given = [np.asarray(arrays[leaf.name]) for leaf in point.inputs]
     if not code.padded:
         return point.inputs, given
-    padding = Padding(code, point.inputs, point.outputs, sizes)
+    padding = CallPadding(code, point.inputs, point.outputs, sizes)
     return (*point.inputs, SIZES), padding.pad(given)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest, Symbol
-from aotc.artifacts.shapes import Dim, Undefined, deciding_sizes
+from aotc.artifacts.shapes import SizeExpression, Undefined, deciding_sizes
 from aotc.core import dtypes
 from aotc.errors import InputError
 
@@ -69,7 +69,12 @@ def _usual_size(manifest: Manifest, point: EntryPoint, name: str) -> int:
 
 def symbols_of(leaves: Sequence[Leaf]) -> list[str]:
     """The symbols of the shapes, each once, in the order in which they come."""
-    dims = [Dim.parse(d) for leaf in leaves for d in leaf.shape if isinstance(d, str)]
+    dims = [
+        SizeExpression.parse(d)
+        for leaf in leaves
+        for d in leaf.shape
+        if isinstance(d, str)
+    ]
     return list(dict.fromkeys(name for dim in dims for name in sorted(dim.symbols)))
 
 
@@ -102,7 +107,7 @@ def _sizes_of_arrays(
         given: arrays for some of them, by name.
     """
     pairs = [
-        (Dim.parse(dim), size)
+        (SizeExpression.parse(dim), size)
         for leaf in leaves
         if leaf.name in given
         for dim, size in zip(leaf.shape, given[leaf.name].shape, strict=False)
@@ -154,7 +159,7 @@ def _shape(point: EntryPoint, leaf: Leaf, sizes: Mapping[str, int]) -> tuple[int
     """
     try:
         shape = tuple(
-            Dim.parse(dim).value(sizes) if isinstance(dim, str) else dim
+            SizeExpression.parse(dim).value(sizes) if isinstance(dim, str) else dim
             for dim in leaf.shape
         )
     except Undefined as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Subject:
+class TimedBundle:
     """A bundle to load, and the call to make.
 
     Args:
@@ -45,7 +45,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedBundle:
     """The loaded model, and the costs of loading and the first call; memory in
     bytes.
     """

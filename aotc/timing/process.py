@@ -10,11 +10,11 @@ from typing import Any
 
 from aotc.errors import AotcError
 from aotc.processes.asking import Child, NoAnswer
-from aotc.timing.messages import Budget, Loaded, Round, Subject
+from aotc.timing.messages import Budget, LoadedBundle, Round, TimedBundle
 
 
 class Server(Child):
-    """A process that answers questions about a `Subject`, as a context manager.
+    """A process that answers questions about a `TimedBundle`, as a context manager.
 
     Args:
         subject: that it loads and calls, named in errors.
@@ -25,7 +25,7 @@ class Server(Child):
         AotcError: as the process raises it.
     """
 
-    def __init__(self, subject: Subject, question: Any, module: str) -> None:
+    def __init__(self, subject: TimedBundle, question: Any, module: str) -> None:
         super().__init__(module)
         self._subject = subject
         try:
@@ -54,16 +54,16 @@ class Server(Child):
             raise
 
 
-class Process(Server):
-    """Makes the calls of a `Subject`, as a context manager.
+class TimingProcess(Server):
+    """Makes the calls of a `TimedBundle`, as a context manager.
 
     Raises:
         AotcError: as `aotc.load` and the first call raise it.
     """
 
-    loaded: Loaded
+    loaded: LoadedBundle
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: TimedBundle) -> None:
         super().__init__(subject, subject, "aotc.timing.serve")
 
     def call(self, budget: Budget) -> Round:

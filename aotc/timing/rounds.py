@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from aotc.timing.messages import Budget, Loaded, Round, Subject
-from aotc.timing.process import Process
+from aotc.timing.messages import Budget, LoadedBundle, Round, TimedBundle
+from aotc.timing.process import TimingProcess
 
 _ROUNDS = 10
 _WARM_UP = Budget(calls=3, seconds=0.2)
 
 
 @dataclass(frozen=True)
-class Measurement:
+class BundleMeasurement:
     """The calls of one bundle, after those that warm it up, in rounds."""
 
-    subject: Subject
-    loaded: Loaded
+    subject: TimedBundle
+    loaded: LoadedBundle
     warm_up: Round
     rounds: tuple[Round, ...]
 
@@ -40,10 +40,10 @@ class Measurement:
 
 
 def measure(
-    subjects: Sequence[Subject],
+    subjects: Sequence[TimedBundle],
     budget: Budget,
     begin: Callable[[str], None] = lambda _: None,
-) -> list[Measurement]:
+) -> list[BundleMeasurement]:
     """Load each bundle in a process of its own, and call them in turn.
 
     Every other round goes through the bundles backwards, so that none is always the one
@@ -59,7 +59,7 @@ def measure(
     """
     with ExitStack() as stack:
         begin("load")
-        processes = [stack.enter_context(Process(each)) for each in subjects]
+        processes = [stack.enter_context(TimingProcess(each)) for each in subjects]
         begin("warm up")
         warm_up = [process.call(_WARM_UP) for process in processes]
         slowest = max(min(each.times) for each in warm_up)
@@ -72,7 +72,7 @@ def measure(
                 found[number].append(processes[number].call(share))
             order.reverse()
         return [
-            Measurement(subject, process.loaded, warm, tuple(rounds))
+            BundleMeasurement(subject, process.loaded, warm, tuple(rounds))
             for subject, process, warm, rounds in zip(
                 subjects, processes, warm_up, found, strict=True
             )

@@ -18,7 +18,7 @@ from aotc.errors import InputError
 from aotc.processes.answering import answer_parent
 from aotc.runtime import Model, engine, load
 from aotc.runtime.small import is_small
-from aotc.timing.messages import Budget, Loaded, Round, Subject
+from aotc.timing.messages import Budget, LoadedBundle, Round, TimedBundle
 
 
 class Caller:
@@ -28,7 +28,7 @@ class Caller:
         AotcError: as `aotc.load`, `load_state` and the first call raise it.
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: TimedBundle) -> None:
         before = memory()["resident"]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -48,7 +48,7 @@ class Caller:
         }
         after = memory()["resident"]
         variant = self.model.variant
-        self.loaded = Loaded(
+        self.loaded = LoadedBundle(
             name=self.model.manifest.name,
             version=self.model.manifest.version,
             digest=self.model.manifest.identity,
@@ -102,7 +102,7 @@ def _times(call: Callable[[], Any], budget: Budget, start: int) -> list[int]:
             return times
 
 
-def load_subject(subject: Subject) -> Model:
+def load_subject(subject: TimedBundle) -> Model:
     """The bundle, loaded as was asked.
 
     Raises:
@@ -132,7 +132,7 @@ def threads_of(model: Model, asked: int | None) -> int | None:
     return engine.threads(variant.backend, asked, is_small=small)
 
 
-def _input(subject: Subject, name: str) -> Any:
+def _input(subject: TimedBundle, name: str) -> Any:
     if name in subject.inputs:
         return subject.inputs[name]
     raise InputError(

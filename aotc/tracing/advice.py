@@ -9,13 +9,13 @@ from typing import Any
 
 from aotc.errors import InputError
 from aotc.tracing.array import Array
-from aotc.tracing.entry import Stored, refuse_reading
+from aotc.tracing.entry import StoredTree, refuse_reading
 from aotc.tracing.libraries import LIBRARIES, library_function, replacement_of
 from aotc.tracing.spellings import attribute_advice, closest, name_advice
-from aotc.tracing.user_code import Call, Expression, expression_at
+from aotc.tracing.user_code import Expression, UserFrame, expression_at
 
 
-def explanation(error: BaseException, call: Call) -> InputError | None:
+def explanation(error: BaseException, call: UserFrame) -> InputError | None:
     """Return an error with advice, for a Python error that the model raised.
 
     Args:
@@ -51,7 +51,7 @@ def _unknown_attribute(
         message = f"{owner.__name__} has no '{name}'"
         hint = name_advice(name, owner.__name__) or None
         return InputError("unknown-name", message, hint=hint)
-    if isinstance(owner, Stored):
+    if isinstance(owner, StoredTree):
         return refuse_reading(owner)
     if isinstance(owner, dict):
         return _without_attributes(name, owner, expression)
@@ -111,7 +111,7 @@ def _bad_operation(error: TypeError, expression: Expression) -> InputError | Non
     if isinstance(node, (ast.Subscript, ast.BinOp)):
         operands = ast.iter_child_nodes(node)
         owners = [expression.value_of(part) for part in operands]
-        stored = next((x for x in owners if isinstance(x, Stored)), None)
+        stored = next((x for x in owners if isinstance(x, StoredTree)), None)
         return None if stored is None else refuse_reading(stored)
     return None
 

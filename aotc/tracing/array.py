@@ -23,7 +23,7 @@ from aotc.tracing.spellings import exact_names
 
 if TYPE_CHECKING:
     from aotc.numpy.updating import At
-    from aotc.tracing.scopes import Scope
+    from aotc.tracing.scopes import OpScope
 
 _USE_WHERE = "use aotc.numpy.where, or decide on shapes and Python values only"
 _USE_TAKE = "use aotc.numpy.take or dynamic_slice for positions computed by the model"
@@ -75,7 +75,7 @@ class Array:
         self,
         *,
         value: Any = None,
-        trace: Scope | None = None,
+        trace: OpScope | None = None,
         data: Any = None,
         known: Any = None,
     ) -> None:

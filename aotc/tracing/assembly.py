@@ -25,8 +25,7 @@ from aotc.dialects.functions.function_table import erase, index_functions
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.symbol_solver import solve_symbols
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim as SymbolicDim
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Size, SymbolicDim, Tensor
 from aotc.errors import AotcError
 from aotc.mlir import Function, Module, ir
 from aotc.programs.program import Program
@@ -36,12 +35,12 @@ from aotc.tracing.entry import (
     Frozen,
     Spec,
     State,
-    Stored,
+    StoredTree,
     Weights,
     parameter_sources,
     traced_entry,
 )
-from aotc.tracing.results import Result, results_of
+from aotc.tracing.results import TracedResult, results_of
 from aotc.tracing.source_locations import (
     at_location,
     at_user_line,
@@ -119,13 +118,13 @@ class _Builder:
                     f"aotc.Dim('{contract.name}', …), or another name in one of them",
                 )
 
-    def leaves_of(self, stored: Stored, parameter: str) -> list[str]:
+    def leaves_of(self, stored: StoredTree, parameter: str) -> list[str]:
         """The names of the leaves of a Weights or State, registered on first sight."""
         if id(stored) not in self.stored:
             self._register(stored, self.names.setdefault(id(stored), parameter))
         return self.stored[id(stored)]
 
-    def _register(self, stored: Stored, name: str) -> None:
+    def _register(self, stored: StoredTree, name: str) -> None:
         if any(leaf.split(".")[0] == name for leaf in self.program.parameters):
             fail(
                 "name-clash",
@@ -141,7 +140,7 @@ class _Builder:
             self.program.add_state(name, leaves, stored.structure)
 
 
-def kind_of(stored: Stored) -> str:
+def kind_of(stored: StoredTree) -> str:
     """Return the kind of parameters that the leaves of a Weights or State become."""
     return "weight" if isinstance(stored, Weights) else "state"
 
@@ -164,11 +163,11 @@ class Argument:
     ports: list[Port]
 
     @property
-    def stored(self) -> Stored | None:
+    def stored(self) -> StoredTree | None:
         """The Weights or State that it is, if it is one."""
         if isinstance(self.source, Frozen):
             return self.source.state
-        return self.source if isinstance(self.source, Stored) else None
+        return self.source if isinstance(self.source, StoredTree) else None
 
 
 def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
@@ -263,7 +262,7 @@ def _entry(
     name: str,
     contracts: tuple[Contract, ...],
     arguments: Sequence[Argument],
-    result: Result,
+    result: TracedResult,
 ) -> Entry:
     inputs = [argument for argument in arguments if argument.stored is None]
     stored = [argument for argument in arguments if argument.stored is not None]
@@ -296,7 +295,7 @@ def _argument(
     sizes: Mapping[str, Size],
 ) -> Argument:
     stored = source.state if isinstance(source, Frozen) else source
-    if isinstance(stored, Stored):
+    if isinstance(stored, StoredTree):
         names = builder.leaves_of(stored, parameter)
         kind = kind_of(stored)
         types = map(array_type, stored.arrays)
@@ -343,7 +342,9 @@ def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
 
 def dims_of(sources: Iterable[object]) -> Iterator[Dim]:
     """Yield the Dims in the sizes of all Specs, from the first to the last."""
-    given = [source for source in sources if not isinstance(source, (Stored, Frozen))]
+    given = [
+        source for source in sources if not isinstance(source, (StoredTree, Frozen))
+    ]
     specs = [spec for source in given for spec in flatten(source)[0]]
     sizes = [n for spec in specs if isinstance(spec, Spec) for n in spec.shape]
     for size in sizes:

@@ -1,11 +1,11 @@
 """Sizes as the code of a model sees them: comparisons ask for values.
 
-The compiler's `Dim` is equal to another one when both are the same expression, which is
-what types need. A model that asks `x.shape[0] == 3` means the number. So arrays show
-their sizes as `CallSize`, of which no question is answered that the contracts leave
-open: while `aotc.jit` traces for a call, the call answers, and the code is for calls
-that answer alike; an entry of a model is refused. Where the answer goes into a function
-of arrays (`where`, `cond`, …) it is a bool that each call computes.
+The compiler's `SymbolicDim` is equal to another one when both are the same expression,
+which is what types need. A model that asks `x.shape[0] == 3` means the number. So
+arrays show their sizes as `CallSize`, of which no question is answered that the
+contracts leave open: while `aotc.jit` traces for a call, the call answers, and the code
+is for calls that answer alike; an entry of a model is refused. Where the answer goes
+into a function of arrays (`where`, `cond`, …) it is a bool that each call computes.
 
 Code of aotc that asks whether two types are the same looks at `array.type.shape`, whose
 sizes are the compiler's. Types take no others, and `emit` converts those of ops.
@@ -26,9 +26,9 @@ import numpy as np
 from aotc.core.dtypes import DTypeLike
 from aotc.dialects.types import (
     COMPARISONS,
-    Dim,
     Shape,
     Size,
+    SymbolicDim,
     bounds,
     compare_sizes,
     is_linear,
@@ -70,14 +70,14 @@ def call_shape(shape: Shape) -> Shape:
 
 def call_size(size: Size) -> Size:
     """A size as the model sees it."""
-    if type(size) is Dim and not _of_compiler.get():
+    if type(size) is SymbolicDim and not _of_compiler.get():
         return CallSize(size.expr)
     return size
 
 
 def compiler_size(size: Size) -> Size:
     """The size as types have it; the inverse of `call_size`."""
-    return Dim(size.expr) if isinstance(size, CallSize) else size
+    return SymbolicDim(size.expr) if isinstance(size, CallSize) else size
 
 
 def compiler_sizes(part: Any) -> Any:
@@ -232,7 +232,7 @@ def _of_sizes(of_sizes: _Operation, of_numbers: _Operation) -> Any:
 
     def __operator__(self: CallSize, other: object) -> Any:
         other = _integer(other)
-        if isinstance(other, int | Dim):
+        if isinstance(other, int | SymbolicDim):
             return call_size(of_sizes(self, other))
         return _by_value(of_numbers, _IN_WHOLE_NUMBERS)(self, other)
 
@@ -245,7 +245,7 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
 
     def __operator__(self: CallSize, by: object) -> Any:
         by = _integer(by)
-        if not isinstance(by, int | Dim):
+        if not isinstance(by, int | SymbolicDim):
             return by_value(self, by)
         if isinstance(by, int) and by < 1:
             if by == 0:
@@ -253,15 +253,15 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
             return -self // -by if name == "floordiv" else -(-self % -by)
         if bounds(by)[0] < 1 and current_specializer() is not None:
             return operation(self, operator.index(call_size(by)))
-        return call_size(getattr(Dim, f"__{name}__")(self, by))
+        return call_size(getattr(SymbolicDim, f"__{name}__")(self, by))
 
     def __reflected__(self: CallSize, size: object) -> Any:
         size = _integer(size)
-        if not isinstance(size, int | Dim):
+        if not isinstance(size, int | SymbolicDim):
             return by_value_reflected(self, size)
         if bounds(self)[0] < 1 and current_specializer() is not None:
             return operation(call_size(size), self.pin())
-        return call_size(getattr(Dim, f"__r{name}__")(self, size))
+        return call_size(getattr(SymbolicDim, f"__r{name}__")(self, size))
 
     return __operator__, __reflected__
 
@@ -292,7 +292,7 @@ def _comparison(sign: str) -> Any:
 
 def _compare(size: CallSize, sign: str, other: object) -> Any:
     """Return the answer that the contracts prove, else the condition."""
-    if not isinstance(other, int | Dim):
+    if not isinstance(other, int | SymbolicDim):
         return NotImplemented
     if isinstance(other, int) and abs(other) > _LARGEST:
         return COMPARISONS[sign](0, other)
@@ -313,7 +313,7 @@ def _compare_with_fraction(size: CallSize, sign: str, other: Any) -> Any:
     return size > below if sign[0] == ">" else size <= below
 
 
-class CallSize(Dim):
+class CallSize(SymbolicDim):
     """A symbolic size in the code of a model; see the head of this file."""
 
     __slots__ = ()
@@ -350,7 +350,7 @@ class CallSize(Dim):
     def _as_text(self) -> int:
         return self.pin("write its value (messages show its name: {size!r})")
 
-    __repr__ = Dim.__repr__
+    __repr__ = SymbolicDim.__repr__
     __int__ = __index__ = _by_value(operator.index)
     __float__, __complex__ = _by_value(float), _by_value(complex)
     __truediv__, __rtruediv__ = _both_by_value(operator.truediv, _IN_WHOLE_NUMBERS)
@@ -360,12 +360,12 @@ class CallSize(Dim):
 
     # ---- what is a size again
 
-    __add__ = _of_sizes(Dim.__add__, operator.add)
-    __radd__ = _of_sizes(Dim.__radd__, lambda a, b: b + a)
-    __sub__ = _of_sizes(Dim.__sub__, operator.sub)
-    __rsub__ = _of_sizes(Dim.__rsub__, lambda a, b: b - a)
-    __mul__ = _of_sizes(Dim.__mul__, operator.mul)
-    __rmul__ = _of_sizes(Dim.__rmul__, lambda a, b: b * a)
+    __add__ = _of_sizes(SymbolicDim.__add__, operator.add)
+    __radd__ = _of_sizes(SymbolicDim.__radd__, lambda a, b: b + a)
+    __sub__ = _of_sizes(SymbolicDim.__sub__, operator.sub)
+    __rsub__ = _of_sizes(SymbolicDim.__rsub__, lambda a, b: b - a)
+    __mul__ = _of_sizes(SymbolicDim.__mul__, operator.mul)
+    __rmul__ = _of_sizes(SymbolicDim.__rmul__, lambda a, b: b * a)
     __floordiv__, __rfloordiv__ = _division("floordiv", operator.floordiv)
     __mod__, __rmod__ = _division("mod", operator.mod)
     __lshift__, __rlshift__ = _shift(operator.mul, operator.lshift)
@@ -396,7 +396,7 @@ class CallSize(Dim):
         return self
 
     def __neg__(self) -> Size:
-        return call_size(Dim.__neg__(self))
+        return call_size(SymbolicDim.__neg__(self))
 
     def __invert__(self) -> Size:
         return -self - 1

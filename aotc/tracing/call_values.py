@@ -17,7 +17,7 @@ import numpy as np
 from aotc.tracing.source_locations import fail
 
 if TYPE_CHECKING:
-    from aotc.dialects.types import Dim
+    from aotc.dialects.types import SymbolicDim
     from aotc.tracing.array import Array
     from aotc.tracing.call_sizes import SizeCondition
 
@@ -39,7 +39,7 @@ class Specializer(Protocol):
         now on.
         """
 
-    def pin(self, size: Dim) -> int:
+    def pin(self, size: SymbolicDim) -> int:
         """The value of a size in the call, for which alone the code is made."""
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.errors import AotcError, InputError
 from aotc.tracing.array import Array
 from aotc.tracing.call_sizes import CallSize, SizeCondition
@@ -222,7 +222,7 @@ def _convert(hint: object, value: object) -> object:
 
 
 def _as_one_of(hints: tuple[object, ...], value: object) -> object:
-    if isinstance(value, Dim) and Dim in hints:
+    if isinstance(value, SymbolicDim) and SymbolicDim in hints:
         return value
     for hint in hints:
         try:
@@ -316,7 +316,7 @@ _MEANINGS: dict[Any, tuple[str, str]] = {
     **dict.fromkeys(_ANYTHING, ("a value", "values")),
     str: ("a string", "strings"),
     NoneType: ("None", "Nones"),
-    Dim: ("a size", "sizes"),
+    SymbolicDim: ("a size", "sizes"),
 }
 
 
@@ -325,7 +325,7 @@ def _meaning(hint: object, several: bool = False) -> str:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in _MEANINGS:
         return _MEANINGS[hint][several]
-    if hint == int | Dim:
+    if hint == int | SymbolicDim:
         return "sizes" if several else "a size"
     if origin in (UnionType, typing.Union):
         return " or ".join(_meaning(part, several) for part in inner)

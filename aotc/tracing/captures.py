@@ -113,7 +113,7 @@ def captures_of(*functions: object) -> Captures:
     Args:
         functions: of Python, or what calls such: methods, partials, objects.
     """
-    search = _Search()
+    search = _CaptureSearch()
     try:
         for each in functions:
             search.value(each, getattr(each, "__name__", "function"), ("", 0))
@@ -123,7 +123,7 @@ def captures_of(*functions: object) -> Captures:
     return search.found
 
 
-class _Search:
+class _CaptureSearch:
     def __init__(self) -> None:
         self.found = Captures()
         self._seen = dict[int, Any]()  # which keeps them, so that identities stay

@@ -13,10 +13,10 @@ from copy import deepcopy
 from typing import Any
 
 from aotc.tracing.libraries import library_function, replacement_of
-from aotc.tracing.user_code import Call, Expression, expression_at
+from aotc.tracing.user_code import Expression, UserFrame, expression_at
 
 
-def replacement(call: Call, *, of_size: bool) -> str | None:
+def replacement(call: UserFrame, *, of_size: bool) -> str | None:
     """Suggest a replacement for the construct that asked for a value.
 
     Args:

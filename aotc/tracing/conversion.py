@@ -18,7 +18,7 @@ import numpy as np
 from aotc.core import dtypes
 from aotc.core.dtypes import DTypeLike
 from aotc.dialects.lowering.conversion import accumulator
-from aotc.dialects.types import Dim
+from aotc.dialects.types import SymbolicDim
 from aotc.errors import InputError
 from aotc.tracing.array import Array, as_array
 from aotc.tracing.call_sizes import SizeCondition
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     # (`aotc.tracing.calls`): `lift` refuses the rest itself, and says what it got.
     ArrayLike: TypeAlias = (
         Array
-        | Dim
+        | SymbolicDim
         | SizeCondition
         | SupportsArray
         | bool
@@ -67,7 +67,7 @@ def lift(x: object, like: str | None = None) -> Array:
     """
     if isinstance(x, Array):
         return _weak_cast(x, _promoted_weak_dtype(x.dtype, like)) if x._is_weak else x
-    if isinstance(x, Dim):
+    if isinstance(x, SymbolicDim):
         return emit("dimension", size=(x,), dtype=_promoted_weak_dtype("i32", like))
     if isinstance(x, SizeCondition):
         return _lifted_condition(x, _promoted_weak_dtype("bool", like))
@@ -121,12 +121,12 @@ def is_weak(x: object) -> bool:
     """Return whether `x` is a number that takes the dtype of the array it meets."""
     if isinstance(x, Array):  # nearly always
         return x._is_weak
-    return is_number(x) or isinstance(x, Dim | SizeCondition)
+    return is_number(x) or isinstance(x, SymbolicDim | SizeCondition)
 
 
 def weak_dtype(x: object) -> str:
     """The dtype of a weak number on its own."""
-    if isinstance(x, Dim):
+    if isinstance(x, SymbolicDim):
         return "i32"
     if isinstance(x, SizeCondition):
         return "bool"

@@ -68,7 +68,7 @@ def _checked_size(size: object) -> int | DimTerm:
 # ---- what is stored -----------------------------------------------------------------
 
 
-class Stored:
+class StoredTree:
     """A pytree of arrays that is stored in the bundle.
 
     Args:
@@ -101,14 +101,14 @@ class Stored:
         raise refuse_reading(self)
 
 
-class Weights(Stored):
+class Weights(StoredTree):
     """Immutable parameters: stored once, shared by entries, targets and profiles.
 
     They may be none: the buffers of a network are none where training updates them all.
 
     Args:
         tree: its leaves are arrays.
-        copy: as of `Stored`.
+        copy: as of `StoredTree`.
         metadata: what the file that they are of says besides, by name.
     """
 
@@ -140,7 +140,7 @@ class Weights(Stored):
         return cls(tree, metadata=metadata)
 
 
-class State(Stored):
+class State(StoredTree):
     """Arrays that entries update and the loaded model keeps between calls.
 
     An entry that takes a State returns its new value first:
@@ -320,7 +320,7 @@ def traced_entry(declared: EntryFunction) -> Iterator[None]:
         _entry.reset(token)
 
 
-def refuse_reading(stored: Stored) -> InputError:
+def refuse_reading(stored: StoredTree) -> InputError:
     """The error that a Weights or State is used as if it were its arrays."""
     kind, declared = type(stored).__name__, _entry.get()
     if declared is None:
@@ -382,7 +382,7 @@ def _source(declared: EntryFunction, name: str) -> Any:
     if name in declared.sources:
         return declared.sources[name]
     value = declared.function.__globals__.get(name)
-    return value if isinstance(value, (Stored, Frozen)) else None
+    return value if isinstance(value, (StoredTree, Frozen)) else None
 
 
 def _fail_undeclared(declared: EntryFunction, name: str) -> None:

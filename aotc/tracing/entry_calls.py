@@ -22,7 +22,7 @@ from aotc.dialects.functions.entries import Port
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import known_contracts
 from aotc.runtime.arguments import flattener
-from aotc.runtime.contract import Contract as CallContract
+from aotc.runtime.contract import CallContract
 from aotc.tracing.array import Array
 from aotc.tracing.assembly import (
     array_type,
@@ -35,14 +35,14 @@ from aotc.tracing.entry import (
     EntryFunction,
     Frozen,
     State,
-    Stored,
+    StoredTree,
     entry,
     parameter_sources,
     provide_execution,
     traced_entry,
 )
 from aotc.tracing.execution import Eager
-from aotc.tracing.results import Result, results_of
+from aotc.tracing.results import TracedResult, results_of
 from aotc.tracing.scopes import entered
 from aotc.tracing.source_locations import at_location, at_user_line, fail
 
@@ -75,7 +75,7 @@ def input_leaves(declared: EntryFunction) -> list[Leaf]:
         sources = {
             name: source
             for name, source in parameter_sources(declared).items()
-            if not isinstance(source, (Stored, Frozen))
+            if not isinstance(source, (StoredTree, Frozen))
         }
         contracts = contracts_of(declared, dims_of(sources.values()))
         ports = _ports(declared, sources, contracts)
@@ -93,7 +93,7 @@ def executed_outputs(
     sources = parameter_sources(declared)
     given, rest = {}, list(arrays)
     for name, source in sources.items():
-        if not isinstance(source, (Stored, Frozen)):
+        if not isinstance(source, (StoredTree, Frozen)):
             form = flatten(source)[1]
             given[name] = form.unflatten(rest[: form.leaf_count])
             rest = rest[form.leaf_count :]
@@ -152,7 +152,7 @@ def checked_inputs(
 
 def _run(
     declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Structure, Result]:
+) -> tuple[Structure, TracedResult]:
     """Run an entry on arrays; return the form of its result, and its leaves."""
     scope = Eager()
     values, ports = checked_inputs(declared, args, kwargs, scope.wrap)
@@ -173,7 +173,7 @@ def _ports(
     sizes = sizes_of(contracts)
     return {
         name: _stored_ports(name, source)
-        if isinstance(source, (Stored, Frozen))
+        if isinstance(source, (StoredTree, Frozen))
         else input_ports(declared, name, source, sizes)
         for name, source in sources.items()
     }
@@ -189,8 +189,8 @@ def _stored_ports(parameter: str, source: object) -> tuple[Structure, list[Port]
     return stored.structure, ports
 
 
-def _stored(source: Any) -> Stored:
-    stored: Stored = source.state if isinstance(source, Frozen) else source
+def _stored(source: Any) -> StoredTree:
+    stored: StoredTree = source.state if isinstance(source, Frozen) else source
     return stored
 
 
@@ -211,7 +211,7 @@ def _bound(
     stored = {
         name: _stored(source).tree
         for name, source in sources.items()
-        if isinstance(source, (Stored, Frozen))
+        if isinstance(source, (StoredTree, Frozen))
     }
     return {**stored, **given}
 

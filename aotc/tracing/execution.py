@@ -19,7 +19,7 @@ from typing import Any
 from aotc.core import dtypes
 from aotc.dialects import OPS
 from aotc.tracing.array import Array
-from aotc.tracing.scopes import Scope, current_scope, entered
+from aotc.tracing.scopes import OpScope, current_scope, entered
 from aotc.tracing.source_locations import user_line
 from aotc.tracing.tracing import current_trace, emit_all, evaluate, fail_unseen
 
@@ -119,7 +119,7 @@ class CustomCall:
 class Executing:
     """Base of the scopes here, which compute in the scope around them."""
 
-    parent: Scope | None = field(default_factory=current_scope, init=False)
+    parent: OpScope | None = field(default_factory=current_scope, init=False)
     is_recording = False  # not annotated: it is no field
 
     def apply(
@@ -274,7 +274,7 @@ def settle(array: Array, scope: Executing) -> Array:
     return array
 
 
-def is_around(outer: Scope, scope: Scope | None) -> bool:
+def is_around(outer: OpScope, scope: OpScope | None) -> bool:
     """Return whether `scope` was entered within `outer`."""
     while isinstance(scope, Executing):
         scope = scope.parent

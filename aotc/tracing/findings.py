@@ -1,6 +1,6 @@
 """Findings of an importer that it cannot take over, complete before tracing starts.
 
-Every importer has a function `unsupported(graph) -> list[Finding]`; all that it finds
+Every importer has a function `unsupported(graph) -> list[OpFinding]`; all that it finds
 is one error.
 """
 
@@ -16,7 +16,7 @@ _PLACES_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Finding:
+class OpFinding:
     """An op of the source, in all the places where something is to be said of it.
 
     Args:
@@ -53,18 +53,18 @@ class Finding:
         return f"{self.op} ({self.count}×): {self.reason}{at}"
 
 
-def grouped_findings(uses: Iterable[tuple[str, str, str, str]]) -> list[Finding]:
+def grouped_findings(uses: Iterable[tuple[str, str, str, str]]) -> list[OpFinding]:
     """Group findings of (op, reason, place, help), in the order of their first use."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for op, reason, place, advice in uses:
         places.setdefault((op, reason, advice), []).append(place)
     return [
-        Finding(op, reason, tuple(found), advice)
+        OpFinding(op, reason, tuple(found), advice)
         for (op, reason, advice), found in places.items()
     ]
 
 
-def require_none(findings: Sequence[Finding]) -> None:
+def require_none(findings: Sequence[OpFinding]) -> None:
     """Refuse a model with all that is unsupported in it.
 
     Raises:

@@ -6,7 +6,7 @@ import ast
 from types import ModuleType
 
 from aotc.tracing.spellings import FUNCTIONS, exact_names, name_advice
-from aotc.tracing.user_code import Call, Expression, expression_at
+from aotc.tracing.user_code import Expression, UserFrame, expression_at
 
 # top-level modules whose functions know nothing of traced arrays → what they are called
 LIBRARIES = {
@@ -15,7 +15,7 @@ LIBRARIES = {
 }  # fmt: skip
 
 
-def called_library(call: Call) -> str | None:
+def called_library(call: UserFrame) -> str | None:
     """The function of another library that the user's code calls: `jax.numpy.exp`."""
     expression = expression_at(call)
     node = expression.node if expression else None

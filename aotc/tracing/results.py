@@ -20,7 +20,7 @@ _STATE_FIRST = "return new_state, result — or take state.frozen to read it onl
 
 
 @dataclass
-class Result:
+class TracedResult:
     """Ports and arrays of the graph function's results; the form of the outputs."""
 
     ports: list[Port]
@@ -28,7 +28,9 @@ class Result:
     tree: Structure
 
 
-def results_of(declared: EntryFunction, updated: Updated, returned: object) -> Result:
+def results_of(
+    declared: EntryFunction, updated: Updated, returned: object
+) -> TracedResult:
     """Split the function's result into states and outputs.
 
     Raises:
@@ -37,7 +39,7 @@ def results_of(declared: EntryFunction, updated: Updated, returned: object) -> R
     """
     states, outputs = _states_and_outputs(declared, updated, returned)
     leaves, tree = flatten(outputs)
-    result = Result([], [], tree)
+    result = TracedResult([], [], tree)
     for (parameter, (form, ports)), state in zip(updated.items(), states, strict=True):
         result.ports += [Port(port.name, port.type, "state") for port in ports]
         result.arrays += _state_arrays(declared, parameter, form, ports, state)

@@ -1,4 +1,4 @@
-"""The current `Scope`, which ops are applied in."""
+"""The current `OpScope`, which ops are applied in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from aotc.tracing.array import Array
 
 
-class Scope(Protocol):
+class OpScope(Protocol):
     """The handling of ops while it is current: tracing, or computing."""
 
     @property
@@ -37,13 +37,13 @@ class Interceptor(Protocol):
         """The results of an op; None to have it applied as it is."""
 
 
-_interceptor: ContextVar[tuple[Interceptor, Scope | None] | None] = ContextVar(
+_interceptor: ContextVar[tuple[Interceptor, OpScope | None] | None] = ContextVar(
     "aotc_interceptor", default=None
 )
-_current: ContextVar[Scope | None] = ContextVar("aotc_scope", default=None)
+_current: ContextVar[OpScope | None] = ContextVar("aotc_scope", default=None)
 
 
-def current_scope() -> Scope | None:
+def current_scope() -> OpScope | None:
     """Return the scope that ops are applied in; None where they compute at once.
 
     Arrays that are made there are constants to whatever is traced later.
@@ -52,7 +52,7 @@ def current_scope() -> Scope | None:
 
 
 @contextmanager
-def entered(scope: Scope | None) -> Iterator[None]:
+def entered(scope: OpScope | None) -> Iterator[None]:
     """Make `scope` the current one within this block."""
     token = _current.set(scope)
     try:

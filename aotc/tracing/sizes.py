@@ -6,12 +6,12 @@ import operator
 from dataclasses import dataclass
 from typing import SupportsIndex
 
-from aotc.dialects.types import Dim, Size, bounds, ceil_divide, maximum, minimum
+from aotc.dialects.types import Size, SymbolicDim, bounds, ceil_divide, maximum, minimum
 from aotc.tracing.call_sizes import compiler_size
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 
-__all__ = ["Span", "bounds", "describe_contracts", "position_of", "slice_span"]
+__all__ = ["StridedRange", "bounds", "describe_contracts", "position_of", "slice_span"]
 
 
 def describe_contracts() -> str:
@@ -23,7 +23,7 @@ def describe_contracts() -> str:
 
 
 @dataclass(frozen=True)
-class Span:
+class StridedRange:
     """The elements `start, start + step, …` of an axis; `count` of them.
 
     With `backwards`, positions count from the end of the axis.
@@ -35,7 +35,7 @@ class Span:
     backwards: bool = False
 
 
-def slice_span(key: slice, size: Size) -> Span:
+def slice_span(key: slice, size: Size) -> StridedRange:
     """Return the span of an axis that a slice selects, as NumPy does.
 
     Its ends may be sizes of the model's; the span has the compiler's.
@@ -50,18 +50,20 @@ def slice_span(key: slice, size: Size) -> Span:
         stop = maximum(place(key.stop, size), 0)
         count = minimum(count, maximum(stop - start, 0))
     steps = ceil_divide(count, abs(step))
-    return Span(minimum(start, size), steps, abs(step), step < 0)
+    return StridedRange(minimum(start, size), steps, abs(step), step < 0)
 
 
 def _step(step: SupportsIndex) -> int:
-    if isinstance(step, Dim) or operator.index(step) == 0:
+    if isinstance(step, SymbolicDim) or operator.index(step) == 0:
         fail("bad-index", f"expected a slice step that is a number but 0; got {step!r}")
     return operator.index(step)
 
 
 def position_of(end: SupportsIndex, size: Size) -> Size:
     """A position counted from the front; a negative `end` counts from the end."""
-    position = compiler_size(end) if isinstance(end, Dim) else operator.index(end)
+    position = (
+        compiler_size(end) if isinstance(end, SymbolicDim) else operator.index(end)
+    )
     low, high = bounds(position)
     if low < 0 <= high:
         fail(

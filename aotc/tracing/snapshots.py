@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from aotc.core.contents import TooLarge, content_key, is_plain, is_small_array, parts_of
+from aotc.core.contents import (
+    ContainerTooLarge,
+    content_key,
+    is_plain,
+    is_small_array,
+    parts_of,
+)
 from aotc.tracing.captures import Capture
 from aotc.tracing.source_locations import line_of
 
@@ -142,7 +148,7 @@ def _key(capture: Capture) -> Hashable:
     value = _value(capture)
     try:
         return content_key(value)
-    except (TooLarge, RuntimeError):
+    except (ContainerTooLarge, RuntimeError):
         return id(value)
 
 
@@ -187,6 +193,6 @@ def _large_kind(value: Any) -> str:
         return f"{value.dtype}{[*value.shape]}" if is_open else ""
     try:
         content_key(value)
-    except (TooLarge, RuntimeError):
+    except (ContainerTooLarge, RuntimeError):
         return f"{type(value).__name__} of {len(value)}"
     return ""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from aotc.errors import AotcError
 from aotc.tracing.array import Array
-from aotc.tracing.findings import Finding, require_none
+from aotc.tracing.findings import OpFinding, require_none
 from aotc.tracing.source_locations import user_line
 
 _T = TypeVar("_T")
@@ -38,10 +38,10 @@ class Survey:
     )
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[OpFinding]:
         """The findings noted, in the order of first sight."""
         return [
-            Finding(op, reason, tuple(uses.values()), advice, kind, code)
+            OpFinding(op, reason, tuple(uses.values()), advice, kind, code)
             for (kind, code, op, reason, advice), uses in self._found.items()
         ]
 
@@ -200,7 +200,7 @@ def _note_here(kind: str, reason: str, advice: str = "") -> None:
         survey.note(kind, op, reason, user_line() or op, advice, node=node)
 
 
-def require_importable(findings: Sequence[Finding]) -> None:
+def require_importable(findings: Sequence[OpFinding]) -> None:
     """Refuse a model with unsupported parts; a tolerant survey notes them.
 
     Raises:

@@ -5,7 +5,7 @@ A `Trace` is one function under construction. While it is current, every operati
 the same operations compute at once, by the ops' NumPy references; their results are
 constants to a later trace.
 
-What is current is a `Scope`. A `Trace` is one; those of `aotc.tracing.execution`
+What is current is an `OpScope`. A `Trace` is one; those of `aotc.tracing.execution`
 compute at once as well, and note what derivatives need. `emit` asks it, nobody else.
 """
 
@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aotc.dialects import OPS, context
+from aotc.dialects.functions.entry_guards import GUARDS, EntryGuard, guards_attribute
 from aotc.dialects.functions.function_table import insert
 from aotc.dialects.functions.functions import SYMBOLS, name_of, unique_name
-from aotc.dialects.functions.guards import GUARDS, Guard, guards_attribute
 from aotc.dialects.graph import as_tuple, in_dtype
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import contracts_attribute, known_contracts
@@ -29,7 +29,7 @@ from aotc.errors import AotcError
 from aotc.mlir import func, ir
 from aotc.tracing.array import Array, as_number
 from aotc.tracing.call_sizes import compiler_sizes
-from aotc.tracing.scopes import Scope, current_interceptor, current_scope, entered
+from aotc.tracing.scopes import OpScope, current_interceptor, current_scope, entered
 from aotc.tracing.source_locations import fail, location, user_line
 
 # Larger arrays would bloat the module's text; they belong into Weights.
@@ -60,7 +60,7 @@ class Trace:
         self.module = module
         self.contracts = tuple(contracts)
         self.parent = parent
-        self.guards: dict[str, Guard] = {}  # by condition; of the entry, the root
+        self.guards: dict[str, EntryGuard] = {}  # by condition; of the entry, the root
         self.captures: dict[Any, Any] = {}
         self.captured: list[Array] = []
         visibility = None if parent is None else "private"
@@ -126,7 +126,7 @@ class Trace:
             )
         return self.build("constant", value=data)
 
-    def _is_nested_in(self, trace: Scope | None) -> bool:
+    def _is_nested_in(self, trace: OpScope | None) -> bool:
         ancestor = self.parent
         while ancestor is not None and ancestor is not trace:
             ancestor = ancestor.parent

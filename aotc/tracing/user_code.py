@@ -27,7 +27,7 @@ _READING = (
 
 
 @dataclass(frozen=True)
-class Call:
+class UserFrame:
     """A frame of the user's code and where in it execution was."""
 
     frame: FrameType
@@ -60,7 +60,7 @@ class Expression:
             return None
 
 
-def user_calls(trace: TracebackType | None) -> list[Call]:
+def user_calls(trace: TracebackType | None) -> list[UserFrame]:
     """The calls of the user's code that led to an error, outermost first.
 
     Frames of aotc are left out, and those of libraries if the model's folder is known.
@@ -69,7 +69,7 @@ def user_calls(trace: TracebackType | None) -> list[Call]:
     while step is not None:
         frame = step.tb_frame
         if not is_own(frame.f_globals.get("__name__", "")):
-            calls.append(Call(frame, step.tb_lineno, step.tb_lasti))
+            calls.append(UserFrame(frame, step.tb_lineno, step.tb_lasti))
         step = step.tb_next
     in_model = [call for call in calls if is_in_model(call.frame.f_code.co_filename)]
     return in_model or calls
@@ -81,7 +81,7 @@ def innermost_frame(error: BaseException) -> FrameType | None:
     return frames[-1] if frames else None
 
 
-def expression_at(call: Call) -> Expression | None:
+def expression_at(call: UserFrame) -> Expression | None:
     """Return the expression that `call` was evaluating; None without its source."""
     code = call.frame.f_code
     span = _span(code, call.instruction)

@@ -11,7 +11,7 @@ from aotc.tracing.advice import explanation
 from aotc.tracing.constructs import replacement
 from aotc.tracing.libraries import called_library
 from aotc.tracing.source_locations import is_own, relative
-from aotc.tracing.user_code import Call, innermost_frame, user_calls
+from aotc.tracing.user_code import UserFrame, innermost_frame, user_calls
 
 # codes of errors that a construct of Python met → it can say what to write instead
 _ASKED_FOR_A_VALUE = {"traced-value", "symbolic-size"}
@@ -43,7 +43,7 @@ def user_errors() -> Iterator[None]:
         raise _user_error(error, user_calls(error.__traceback__)) from error
 
 
-def _complete(error: AotcError, calls: list[Call]) -> None:
+def _complete(error: AotcError, calls: list[UserFrame]) -> None:
     """Add facts from the user's code: the line, its callers, advice."""
     if not calls:
         return
@@ -55,7 +55,7 @@ def _complete(error: AotcError, calls: list[Call]) -> None:
         error.call = error.call or called_library(calls[-1])
 
 
-def _callers(where: str, calls: list[Call]) -> tuple[str, ...]:
+def _callers(where: str, calls: list[UserFrame]) -> tuple[str, ...]:
     """The lines that led to the one at `where`, nearest first."""
     lines = [f"{_line(call)}, in {call.function}" for call in reversed(calls[:-1])]
     at_innermost = where.partition(" ")[0] == _line(calls[-1])
@@ -65,7 +65,7 @@ def _callers(where: str, calls: list[Call]) -> tuple[str, ...]:
     return (*distinct[: _MOST_CALLERS - 1], distinct[-1])
 
 
-def _user_error(error: BaseException, calls: list[Call]) -> InputError:
+def _user_error(error: BaseException, calls: list[UserFrame]) -> InputError:
     found = explanation(error, calls[-1]) if calls else None
     found = found or _model_error(error)
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
@@ -100,5 +100,5 @@ def _is_inside(error: BaseException) -> bool:
     return is_own(frame.f_globals.get("__name__", "")) and not special
 
 
-def _line(call: Call) -> str:
+def _line(call: UserFrame) -> str:
     return f"{relative(call.frame.f_code.co_filename)}:{call.line}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from aotc.errors import AotcError
 from aotc.training import wording
 from aotc.training.checkpoints import Checkpoints, Position
-from aotc.training.metrics import Log
+from aotc.training.metrics import MetricsLog
 from aotc.training.replicas import Replicas
 from aotc.training.validation import Validator
 
@@ -27,7 +27,7 @@ class CheckpointWriter:
         self,
         checkpoints: Checkpoints | None,
         validator: Validator | None,
-        log: Log,
+        log: MetricsLog,
         replicas: Replicas,
         has_metrics: bool,
     ) -> None:

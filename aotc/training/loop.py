@@ -25,11 +25,11 @@ from aotc.training.checkpoints import (
 from aotc.training.history import History
 from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
-from aotc.training.metrics import Log, open_log
+from aotc.training.metrics import MetricsLog, open_log
 from aotc.training.numbers import require_whole
 from aotc.training.replicas import Replicas
 from aotc.training.steps import OnStep, StepRunner
-from aotc.training.validation import Progress, Validation, Validator
+from aotc.training.validation import Validation, ValidationProgress, Validator
 
 
 def fit(
@@ -144,7 +144,7 @@ def fit(
         writer = CheckpointWriter(
             checkpoints, validator, log, replicas, metrics is not None
         )
-        loop = _Loop(runner, batches, total, writer, validator, log, signals)
+        loop = _TrainingLoop(runner, batches, total, writer, validator, log, signals)
         loop.run(start)
         history = loop.history(start, checkpoints)
     if signals.ending:
@@ -152,7 +152,7 @@ def fit(
     return history
 
 
-class _Loop:
+class _TrainingLoop:
     """The steps of a run and their records."""
 
     def __init__(
@@ -162,7 +162,7 @@ class _Loop:
         total: int | None,
         writer: CheckpointWriter,
         validator: Validator | None,
-        log: Log,
+        log: MetricsLog,
         signals: Interrupts,
     ) -> None:
         self._steps = steps
@@ -302,7 +302,7 @@ def _validator(
         asked = replace(asked, best=None)
     shown = read_validation(resumed) if resumed else None
     try:
-        before = None if shown is None else Progress.from_json(shown)
+        before = None if shown is None else ValidationProgress.from_json(shown)
     except (TypeError, ValueError, KeyError):
         raise bad_validation(resumed or Path()) from None
     return Validator(replicas.model, asked, batches, before, allow_nan=allow_nan)

@@ -21,7 +21,7 @@ from aotc.training.history import History
 from aotc.training.inputs import Data
 from aotc.training.interrupts import Interrupted, Interrupts
 from aotc.training.means import Means
-from aotc.training.metrics import Log, open_log
+from aotc.training.metrics import MetricsLog, open_log
 from aotc.training.numbers import require_whole
 from aotc.training.steps import OnStep, StepRunner
 
@@ -204,7 +204,7 @@ class RowLoop:
 
     def run(
         self,
-        log: Log,
+        log: MetricsLog,
         *,
         allow_nan: bool,
         collect: bool,

@@ -43,7 +43,7 @@ def not_finite(metrics: Mapping[str, object]) -> str | None:
     return None
 
 
-class Log:
+class MetricsLog:
     """Writes records; without a file it does nothing.
 
     Args:
@@ -102,7 +102,7 @@ class Log:
 @contextmanager
 def open_log(
     file: str | os.PathLike[str] | None, resumed_at: int | None
-) -> Iterator[Log]:
+) -> Iterator[MetricsLog]:
     """Open the log in `file`: a new one, or a resumed run's cut to its step.
 
     Args:
@@ -114,7 +114,7 @@ def open_log(
         SetupError: `cannot-write`.
     """
     if file is None:
-        yield Log(None)
+        yield MetricsLog(None)
         return
     path = Path(file)
     # A device may have no end to read to, a pipe waits for another process.
@@ -128,7 +128,7 @@ def open_log(
                 size, seconds = _earlier_run(earlier, path, resumed_at)
                 earlier.truncate(size)
             stream = stack.enter_context(FileIO(path, "a"))
-        yield Log(stream, seconds)
+        yield MetricsLog(stream, seconds)
 
 
 @contextmanager

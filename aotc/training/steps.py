@@ -42,7 +42,7 @@ class StepRunner:
         model: Model,
         point: EntryPoint,
         constants: Mapping[str, Any],
-        log: metrics.Log,
+        log: metrics.MetricsLog,
         *,
         total: int | None,
         allow_nan: bool,

@@ -17,7 +17,7 @@ from aotc.training.checkpoints import Position, require_states
 from aotc.training.history import Validated
 from aotc.training.inputs import Data
 from aotc.training.mapping import RowLoop
-from aotc.training.metrics import Log, not_finite
+from aotc.training.metrics import MetricsLog, not_finite
 from aotc.training.numbers import require_whole
 
 _PREFIX = "validate_"  # of the names of arguments in messages (`wording`)
@@ -62,7 +62,7 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ValidationProgress:
     """The results of validations so far; a checkpoint keeps them.
 
     Args:
@@ -86,7 +86,7 @@ class Progress:
     without_better: int = 0
 
     @classmethod
-    def from_json(cls, found: Any) -> Progress:
+    def from_json(cls, found: Any) -> ValidationProgress:
         """Read the progress from a checkpoint.
 
         Raises:
@@ -129,7 +129,7 @@ class Validator:
         model: Model,
         asked: Validation,
         batches: Batches,
-        resumed: Progress | None,
+        resumed: ValidationProgress | None,
         *,
         allow_nan: bool,
     ) -> None:
@@ -156,7 +156,7 @@ class Validator:
         if self._best_file is not None:
             require_states(model)
             _require_free(self._best_file, resumed)
-        fresh = Progress(self._loop.point.name, self._monitor, asked.mode)
+        fresh = ValidationProgress(self._loop.point.name, self._monitor, asked.mode)
         self.progress = resumed or fresh
         _require_same(self.progress, fresh)
         self._loop.require_fit()
@@ -208,7 +208,7 @@ class Validator:
         is_new = at.step > self.progress.step
         return is_new and at.step % self._every == 0
 
-    def run(self, at: Position, epoch: int, log: Log, seconds: float) -> None:
+    def run(self, at: Position, epoch: int, log: MetricsLog, seconds: float) -> None:
         """Validate, record the result, and save the states if they are the best so far.
 
         Args:
@@ -221,7 +221,9 @@ class Validator:
             InputError: `not-finite`, or as the calls raise it.
             Interrupted: a signal ended it; then nothing is recorded.
         """
-        _, history = self._loop.run(Log(None), allow_nan=self._allow_nan, collect=False)
+        _, history = self._loop.run(
+            MetricsLog(None), allow_nan=self._allow_nan, collect=False
+        )
         means = history.means
         self._require_finite(means, at.step)
         found = Validated(at.step, epoch, means)
@@ -294,7 +296,7 @@ def _loop_of(model: Model, asked: Validation, batches: Batches) -> RowLoop:
     return loop
 
 
-def _require_same(before: Progress, asked: Progress) -> None:
+def _require_same(before: ValidationProgress, asked: ValidationProgress) -> None:
     """Refuse to compare with validations of another kind, before a checkpoint."""
     for name in ("entry", "monitor", "mode"):
         wanted, got = getattr(before, name), getattr(asked, name)
@@ -308,7 +310,7 @@ def _require_same(before: Progress, asked: Progress) -> None:
             )
 
 
-def _require_free(file: Path, resumed: Progress | None) -> None:
+def _require_free(file: Path, resumed: ValidationProgress | None) -> None:
     """Refuse to write over the best states of another run."""
     if resumed is None and file.exists():
         raise InputError(

@@ -21,7 +21,7 @@ from aotc.tracing.execution import CustomCall, Executing
 from aotc.tracing.scopes import entered
 
 
-class _Variants:
+class _DtypeVariants:
     """A value in the dtypes it was wanted in, which are those of the scope around.
 
     Args:
@@ -54,7 +54,7 @@ class Cheaper(Executing):
         known = None
         if primal._known is not None:
             known = primal._known.astype(dtypes.to_numpy(dtype), copy=False)
-        return Array(value=_Variants(dtype, primal, kind), trace=self, known=known)
+        return Array(value=_DtypeVariants(dtype, primal, kind), trace=self, known=known)
 
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object]
@@ -80,13 +80,13 @@ class Cheaper(Executing):
         with entered(self.parent):
             return self._variants(array).read(WIDE, self.compute)
 
-    def _variants(self, array: Array) -> _Variants:
+    def _variants(self, array: Array) -> _DtypeVariants:
         if array._trace is self:
-            found: _Variants = array._value
+            found: _DtypeVariants = array._value
             return found
         data = array._data
         kind = GIVEN if data is None else kind_of_constant(data, self.compute)
-        return _Variants(array.dtype, array, kind)
+        return _DtypeVariants(array.dtype, array, kind)
 
 
 def executed_in(

@@ -1,7 +1,8 @@
 """Functions executed on a tape, for derivatives where nothing is traced.
 
 A function runs once, in Python, on arrays that have values; everything else is
-computed from the tape. `Executed` answers what `aotc.transforms.traced.Traced` does.
+computed from the tape. `Executed` answers what `aotc.transforms.traced.TracedFunction`
+does.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ from typing import Any
 from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.dialects.functions.transform import Batch
 from aotc.dialects.types import Size
-from aotc.numpy.rows import Rows, no_rows
+from aotc.numpy.rows import CollectedResults, no_rows
 from aotc.numpy.shaping import moveaxis
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
-from aotc.transforms.traced import Traced
+from aotc.transforms.traced import TracedFunction
 
 
 def vmap(
@@ -48,7 +48,9 @@ def vmap(
             assert isinstance(size, int)
             results, tree = _looped(function, arrays, structure, stacked, size)
         else:
-            traced = Traced("vmap", function, arrays, structure, stacked=stacked)
+            traced = TracedFunction(
+                "vmap", function, arrays, structure, stacked=stacked
+            )
             results, _ = traced.apply(Batch(traced.body.name, stacked, size), [])
             tree = traced.body.tree
         return tree.unflatten(
@@ -69,7 +71,7 @@ def _looped(
     size: int,
 ) -> tuple[list[Array], Structure]:
     """The stacked results of a function for each element, and their form."""
-    rows = Rows(function)
+    rows = CollectedResults(function)
     for number in range(size):
         element = [x[number] if i in stacked else x for i, x in enumerate(arrays)]
         args, kwargs = structure.unflatten(element)

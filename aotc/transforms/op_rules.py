@@ -28,7 +28,7 @@ Key = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
-class Step:
+class RecordedOp:
     """An op that a rule has written.
 
     Args:
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Rule:
+class RecordedRule:
     """The ops that a rule has written; values are numbered, beginning with its inputs.
 
     Args:
@@ -53,7 +53,7 @@ class Rule:
         outputs: numbers of what it returns; None for zero.
     """
 
-    steps: Sequence[Step]
+    steps: Sequence[RecordedOp]
     outputs: Sequence[int | None]
 
     def execute(self, given: Sequence[Array]) -> list[Array | None]:
@@ -72,7 +72,7 @@ class Rule:
 
 def vjp_rule(
     name: str, attributes: Mapping[str, object], operands: Sequence[Tensor]
-) -> Rule:
+) -> RecordedRule:
     """Return the rule from cotangents of all float results to those of the operands.
 
     Raises:
@@ -86,7 +86,7 @@ def jvp_rule(
     attributes: Mapping[str, object],
     operands: Sequence[Tensor],
     moved: Sequence[int],
-) -> Rule:
+) -> RecordedRule:
     """Return the rule from tangents of the operands in `moved` to those of the results.
 
     Raises:
@@ -106,7 +106,7 @@ def _hashable(value: object) -> object:
 @lru_cache(maxsize=_REMEMBERED)
 def _rule(
     kind: str, name: str, key: Key, types: tuple[Tensor, ...], moved: tuple[int, ...]
-) -> Rule:
+) -> RecordedRule:
     op_class = OPS[name]
     rule = getattr(op_class, kind)
     if isinstance(rule, Reason):
@@ -143,7 +143,7 @@ def _seeds(
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]
 
 
-def _written(block: Any, op: Operation, found: Sequence[object]) -> Rule:
+def _written(block: Any, op: Operation, found: Sequence[object]) -> RecordedRule:
     """Read the ops that a rule has written behind the op, whose results are known."""
     count = len(op.operands)
     arguments = list(block.arguments)
@@ -154,7 +154,7 @@ def _written(block: Any, op: Operation, found: Sequence[object]) -> Rule:
         for result in each.results:
             numbers[result] = len(numbers)
         steps.append(
-            Step(
+            RecordedOp(
                 each._op_name,
                 type(each).attributes_of(each),
                 [numbers[value] for value in each.operands],
@@ -162,10 +162,12 @@ def _written(block: Any, op: Operation, found: Sequence[object]) -> Rule:
             )
         )
     outputs = [None if value is None else numbers[value] for value in found]
-    return Rule(_needed(steps, outputs), outputs)
+    return RecordedRule(_needed(steps, outputs), outputs)
 
 
-def _needed(steps: Sequence[Step], outputs: Sequence[int | None]) -> list[Step]:
+def _needed(
+    steps: Sequence[RecordedOp], outputs: Sequence[int | None]
+) -> list[RecordedOp]:
     """The steps that the outputs are made of."""
     wanted = {number for number in outputs if number is not None}
     kept = []

@@ -10,7 +10,7 @@ from aotc.dialects.functions.transform import CHEAPER, Precision
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 from aotc.transforms.cheaper import executed_in
-from aotc.transforms.traced import Traced
+from aotc.transforms.traced import TracedFunction
 
 
 def mixed_precision(
@@ -37,7 +37,7 @@ def mixed_precision(
     def wrapper(*args: object, **kwargs: object) -> object:
         if current_trace() is None:
             return executed_in(compute, function, *args, **kwargs)
-        traced = Traced("mixed_precision", function, *flatten((args, kwargs)))
+        traced = TracedFunction("mixed_precision", function, *flatten((args, kwargs)))
         results, _ = traced.apply(Precision(traced.body.name, compute), [])
         return traced.body.tree.unflatten(results)
 

@@ -18,7 +18,7 @@ from aotc.tracing.tracing import Trace, current_trace
 from aotc.transforms.executed import Executed
 
 
-class Traced:
+class TracedFunction:
     """A function traced on its arguments, and the call of its transformations.
 
     Args:
@@ -101,7 +101,7 @@ def traced_or_executed(
     leaves: Sequence[object],
     structure: Structure,
     adapt_result: Callable[..., object] = lambda _, result: result,
-) -> Traced | Executed:
+) -> TracedFunction | Executed:
     """A function on its arguments: traced where a model is, executed otherwise.
 
     Args:
@@ -113,10 +113,10 @@ def traced_or_executed(
     """
     if current_trace() is None:
         return Executed(function, leaves, structure, adapt_result)
-    return Traced(transformation, function, leaves, structure, adapt_result)
+    return TracedFunction(transformation, function, leaves, structure, adapt_result)
 
 
-Function = Traced | Executed
+Function = TracedFunction | Executed
 
 
 def is_float(array: Array) -> bool:

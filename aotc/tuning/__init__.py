@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 
 from aotc.backend import compile_units
-from aotc.checks.compiled import Code
+from aotc.checks.compiled import UnbundledCode
 from aotc.checks.process import CompiledProcess, code_of, export_at
 from aotc.dialects import context
 from aotc.errors import InputError, SetupError
@@ -29,7 +29,7 @@ from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import passes_between
 from aotc.tuning import gpu
 from aotc.tuning.devices import why_no_timer
-from aotc.tuning.files import Measured, TargetTuning, TuningFile
+from aotc.tuning.files import MeasuredSchedule, TargetTuning, TuningFile
 from aotc.tuning.measuring import TimedCode
 from aotc.tuning.proposals import Proposal, entry_name, program_of, propose
 
@@ -47,7 +47,7 @@ _GAIN = 0.97  # of the time of the planned schedule: what differs less is noise
 
 
 @dataclass(frozen=True)
-class Progress:
+class TuningProgress:
     """The progress of measuring a target.
 
     Args:
@@ -145,7 +145,7 @@ def tune(
     trial = Unit(unit.program.copy(), target)
     with trial.module.context, ir.Location.unknown():
         proposals = propose(trial, fusing, capabilities, known.schedules.keys())
-    progress = Progress(0, len(proposals), 0)
+    progress = TuningProgress(0, len(proposals), 0)
     for part in _parts(proposals):
         if time.perf_counter() - start >= seconds:
             break
@@ -155,14 +155,14 @@ def tune(
         faster = sum(
             each.microseconds < each.planned_microseconds for each in found.values()
         )
-        progress = Progress(
+        progress = TuningProgress(
             progress.measured + len(found), progress.total, progress.faster + faster
         )
         tell(f"{target}: {progress}", time.perf_counter() - start)
     file.write()
 
 
-def measure(unit: Unit, proposals: Sequence[Proposal]) -> dict[str, Measured]:
+def measure(unit: Unit, proposals: Sequence[Proposal]) -> dict[str, MeasuredSchedule]:
     """The fastest schedule of each kernel, by its key.
 
     None of a kernel for which no schedule could be timed.
@@ -188,7 +188,7 @@ def _least_times(unit: Unit, proposals: Sequence[Proposal]) -> list[list[float]]
     return [[float(x) for x in times] for times in found]
 
 
-def _fastest(proposal: Proposal, seconds: Sequence[float]) -> Measured:
+def _fastest(proposal: Proposal, seconds: Sequence[float]) -> MeasuredSchedule:
     """The planned schedule, unless another one is faster by more than noise.
 
     One that cannot be had is no slower than the fastest.
@@ -197,12 +197,14 @@ def _fastest(proposal: Proposal, seconds: Sequence[float]) -> Measured:
     planned = seconds[0]
     if planned == inf:
         planned = seconds[best]
-        return Measured(proposal.schedules[best], 1e6 * planned, 1e6 * planned)
+        return MeasuredSchedule(proposal.schedules[best], 1e6 * planned, 1e6 * planned)
     chosen = best if seconds[best] < _GAIN * planned else 0
-    return Measured(proposal.schedules[chosen], 1e6 * seconds[chosen], 1e6 * planned)
+    return MeasuredSchedule(
+        proposal.schedules[chosen], 1e6 * seconds[chosen], 1e6 * planned
+    )
 
 
-def _compile(unit: Unit, proposals: Sequence[Proposal]) -> Code:
+def _compile(unit: Unit, proposals: Sequence[Proposal]) -> UnbundledCode:
     """The code of all schedules of some kernels, in one module."""
     with context(), ir.Location.unknown():
         program = program_of(unit, proposals)

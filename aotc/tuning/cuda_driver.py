@@ -78,7 +78,7 @@ class Driver:
         return found.value
 
 
-class Launch:
+class CudaLaunch:
     """A kernel with its arguments.
 
     Args:
@@ -127,7 +127,7 @@ _MICROSECONDS = 4000  # of launches that are timed together
 _REPEATS = 5
 
 
-def microseconds(driver: Driver, launch: Launch) -> list[float]:
+def microseconds(driver: Driver, launch: CudaLaunch) -> list[float]:
     """Return how long a launch takes among many, in several runs, the shortest first.
 
     It finds in the cache what the one before has left there.

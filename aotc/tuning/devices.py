@@ -11,7 +11,7 @@ import numpy as np
 from aotc.core.dtypes import is_float, to_numpy
 from aotc.machine import gpus
 from aotc.machine.target import Target
-from aotc.tuning.cuda_driver import Driver, Launch, microseconds
+from aotc.tuning.cuda_driver import CudaLaunch, Driver, microseconds
 
 _LEAST = 16  # bytes of memory, of arrays of no elements too
 
@@ -59,7 +59,7 @@ class CudaTimer:
                 array = _array(rng, dtype, count)
                 memories.append(driver.allocate(max(array.nbytes, _LEAST)))
                 driver.upload(memories[-1], array)
-            launch = Launch(
+            launch = CudaLaunch(
                 driver,
                 kernel.code,
                 kernel.function,

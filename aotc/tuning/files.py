@@ -53,7 +53,7 @@ _check = record(
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSchedule:
     """A schedule, and how long the kernel took.
 
     Args:
@@ -72,7 +72,7 @@ class TargetTuning:
     """The schedules of one target by key, and the model of the machine they are for."""
 
     machine: Mapping[str, Any]
-    schedules: dict[str, Measured] = field(default_factory=dict)
+    schedules: dict[str, MeasuredSchedule] = field(default_factory=dict)
 
 
 @dataclass
@@ -178,9 +178,9 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _measured(row: Mapping[str, Any]) -> Measured:
+def _measured(row: Mapping[str, Any]) -> MeasuredSchedule:
     times = (row.get(name, 0.0) for name in ("microseconds", "planned_microseconds"))
-    return Measured(row["schedule"], *times)
+    return MeasuredSchedule(row["schedule"], *times)
 
 
 def _bad_file(path: Path, why: str) -> InputError:

@@ -10,7 +10,7 @@ from aotc.dialects.functions.functions import functions_of, signature
 from aotc.dialects.types import static_size
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
-from aotc.kernels.lowered import Launch
+from aotc.kernels.lowered import GpuLaunch
 from aotc.mlir import Function
 from aotc.passes.base import Unit
 from aotc.tuning.devices import TimedKernel, timer_of
@@ -58,12 +58,12 @@ def least_times(unit: Unit, proposals: Sequence[Proposal]) -> list[list[float]]:
     return [[*times(each)] for each in proposals]
 
 
-def _launch(function: Function, kernel: GpuKernel) -> Launch:
+def _launch(function: Function, kernel: GpuKernel) -> GpuLaunch:
     """Return how a GPU runs a kernel, of which a call decides nothing."""
     taken, made = signature(function)
     source = kernel.source
     reads, writes = len(taken), len(made)
-    return Launch(
+    return GpuLaunch(
         kernel.name, kernel.text, source.warps, source.stages, reads, writes, numbers=0
     )
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotc.artifacts.manifest import Leaf
-from aotc.checks.compiled import Arrays, Call, Code
+from aotc.checks.compiled import Arrays, Call, UnbundledCode
 from aotc.core.dtypes import to_numpy
-from aotc.runtime.function import Function
+from aotc.runtime.function import ExportedFunction
 
 _ROUNDS = 7
 _SLICE = 0.002  # seconds of a function in a round: several calls of a short one
@@ -27,7 +27,7 @@ class TimedCode:
     other work on the machine does little harm.
     """
 
-    code: Code
+    code: UnbundledCode
 
     @property
     def target(self) -> str:
@@ -53,7 +53,9 @@ class TimedCode:
         return measure
 
 
-def _prepared(function: Function, leaves: Sequence[Leaf]) -> Callable[[], object]:
+def _prepared(
+    function: ExportedFunction, leaves: Sequence[Leaf]
+) -> Callable[[], object]:
     rng = np.random.default_rng(0)
     arrays = [_random(rng, leaf) for leaf in leaves]
     arguments = function.prepare(arrays)

@@ -43,7 +43,7 @@ class PlainType:
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockNumbers:
     """Numbers of a block that are computed from some of its fields.
 
     Args:
@@ -59,8 +59,8 @@ class Part:
 class Scaled:
     """Small integers of a block, and the number that scales them all."""
 
-    integers: Part
-    factor: Part
+    integers: BlockNumbers
+    factor: BlockNumbers
     block: int
 
 
@@ -83,9 +83,9 @@ class BlockType:
     block: int
     bits: int
     layout: numpy.dtype
-    integers: Part
-    scale: Part | Scaled
-    minimum: Part | Scaled | None = None
+    integers: BlockNumbers
+    scale: BlockNumbers | Scaled
+    minimum: BlockNumbers | Scaled | None = None
     step: int = 32
 
     @property
@@ -95,7 +95,7 @@ class BlockType:
 
     def decode(self, data: numpy.ndarray, shape: tuple[int, ...]) -> QuantizedWeights:
         """The tensor of this shape whose bytes these are."""
-        blocks = _Blocks(data.view(self.layout), shape)
+        blocks = _TensorBlocks(data.view(self.layout), shape)
         minimum = None if self.minimum is None else blocks.numbers(self.minimum)
         return QuantizedWeights(
             blocks.values(self.integers),
@@ -108,7 +108,7 @@ class BlockType:
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class _TensorBlocks:
     """The blocks of a tensor.
 
     Args:
@@ -119,7 +119,7 @@ class _Blocks:
     data: Any
     shape: tuple[int, ...]
 
-    def values(self, part: Part) -> StoredArray:
+    def values(self, part: BlockNumbers) -> StoredArray:
         """Return numbers of the blocks, beside each other along the last axis."""
 
         def compute(*fields: Array) -> Array:
@@ -127,9 +127,9 @@ class _Blocks:
 
         return compute_when_read(compute, *(self.data[name] for name in part.fields))
 
-    def numbers(self, part: Part | Scaled) -> StoredArray | QuantizedWeights:
+    def numbers(self, part: BlockNumbers | Scaled) -> StoredArray | QuantizedWeights:
         """Return scales or minima."""
-        if isinstance(part, Part):
+        if isinstance(part, BlockNumbers):
             return self.values(part)
         return QuantizedWeights(
             self.values(part.integers),
@@ -231,8 +231,8 @@ def _block_type(
     fields: list[Any],
     levels: Callable[..., Array],
     of: tuple[str, ...],
-    scale: Part | Scaled,
-    minimum: Part | Scaled | None = None,
+    scale: BlockNumbers | Scaled,
+    minimum: BlockNumbers | Scaled | None = None,
     *,
     block: int = 32,
     step: int = 32,
@@ -240,14 +240,16 @@ def _block_type(
     """Make a type; levels are signed integers where there is no minimum."""
     integers = levels if minimum is not None else _signed(bits, levels)
     layout = numpy.dtype(fields)
-    part = Part(integers, of)
+    part = BlockNumbers(integers, of)
     return BlockType(name, block, bits, layout, part, scale, minimum, step)
 
 
-_D, _M = Part(_unchanged, ("d",)), Part(_unchanged, ("m",))
-_SCALES = Scaled(Part(_six_bit_scales, ("scales",)), _D, 8)
-_MINIMA = Scaled(Part(_six_bit_minima, ("scales",)), Part(np.negative, ("dmin",)), 8)
-_SIX_BIT_SCALES = Scaled(Part(_unchanged, ("scales",)), _D, 16)
+_D, _M = BlockNumbers(_unchanged, ("d",)), BlockNumbers(_unchanged, ("m",))
+_SCALES = Scaled(BlockNumbers(_six_bit_scales, ("scales",)), _D, 8)
+_MINIMA = Scaled(
+    BlockNumbers(_six_bit_minima, ("scales",)), BlockNumbers(np.negative, ("dmin",)), 8
+)
+_SIX_BIT_SCALES = Scaled(BlockNumbers(_unchanged, ("scales",)), _D, 16)
 
 _SCALE, _MINIMUM = ("d", "<f2"), ("m", "<f2")
 _FOUR, _FIFTH = ("qs", "u1", 16), ("qh", "u1", 4)
@@ -269,7 +271,7 @@ TYPES: dict[int, PlainType | BlockType] = {
         32,
         8,
         numpy.dtype([_SCALE, ("qs", "i1", 32)]),
-        Part(_unchanged, ("qs",)),
+        BlockNumbers(_unchanged, ("qs",)),
         _D,
     ),
     12: _block_type(

@@ -48,7 +48,7 @@ def read_gguf(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
         InputError: a part is missing, or a tensor has a type that aotc does not read.
         ValueError: a file is damaged.
     """
-    parts = [_Part.of(each) for each in _parts_of(file)]
+    parts = [_GgufFile.of(each) for each in _parts_of(file)]
     refused = Counter(
         type_name(tensor.type)
         for part in parts
@@ -99,7 +99,7 @@ def _parts_of(file: Path) -> list[Path]:
     return [file.parent / name for name in names]
 
 
-def _require_all(parts: list[_Part], count: int) -> None:
+def _require_all(parts: list[_GgufFile], count: int) -> None:
     """Compare the files' statements on the model's parts with the parts there are.
 
     Raises:
@@ -139,7 +139,7 @@ class _Tensor:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _GgufFile:
     """A file: its metadata, its tensors, and their bytes."""
 
     name: str
@@ -148,7 +148,7 @@ class _Part:
     data: Any
 
     @classmethod
-    def of(cls, file: Path) -> _Part:
+    def of(cls, file: Path) -> _GgufFile:
         """Map a file, and read its contents."""
         mapped = np.asarray(np.memmap(file, np.uint8, "r"))
         cursor = _Cursor(mapped)

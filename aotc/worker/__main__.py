@@ -43,7 +43,7 @@ def main(folder: Path) -> int:
     unaligned = unaligned_kernels(module) if job["device_kernels"] else []
     if not run_rewrites(rewrites, "stream", module):
         return 1
-    host = memory.Host(module)
+    host = memory.HostCode(module)
     report: dict[str, Any] = {
         "flags": flags,
         "unaligned": unaligned,
@@ -178,7 +178,7 @@ def is_valid(module: ir.Module) -> bool:
 
 
 def entry_memory(
-    host: memory.Host, entry: str, sizes: dict[str, Any], is_mapped: bool
+    host: memory.HostCode, entry: str, sizes: dict[str, Any], is_mapped: bool
 ) -> dict[str, object] | None:
     """Return the peak memory of an entry; None where it depends on values.
 

@@ -49,7 +49,7 @@ def unaligned_kernels(module: ir.Module) -> list[str]:
     compiled = {
         _symbol(op) for op in module.body if op.operation.name == _COMPILED_EXECUTABLE
     }
-    memory, found = _Memory(module), dict[str, None]()
+    memory, found = _AlignmentAnalysis(module), dict[str, None]()
     for op in ops_in(module.operation, "stream.cmd.dispatch"):
         names = {str(each.value[0]) for each in op.attributes["entry_points"]}
         if names & compiled and not memory.is_aligned_for(op):
@@ -64,7 +64,7 @@ def _symbol(op: ir.Operation) -> str:
     return str(op.attributes["sym_name"].value)
 
 
-class _Memory:
+class _AlignmentAnalysis:
     """Knows where memory begins.
 
     Args:

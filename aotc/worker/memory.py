@@ -52,7 +52,7 @@ class MemoryPlan:
     peak: int
 
 
-def plan(host: Host, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPlan:
+def plan(host: HostCode, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPlan:
     """Run the host code of an entry twice, after the model's initializers.
 
     Args:
@@ -79,7 +79,7 @@ def plan(host: Host, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPl
 # ops compute their sizes, for what the device keeps (`form`).
 
 
-def bound(host: Host, entry: str, inputs: Bounds, *, is_mapped: bool) -> MemoryPlan:
+def bound(host: HostCode, entry: str, inputs: Bounds, *, is_mapped: bool) -> MemoryPlan:
     """Bound the memory of calls whose sizes are within bounds: see `plan`.
 
     Raises:
@@ -158,7 +158,7 @@ class _Jump(NamedTuple):
 class _Run:
     """A model: its globals, and the buffers that something holds."""
 
-    def __init__(self, host: Host, is_mapped: bool) -> None:
+    def __init__(self, host: HostCode, is_mapped: bool) -> None:
         self.is_mapped = is_mapped
         self.globals: dict[str, Known] = {**host.numbers}
         self.imported: list[_Buffer] = []  # which the caller holds until the end
@@ -237,7 +237,7 @@ class _Run:
         return jump.passed
 
     def _block(
-        self, block: _Block, values: dict[int, Known], passed: Sequence[Known]
+        self, block: _HostBlock, values: dict[int, Known], passed: Sequence[Known]
     ) -> _Jump:
         self._bind(values, block.arguments, passed)
         self._forget(values, block.dead)
@@ -265,10 +265,10 @@ class _Run:
 # ---- the code -----------------------------------------------------------------------
 
 
-class _Step(NamedTuple):
+class _HostOp(NamedTuple):
     """An op, with numbers in the place of its values."""
 
-    act: Callable[[_Run, _Step, list[Known]], Sequence[Known] | _Jump]
+    act: Callable[[_Run, _HostOp, list[Known]], Sequence[Known] | _Jump]
     op: ir.Operation
     operands: list[int]
     results: list[int]
@@ -276,13 +276,13 @@ class _Step(NamedTuple):
     dead: list[int]  # what is not used after it
 
 
-class _Block(NamedTuple):
+class _HostBlock(NamedTuple):
     arguments: list[int]
-    steps: list[_Step]
+    steps: list[_HostOp]
     dead: list[int]  # what other ways to here left, and arguments without a use
 
 
-class Host:
+class HostCode:
     """The host code of a module in the stream phase; a function is read when called."""
 
     def __init__(self, module: ir.Module) -> None:
@@ -352,7 +352,7 @@ class _Function:
     def _targets(self, op: ir.Operation) -> list[int]:
         return [self._blocks.index(block) for block in op.operation.successors]
 
-    def _read(self, block: ir.Block) -> _Block:
+    def _read(self, block: ir.Block) -> _HostBlock:
         live, steps = set(self._after[self._blocks.index(block)]), []
         for op in reversed(list(block.operations)):
             operands = [self._name(value) for value in op.operands]
@@ -361,16 +361,18 @@ class _Function:
             live = live - {*results} | {*operands}
             act = _ACTS.get(op.operation.name, _unknown_results)
             targets = self._targets(op)
-            steps.append(_Step(act, op.operation, operands, results, targets, dead))
+            steps.append(_HostOp(act, op.operation, operands, results, targets, dead))
         arguments = [self._name(value) for value in block.arguments]
         dead = [name for name in self._names.values() if name not in live]
-        return _Block(arguments, steps[::-1], dead)
+        return _HostBlock(arguments, steps[::-1], dead)
 
 
 # ---- the ops ------------------------------------------------------------------------
 
 
-def _unknown_results(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _unknown_results(
+    run: _Run, step: _HostOp, operands: list[Known]
+) -> Sequence[Known]:
     """Return None for results that are no sizes, or come from a tensor."""
     return [None] * len(step.results)
 
@@ -378,7 +380,7 @@ def _unknown_results(run: _Run, step: _Step, operands: list[Known]) -> Sequence[
 def _arithmetic(compute: Callable[..., int]) -> Any:
     """Make a rule of an op on integers; IREE's 64-bit indices never overflow."""
 
-    def act(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    def act(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
         if not all(isinstance(value, int) for value in operands):
             return [None]
         return [int(compute(*operands))]
@@ -393,7 +395,7 @@ def _over_ranges(compute: Callable[..., int]) -> object:
     """
     of_numbers = _arithmetic(compute)
 
-    def act(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+    def act(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
         if not any(isinstance(value, Range) for value in operands):
             found: Sequence[Known] = of_numbers(run, step, operands)
             return found
@@ -416,7 +418,7 @@ def _ends(value: Known) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else ()
 
 
-def _remainder(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _remainder(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     value, divisor = operands
     if not isinstance(value, Range):
         found: Sequence[Known] = _arithmetic(operator.mod)(run, step, operands)
@@ -427,16 +429,18 @@ def _remainder(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]
     return [Range(0, most, run.form(step.op.name, value, divisor)) if most else 0]
 
 
-def _forward_operands(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _forward_operands(
+    run: _Run, step: _HostOp, operands: list[Known]
+) -> Sequence[Known]:
     """Forward the operands as results."""
     return operands[: len(step.results)]
 
 
-def _await(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _await(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     return [value for value in operands if isinstance(value, _Buffer)]
 
 
-def _constant(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _constant(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     value = getattr(step.op.attributes["value"], "value", None)
     return [int(value) if isinstance(value, int) else None]
 
@@ -447,7 +451,7 @@ _PREDICATES: list[Callable[[int, int], bool]] = [
 ]  # fmt: skip
 
 
-def _compare(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _compare(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     compare = _PREDICATES[step.op.attributes["predicate"].value]
     if not any(isinstance(value, Range) for value in operands):
         return list(_arithmetic(compare)(run, step, operands))
@@ -460,21 +464,21 @@ def _compare(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     return [int(found.pop()) if len(found) == 1 and (is_order or is_apart) else None]
 
 
-def _select(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _select(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     condition, yes, no = operands
     return [None if condition is None else (yes if condition else no)]
 
 
-def _load_global(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _load_global(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     return [run.globals.get(step.op.attributes["global"].value)]
 
 
-def _store_global(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _store_global(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     run.store(step.op.attributes["global"].value, operands[0])
     return []
 
 
-def _call(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _call(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     """Call a function of the module; the loader's functions give unknown values."""
     callee = step.op.attributes["callee"].value
     if run.is_external(callee):
@@ -482,15 +486,15 @@ def _call(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
     return run.call(callee, operands)
 
 
-def _return(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+def _return(run: _Run, step: _HostOp, operands: list[Known]) -> _Jump:
     return _Jump(None, operands)
 
 
-def _branch(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+def _branch(run: _Run, step: _HostOp, operands: list[Known]) -> _Jump:
     return _Jump(step.targets[0], operands)
 
 
-def _branch_if(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
+def _branch_if(run: _Run, step: _HostOp, operands: list[Known]) -> _Jump:
     condition, *passed = operands
     if not isinstance(condition, int):
         raise UnknownMemory
@@ -500,12 +504,12 @@ def _branch_if(run: _Run, step: _Step, operands: list[Known]) -> _Jump:
     return _Jump(step.targets[1], passed[first:])
 
 
-def _size_of_view(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _size_of_view(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     view, axis = operands[0], step.op.attributes["index"].value
     return [view.shape[axis] if isinstance(view, _View) else None]
 
 
-def _import_buffer(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _import_buffer(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     buffer = run.allocate(operands[-1], "input")
     if isinstance(operands[0], _View):  # of the caller, who keeps it
         run.hold(buffer)
@@ -513,13 +517,13 @@ def _import_buffer(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Kn
     return [buffer]
 
 
-def _allocate(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _allocate(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     """Allocate a buffer; return it, and None for the time when it is there."""
     kind = str(step.op.results[0].type)
     return [run.allocate(operands[0], kind), None][: len(step.results)]
 
 
-def _constants(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _constants(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     """Allocate buffers of the sizes that come first; return them, and None for when
     they are there.
     """
@@ -528,7 +532,7 @@ def _constants(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]
     return [*(run.allocate(size, "constant") for size in sizes[:count]), None]
 
 
-def _parameters(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _parameters(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     """Allocate buffers with weights, of the sizes in the fourth group of operands."""
     *before, count, _ = list(step.op.attributes["operandSegmentSizes"])
     sizes = operands[sum(before) :][:count]
@@ -536,12 +540,12 @@ def _parameters(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known
     return [*found, None]
 
 
-def _deallocate(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _deallocate(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     run.free(operands[0])
     return [None]
 
 
-def _buffer_size(run: _Run, step: _Step, operands: list[Known]) -> Sequence[Known]:
+def _buffer_size(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     buffer = operands[0]
     return [buffer.size if isinstance(buffer, _Buffer) else None]
 

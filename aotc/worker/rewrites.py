@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iree.compiler import ir
 
 
-class Kind(Enum):
+class HardwareKind(Enum):
     """The kind of hardware that code runs on."""
 
     CPU = "processors"
@@ -46,7 +46,7 @@ class Rewrite:
 
     name: str
     after: str
-    on: tuple[Kind, ...]
+    on: tuple[HardwareKind, ...]
     run: Callable[[ir.Module, Mapping[str, Any]], bool]
 
 
@@ -56,19 +56,19 @@ REWRITES = (
     Rewrite(
         "split-long-sums",
         after="global-optimization",
-        on=(Kind.CPU,),  # threads of a GPU add up parts of a sum as it is
+        on=(HardwareKind.CPU,),  # threads of a GPU add up parts of a sum as it is
         run=lambda module, job: split_long_sums(module, job["sum_block"]),
     ),
     Rewrite(
         "hold-hidden-numbers",
         after="global-optimization",
-        on=(Kind.GPU,),
+        on=(HardwareKind.GPU,),
         run=lambda module, job: hold_hidden_numbers(module),
     ),
     Rewrite(
         "keep-workspaces",
         after="stream",
-        on=(Kind.CPU, Kind.GPU),
+        on=(HardwareKind.CPU, HardwareKind.GPU),
         run=lambda module, job: keep_workspaces(
             module, _POOLED if job["is_mapped"] else 0
         ),
@@ -76,25 +76,25 @@ REWRITES = (
     Rewrite(
         "keep-recordings",
         after="hal",
-        on=(Kind.GPU,),
+        on=(HardwareKind.GPU,),
         run=lambda module, job: keep_recordings(module),
     ),
     Rewrite(
         "leave-out-empty-work",
         after="hal",
-        on=(Kind.GPU,),
+        on=(HardwareKind.GPU,),
         run=lambda module, job: leave_out_empty_work(module),
     ),
     Rewrite(
         "separate-references",
         after="end",
-        on=(Kind.CPU, Kind.GPU),
+        on=(HardwareKind.CPU, HardwareKind.GPU),
         run=lambda module, job: separate_references(module),
     ),
 )
 
 
-def rewrites_for(kind: Kind) -> list[Rewrite]:
+def rewrites_for(kind: HardwareKind) -> list[Rewrite]:
     """Return the passes over a module that runs on a kind of hardware."""
     return [each for each in REWRITES if kind in each.on]
 
@@ -113,7 +113,7 @@ class Runner:
 
     def run(self, after: str, module: ir.Module) -> None:
         """Run the rewrites that follow a phase of IREE's, in place."""
-        kind = Kind.CPU if self.job["is_mapped"] else Kind.GPU
+        kind = HardwareKind.CPU if self.job["is_mapped"] else HardwareKind.GPU
         for each in rewrites_for(kind):
             if each.after == after:
                 start = time.perf_counter()

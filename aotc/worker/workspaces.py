@@ -67,7 +67,7 @@ util.func public @"{release}"() {{
 """
 
 
-class _Block(NamedTuple):
+class _EntryAllocation(NamedTuple):
     """A block of memory that an entry allocates in every call.
 
     Args:
@@ -94,7 +94,7 @@ def keep_workspaces(module: ir.Module, pooled: int) -> bool:
 
     with module.context, ir.Location.unknown():
         affinities: dict[int, ir.Attribute] = {}
-        used: list[tuple[_Block, int]] = []
+        used: list[tuple[_EntryAllocation, int]] = []
         for entry in filter(_is_entry, module.body.operations):
             largest: defaultdict[int, int] = defaultdict(int)
             blocks = [*_large_blocks(entry, pooled)]
@@ -118,7 +118,7 @@ def _is_entry(op: ir.Operation) -> bool:
     return bool(attributes["sym_visibility"].value == "public")
 
 
-def _large_blocks(function: ir.Operation, pooled: int) -> Iterator[_Block]:
+def _large_blocks(function: ir.Operation, pooled: int) -> Iterator[_EntryAllocation]:
     """The blocks that a function allocates once in a call and gives back, in order.
 
     Each has the first place that no other holds at that time.
@@ -139,7 +139,7 @@ def _large_blocks(function: ir.Operation, pooled: int) -> Iterator[_Block]:
         if is_freed and size > pooled:
             place = next(n for n in count() if free_from.get(n, 0) <= at)
             free_from[place] = freed_at
-            yield _Block(place, size, op, end)
+            yield _EntryAllocation(place, size, op, end)
 
 
 def _constant(value: ir.Value) -> int | None:
@@ -168,7 +168,7 @@ def _define(module: ir.Module, affinities: dict[int, ir.Attribute]) -> None:
     insert(text, ir.InsertionPoint(module.body))
 
 
-def _keep_between_calls(block: _Block, size: int) -> None:
+def _keep_between_calls(block: _EntryAllocation, size: int) -> None:
     """Take a block from its global at its allocation; keep it when it is freed.
 
     Args:

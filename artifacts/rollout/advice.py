@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.compat import RUNTIME_CODES
 from aotc.artifacts.rollout.candidates import accelerator_target, candidate_targets
-from aotc.artifacts.rollout.matrix import Cell
+from aotc.artifacts.rollout.matrix import CompatibilityCell
 from aotc.artifacts.selection import on_cpu
 from aotc.artifacts.verdicts import USABLE
 from aotc.machine.target import TARGETS
 
 
-def advice(cell: Cell) -> Iterator[str]:
+def advice(cell: CompatibilityCell) -> Iterator[str]:
     """Yield advice for an artifact that does not run, or falls back to the
     processor.
     """
@@ -33,7 +33,7 @@ def advice(cell: Cell) -> Iterator[str]:
         yield "lower the largest sizes of the entries, or build with `--peak-memory`"
 
 
-def missing_target(cell: Cell) -> str | None:
+def missing_target(cell: CompatibilityCell) -> str | None:
     """Return a target for the devices' accelerator, if the bundle has no code for it.
 
     None where it runs as it is, or where code for their processor is what lacks.
@@ -50,7 +50,7 @@ def missing_target(cell: Cell) -> str | None:
     return best or accelerator_target(host)
 
 
-def _helps(target: str, cell: Cell) -> bool:
+def _helps(target: str, cell: CompatibilityCell) -> bool:
     """Return whether adding code for `target` would change how the device is served."""
     if _runs_as_meant(cell) or _awaits_runtime(cell):
         return False
@@ -60,7 +60,7 @@ def _helps(target: str, cell: Cell) -> bool:
     )
 
 
-def _awaits_runtime(cell: Cell) -> bool:
+def _awaits_runtime(cell: CompatibilityCell) -> bool:
     """Return whether another IREE runtime alone would let the device run existing
     code.
     """
@@ -71,5 +71,5 @@ def _awaits_runtime(cell: Cell) -> bool:
     return any(codes and codes <= RUNTIME_CODES for codes in hindrances)
 
 
-def _runs_as_meant(cell: Cell) -> bool:
+def _runs_as_meant(cell: CompatibilityCell) -> bool:
     return cell.selection.variant is not None and not cell.selection.fallback

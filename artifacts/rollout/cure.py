@@ -12,7 +12,7 @@ from aotc.artifacts.compat import RUNTIME_CODES
 from aotc.artifacts.rollout.candidates import candidate_targets
 from aotc.artifacts.rollout.cover import Demand, Targets, smallest_cover
 from aotc.artifacts.rollout.device_classes import DeviceClass
-from aotc.artifacts.rollout.matrix import Cell, Matrix
+from aotc.artifacts.rollout.matrix import CompatibilityCell, Matrix
 from aotc.artifacts.rollout.policy import Policy, device_groups
 from aotc.artifacts.verdicts import USABLE
 from aotc.machine.target import TARGETS
@@ -49,7 +49,7 @@ def find_cures(matrix: Matrix, policy: Policy) -> dict[int | None, Cure]:
     candidates = [_candidates(each, policy) for each in matrix.classes]
     demands = _demands(matrix, policy, candidates)
     rows = enumerate(matrix.cells)
-    groups: dict[int | None, Sequence[Sequence[Cell]]] = (
+    groups: dict[int | None, Sequence[Sequence[CompatibilityCell]]] = (
         {None: matrix.cells} if policy.any_artifact else {n: [row] for n, row in rows}
     )
     given = {number: _targets_of(group) for number, group in groups.items()}
@@ -99,7 +99,7 @@ def _demands(
     return found
 
 
-def _targets_of(rows: Sequence[Sequence[Cell]]) -> frozenset[str]:
+def _targets_of(rows: Sequence[Sequence[CompatibilityCell]]) -> frozenset[str]:
     """The targets that artifacts were built for."""
     return frozenset(
         str(variant.target.get("name"))
@@ -108,12 +108,14 @@ def _targets_of(rows: Sequence[Sequence[Cell]]) -> frozenset[str]:
     )
 
 
-def _classes_of_other_runtimes(rows: Sequence[Sequence[Cell]]) -> tuple[int, ...]:
+def _classes_of_other_runtimes(
+    rows: Sequence[Sequence[CompatibilityCell]],
+) -> tuple[int, ...]:
     columns = enumerate(zip(*rows, strict=True))
     return tuple(n for n, cells in columns if all(map(_has_other_runtime, cells)))
 
 
-def _has_other_runtime(cell: Cell) -> bool:
+def _has_other_runtime(cell: CompatibilityCell) -> bool:
     """Return whether the device's runtime refuses all code of the bundle's compiler."""
     return all(
         any(m.code in RUNTIME_CODES and m.verdict not in USABLE for m in j.mismatches)

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aotc.artifacts.rollout.profiles import Profile
+from aotc.artifacts.rollout.profiles import DeviceProfile
 
 
 @dataclass(frozen=True)
-class Device:
+class FleetDevice:
     """A row of a fleet: one device, or `count` equal ones.
 
     Args:
@@ -22,7 +22,7 @@ class Device:
     """
 
     name: str
-    profile: Profile
+    profile: DeviceProfile
     count: int = 1
     labels: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
@@ -37,8 +37,8 @@ class DeviceClass:
     """
 
     name: str
-    profile: Profile
-    devices: tuple[Device, ...]
+    profile: DeviceProfile
+    devices: tuple[FleetDevice, ...]
 
     @property
     def count(self) -> int:
@@ -46,9 +46,9 @@ class DeviceClass:
         return sum(device.count for device in self.devices)
 
 
-def classes(devices: Iterable[Device]) -> tuple[DeviceClass, ...]:
+def classes(devices: Iterable[FleetDevice]) -> tuple[DeviceClass, ...]:
     """Group devices by profile, in the order in which profiles first appear."""
-    groups: dict[Profile, list[Device]] = {}
+    groups: dict[DeviceProfile, list[FleetDevice]] = {}
     for device in devices:
         groups.setdefault(device.profile, []).append(device)
     found = [
@@ -58,7 +58,7 @@ def classes(devices: Iterable[Device]) -> tuple[DeviceClass, ...]:
     return tuple(_tell_apart(found))
 
 
-def _name(devices: Sequence[Device]) -> str:
+def _name(devices: Sequence[FleetDevice]) -> str:
     others = len({device.name for device in devices}) - 1
     return f"{devices[0].name} and {others} alike" if others else devices[0].name
 

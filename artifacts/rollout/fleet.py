@@ -23,12 +23,12 @@ from typing import Any
 from aotc.artifacts import strict_json
 from aotc.artifacts.fields import Invalid, integer, listing, mapping, record, text
 from aotc.artifacts.rollout import signatures
-from aotc.artifacts.rollout.device_classes import Device
+from aotc.artifacts.rollout.device_classes import FleetDevice
 from aotc.artifacts.rollout.profiles import (
     DEVICE_SCHEMA,
     DOCTOR_SCHEMA,
     Assumptions,
-    Profile,
+    DeviceProfile,
     named_profile,
     profile_key,
     read_profile,
@@ -61,7 +61,7 @@ _row = record({}, _ROW)
 
 def read_fleet(
     paths: Sequence[Path], assumptions: Assumptions, trust: Trust | None = None
-) -> list[Device]:
+) -> list[FleetDevice]:
     """Read the devices of profiles, fleet files, and folders of them.
 
     A file that is named twice counts once, and so does a profile that a fleet refers
@@ -78,12 +78,12 @@ def read_fleet(
         VerificationError: what `signatures.verify` raises.
     """
     profiles = _Profiles(assumptions, trust)
-    found: dict[Path, list[Device]] = {}
+    found: dict[Path, list[FleetDevice]] = {}
     for path in paths:
         files = {_resolve(file): file for file in _files(path)}
         for place, file in files.items():
             if place not in found:
-                found[place] = list(_Reader(file, profiles).devices())
+                found[place] = list(_FleetReader(file, profiles).devices())
         if not any(found[place] for place in files):
             raise InputError(
                 "empty-fleet",
@@ -132,20 +132,20 @@ class _Profiles:
     """
 
     def __init__(self, assumptions: Assumptions, trust: Trust | None) -> None:
-        self.of_files: dict[Path, Profile] = {}
+        self.of_files: dict[Path, DeviceProfile] = {}
         self._assumptions = assumptions
         self._trust = trust
-        self._known: dict[bytes, Profile] = {}
-        self._named: dict[str, Profile] = {}
+        self._known: dict[bytes, DeviceProfile] = {}
+        self._named: dict[str, DeviceProfile] = {}
 
-    def of_document(self, document: Any, where: str) -> Profile:
+    def of_document(self, document: Any, where: str) -> DeviceProfile:
         """The profile that a JSON document states."""
         key = profile_key(document)
         if key not in self._known:
             self._known[key] = read_profile(document, self._assumptions, where)
         return self._known[key]
 
-    def of_file(self, file: Path) -> Profile:
+    def of_file(self, file: Path) -> DeviceProfile:
         """The profile in a file."""
         place = _resolve(file)
         if place not in self.of_files:
@@ -153,7 +153,7 @@ class _Profiles:
             self.of_files[place] = self.of_document(document, str(file))
         return self.of_files[place]
 
-    def of_name(self, name: str, where: str) -> Profile:
+    def of_name(self, name: str, where: str) -> DeviceProfile:
         """The profile of a device of the shipped table."""
         if name not in self._named:
             self._named[name] = named_profile(name, self._assumptions, where)
@@ -167,7 +167,7 @@ class _Profiles:
         return data
 
 
-class _Reader:
+class _FleetReader:
     """Reads the devices of one file."""
 
     def __init__(self, file: Path, profiles: _Profiles) -> None:
@@ -175,7 +175,7 @@ class _Reader:
         self._by_line = file.suffix.lower() == ".jsonl"
         self._profiles = profiles
 
-    def devices(self) -> Iterator[Device]:
+    def devices(self) -> Iterator[FleetDevice]:
         """Yield all devices of the file."""
         for where, document in self._documents():
             schema = document.get("schema") if isinstance(document, dict) else None
@@ -184,7 +184,7 @@ class _Reader:
             elif schema in (DEVICE_SCHEMA, DOCTOR_SCHEMA):
                 profile = self._profiles.of_document(document, where)
                 name = _place(where) if self._by_line else _printable(self._file.stem)
-                yield Device(name, profile, where=_printable(where))
+                yield FleetDevice(name, profile, where=_printable(where))
             elif self._by_line:
                 yield self._device(document, where)
             else:
@@ -205,7 +205,7 @@ class _Reader:
                 where = f"{self._file}:{number}"
                 yield where, _parse(line, where)
 
-    def _rows(self, document: JsonObject, where: str) -> Iterator[Device]:
+    def _rows(self, document: JsonObject, where: str) -> Iterator[FleetDevice]:
         try:
             _fleet(document)
         except Invalid as error:
@@ -213,14 +213,14 @@ class _Reader:
         for number, row in enumerate(document["devices"]):
             yield self._device(row, f"{where}: $.devices[{number}]")
 
-    def _device(self, row: Any, where: str) -> Device:
+    def _device(self, row: Any, where: str) -> FleetDevice:
         kind = _kind_of(row, where)
         name = row.get("name") or row.get("device")
         if name is None:
             name = (
                 _printable(Path(row["file"]).stem) if kind == "file" else _place(where)
             )
-        return Device(
+        return FleetDevice(
             name,
             self._profile(kind, row[kind], where),
             row.get("count", 1),
@@ -228,7 +228,7 @@ class _Reader:
             _printable(where),
         )
 
-    def _profile(self, kind: str, value: Any, where: str) -> Profile:
+    def _profile(self, kind: str, value: Any, where: str) -> DeviceProfile:
         if kind == "device":
             return self._profiles.of_name(value, where)
         if kind == "file":

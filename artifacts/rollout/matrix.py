@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aotc.artifacts.checked import Check, checks_of
+from aotc.artifacts.checked import CodeCheckResult, checks_of
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.rollout.device_classes import DeviceClass
-from aotc.artifacts.rollout.profiles import Profile
+from aotc.artifacts.rollout.profiles import DeviceProfile
 from aotc.artifacts.selection import (
     Judgement,
     Selection,
@@ -57,7 +57,7 @@ class EntryMemory:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CompatibilityCell:
     """An artifact on a class of devices.
 
     Args:
@@ -78,7 +78,7 @@ class Cell:
         return self.selection.verdict
 
     @cached_property
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[CodeCheckResult, ...]:
         """Return the checks of the chosen variant by the manifest, by entry."""
         variant = self.selection.variant
         if variant is None:
@@ -88,7 +88,7 @@ class Cell:
         )
 
     @property
-    def unchecked(self) -> tuple[Check, ...]:
+    def unchecked(self) -> tuple[CodeCheckResult, ...]:
         """Return the checks of code that nobody has run."""
         return tuple(each for each in self.checks if not each.is_checked)
 
@@ -116,7 +116,7 @@ class Matrix:
 
     artifacts: tuple[Artifact, ...]
     classes: tuple[DeviceClass, ...]
-    cells: tuple[tuple[Cell, ...], ...]
+    cells: tuple[tuple[CompatibilityCell, ...], ...]
 
 
 def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Matrix:
@@ -125,7 +125,9 @@ def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Mat
     return Matrix(tuple(artifacts), tuple(classes), cells)
 
 
-def _row(artifact: Artifact, classes: Sequence[DeviceClass]) -> Iterator[Cell]:
+def _row(
+    artifact: Artifact, classes: Sequence[DeviceClass]
+) -> Iterator[CompatibilityCell]:
     """Yield a row of cells; classes that differ in memory alone are judged once."""
     known: dict[Host, tuple[tuple[Judgement, ...], Selection]] = {}
     for each in classes:
@@ -133,10 +135,10 @@ def _row(artifact: Artifact, classes: Sequence[DeviceClass]) -> Iterator[Cell]:
         if host not in known:
             judgements = judge(artifact.manifest, host)
             known[host] = (judgements, select_best(judgements))
-        yield Cell(artifact, each, *known[host])
+        yield CompatibilityCell(artifact, each, *known[host])
 
 
-def _memory_there(variant: Variant, profile: Profile) -> int | None:
+def _memory_there(variant: Variant, profile: DeviceProfile) -> int | None:
     return profile.memory_bytes if on_cpu(variant) else profile.gpu_memory_bytes
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from aotc.artifacts.precision import Demand
-from aotc.artifacts.rollout.matrix import Cell, Matrix
+from aotc.artifacts.precision import PrecisionRequirements
+from aotc.artifacts.rollout.matrix import CompatibilityCell, Matrix
 from aotc.artifacts.verdicts import USABLE
 from aotc.errors import InputError
 
@@ -37,9 +37,9 @@ class Policy:
     per_label: tuple[str, ...] = ()
     fallback: bool = True
     any_artifact: bool = False
-    demand: Demand = field(default_factory=Demand)
+    demand: PrecisionRequirements = field(default_factory=PrecisionRequirements)
 
-    def accepts(self, cell: Cell) -> bool:
+    def accepts(self, cell: CompatibilityCell) -> bool:
         """Return whether the artifact runs well enough on these devices and fits their
         memory.
         """
@@ -51,13 +51,13 @@ class Policy:
             and (self.fallback or not cell.selection.fallback)
         )
 
-    def violations(self, cell: Cell) -> list[str]:
+    def violations(self, cell: CompatibilityCell) -> list[str]:
         """Return the violations of the demanded precision by the artifact."""
         return self.demand.violations(cell.artifact.manifest.data)
 
 
 @dataclass(frozen=True)
-class Coverage:
+class DeviceCoverage:
     """The number of covered devices in a group.
 
     Args:
@@ -75,7 +75,7 @@ class Coverage:
     holds: bool
 
 
-def coverages(matrix: Matrix, policy: Policy) -> list[Coverage]:
+def coverages(matrix: Matrix, policy: Policy) -> list[DeviceCoverage]:
     """The coverage of the fleet, then of each value of the policy's labels.
 
     Raises:
@@ -89,7 +89,7 @@ def coverages(matrix: Matrix, policy: Policy) -> list[Coverage]:
             total = sum(counts.values())
             covered = sum(n for number, n in counts.items() if accepted[number])
             holds = covered >= policy.min_coverage * total
-            found.append(Coverage(artifact, label, covered, total, holds))
+            found.append(DeviceCoverage(artifact, label, covered, total, holds))
     return found
 
 

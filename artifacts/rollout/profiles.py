@@ -91,7 +91,7 @@ class Assumptions:
 
 
 @dataclass(frozen=True)
-class Profile:
+class DeviceProfile:
     """The facts that compatibility depends on. Devices with equal profiles form one
     class. Two devices with equal profiles are of one class.
 
@@ -113,7 +113,7 @@ def read_profile(
     assumptions: Assumptions,
     where: str,
     drivers: Collection[str] | None = None,
-) -> Profile:
+) -> DeviceProfile:
     """The profile that a JSON document states.
 
     Args:
@@ -184,7 +184,7 @@ def _profile(
     device: Mapping[str, Any],
     assumptions: Assumptions,
     drivers: Collection[str] | None,
-) -> Profile:
+) -> DeviceProfile:
     """The profile that `stated`, the document of `aotc doctor`, and `device` give."""
     release = (stated.get("packages") or {}).get("iree-base-runtime")
     runtime = release_of(release or assumptions.runtime or "")
@@ -213,7 +213,7 @@ def _profile(
         _drivers(facts, True) if drivers is None else drivers,
         _drivers(facts, None) if drivers is None else (),
     )
-    return Profile(
+    return DeviceProfile(
         host,
         memory_bytes,
         _gpu_memory(facts),
@@ -236,7 +236,9 @@ def _vulkan_of(api: str, runtime: str) -> dict[str, Any]:
     return {"api": api, "devices": [{"api": api, "features": features}]}
 
 
-def named_profile(name: str, assumptions: Assumptions, where: str | None) -> Profile:
+def named_profile(
+    name: str, assumptions: Assumptions, where: str | None
+) -> DeviceProfile:
     """The profile of a shipped device, such as `jetson-orin`.
 
     Raises:

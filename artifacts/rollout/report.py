@@ -9,7 +9,12 @@ from typing import Any
 from aotc.artifacts.rollout.advice import advice, missing_target
 from aotc.artifacts.rollout.cure import find_cures
 from aotc.artifacts.rollout.device_classes import DeviceClass
-from aotc.artifacts.rollout.matrix import Artifact, Cell, Matrix, entry_names
+from aotc.artifacts.rollout.matrix import (
+    Artifact,
+    CompatibilityCell,
+    Matrix,
+    entry_names,
+)
 from aotc.artifacts.rollout.policy import Policy, coverages
 from aotc.artifacts.selection import Judgement, speed_rank
 
@@ -93,7 +98,7 @@ def _class(number: int, devices: DeviceClass) -> dict[str, object]:
     }
 
 
-def _cell(cell: Cell, policy: Policy) -> dict[str, object]:
+def _cell(cell: CompatibilityCell, policy: Policy) -> dict[str, object]:
     selection = cell.selection
     return {
         "verdict": cell.verdict,
@@ -119,13 +124,13 @@ def _cell(cell: Cell, policy: Policy) -> dict[str, object]:
     }
 
 
-def _advice_on_checks(cell: Cell, policy: Policy) -> list[str]:
+def _advice_on_checks(cell: CompatibilityCell, policy: Policy) -> list[str]:
     if not (policy.checked and cell.unchecked):
         return []
     return ["build with `--require-check`, where the target runs or is emulated"]
 
 
-def _by_speed(cell: Cell) -> list[Judgement]:
+def _by_speed(cell: CompatibilityCell) -> list[Judgement]:
     """Sort the judgements by speed, fastest first, as the loader chooses."""
     return sorted(cell.judgements, key=lambda each: speed_rank(each.variant))
 

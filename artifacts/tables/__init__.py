@@ -4,7 +4,7 @@ A row is data, in a JSON file beside this one; what is not in a table is unknown
 never guessed. Where a command measures or derives a table, the file names the command.
 """
 
-from aotc.artifacts.tables.devices import Device, devices, find_device
+from aotc.artifacts.tables.devices import DeviceTableRow, devices, find_device
 from aotc.artifacts.tables.gpus import (
     gfx_runs_on,
     linux_driver,
@@ -16,7 +16,7 @@ from aotc.artifacts.tables.levels import Level, arch_of, highest_level, levels
 from aotc.artifacts.tables.runtimes import IreeRuntime, iree_runtime, run_outcome
 
 __all__ = [
-    "Device",
+    "DeviceTableRow",
     "IreeRuntime",
     "Level",
     "arch_of",

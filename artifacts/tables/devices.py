@@ -3,7 +3,7 @@
 A profile says what every device of that name has: the features of its weakest core, the
 memory of its smallest edition. What depends on what is installed there, above all the
 versions of drivers, is null, so that nothing is approved by a guess; which kinds of
-driver there are is assumed, in `Device.drivers`.
+driver there are is assumed, in `DeviceTableRow.drivers`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceTableRow:
     """A row of the table.
 
     Args:
@@ -56,13 +56,13 @@ class Device:
 
 
 @cache
-def devices() -> dict[str, Device]:
+def devices() -> dict[str, DeviceTableRow]:
     """Return all devices of the table, by `id`."""
     texts = document(_FILE)["sources"]
     return {row["id"]: _device(row, texts) for row in rows(_FILE)}
 
 
-def find_device(name: str) -> Device:
+def find_device(name: str) -> DeviceTableRow:
     """The device of a name or an alias, in whatever case.
 
     Raises:
@@ -87,7 +87,7 @@ def find_device(name: str) -> Device:
     )
 
 
-def _device(row: dict[str, Any], texts: dict[str, str]) -> Device:
+def _device(row: dict[str, Any], texts: dict[str, str]) -> DeviceTableRow:
     arch, features = row.get("arch"), _features(row)
     logical = row.get("cores", (None, None))
     profile = {
@@ -107,7 +107,7 @@ def _device(row: dict[str, Any], texts: dict[str, str]) -> Device:
         "vulkan": {"api": None} if row.get("vulkan") else None,
         "rocm": _gpu(row, "gfx"),
     }
-    return Device(
+    return DeviceTableRow(
         row["id"],
         row["name"],
         row["class"],

@@ -15,7 +15,7 @@ from typing import Any
 from aotc.artifacts import tables
 from aotc.artifacts.compat import release_of
 from aotc.artifacts.manifest import Manifest
-from aotc.artifacts.rollout.device_classes import Device, DeviceClass
+from aotc.artifacts.rollout.device_classes import DeviceClass, FleetDevice
 from aotc.artifacts.rollout.matrix import Artifact, matrix
 from aotc.artifacts.rollout.policy import Policy
 from aotc.artifacts.rollout.profiles import Assumptions, named_profile
@@ -42,7 +42,7 @@ class Matrix:
         return [Artifact(r["example"], Manifest(r["manifest"])) for r in self.rows]
 
     @cached_property
-    def devices(self) -> list[tables.Device]:
+    def devices(self) -> list[tables.DeviceTableRow]:
         """All devices of the table, by kind."""
         found = tables.devices().values()
         return sorted(found, key=lambda each: list(KINDS).index(each.kind))
@@ -78,7 +78,9 @@ class Matrix:
         found = []
         for each in self.devices:
             profile = named_profile(each.id, facts, None)
-            found.append(DeviceClass(each.id, profile, (Device(each.id, profile),)))
+            found.append(
+                DeviceClass(each.id, profile, (FleetDevice(each.id, profile),))
+            )
         return report(matrix(self.artifacts, found), Policy(), cure=True)
 
     def cell(self, document: Json, example: int, device: int) -> Json:

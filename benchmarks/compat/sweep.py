@@ -24,7 +24,7 @@ from pathlib import Path
 
 from aotc.artifacts.pack import read_bundle
 from aotc.artifacts.tables import reading
-from aotc.checks.inputs import Choice, samples_of
+from aotc.checks.inputs import InputOptions, samples_of
 from aotc.importers import load as trace
 from aotc.machine.target import Target
 from aotc.passes import run_passes
@@ -37,7 +37,7 @@ from benchmarks.compat.wheels import release_number, releases
 TABLE = ROOT / "artifacts" / "tables" / "iree_runs.json"
 MODELS = ["examples/digits/model.py", "examples/gru/model.py"]
 TARGETS = ["x86_64-v2", "vmvx"]
-CHOICE = Choice(seed=3, samples=4)
+CHOICE = InputOptions(seed=3, samples=4)
 
 
 def subject(model: Path, targets: Sequence[str], folder: Path) -> Subject:

@@ -34,7 +34,7 @@ from aotc.programs.program import LEVELS, Program
 from aotc.runtime import engine
 from aotc.runtime.buffers import sender, viewer
 from aotc.runtime.loader import start
-from aotc.runtime.module import Module
+from aotc.runtime.module import LoadedModule
 from aotc.tracing.assembly import trace
 from aotc.tracing.entry import EntryFunction, Spec, Weights
 
@@ -304,7 +304,7 @@ def _outcomes(
         yield each, _run(each, entry, code, mismatch)
 
 
-def _load(vmfb: bytes, program: Program) -> Module:
+def _load(vmfb: bytes, program: Program) -> LoadedModule:
     """The code with the weights of its program."""
     device = engine.device("llvm-cpu", threads=1)
     with TemporaryDirectory() as folder:
@@ -314,7 +314,9 @@ def _load(vmfb: bytes, program: Program) -> Module:
     return start(vmfb, "llvm-cpu", device, [index.create_provider(scope=SCOPE)])
 
 
-def _run(each: Traced, entry: Any, code: Module, mismatch: Mismatch) -> str | None:
+def _run(
+    each: Traced, entry: Any, code: LoadedModule, mismatch: Mismatch
+) -> str | None:
     arguments = iree.VmVariantList(len(each.arguments))
     results = iree.VmVariantList(len(entry.results))
     device, inputs = code.device, entry.ports("input")

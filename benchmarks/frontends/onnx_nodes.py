@@ -33,7 +33,7 @@ from aotc.importers.common.imported import Imported
 from aotc.importers.onnx.elements import ELEMENTS
 from aotc.importers.onnx.network import network_of
 from aotc.importers.onnx.reading import model_of
-from aotc.importers.onnx.tensors import Files
+from aotc.importers.onnx.tensors import OnnxFiles
 from aotc.importers.onnx.unsupported import unsupported
 from aotc.tracing.conversion import lift
 
@@ -130,7 +130,7 @@ def _wanted(case: Any, data_set: Any) -> list[Any]:
 def evaluate(case: Any, outcome: Outcome) -> Case | None:
     """Import one test and run it on the reference evaluator."""
     try:
-        model = model_of(case.model, case.name, Files(None, b""))
+        model = model_of(case.model, case.name, OnnxFiles(None, b""))
         built = network_of(model, {})
         codes = [model.graph.types[n].tensor_type.elem_type for n in model.graph.inputs]
         inputs = [held(a, c) for a, c in zip(case.data_sets[0][0], codes, strict=True)]
@@ -162,7 +162,7 @@ def _reasons(case: Any, error: AotcError) -> list[tuple[str, str]]:
     """The operators that stand in the way of a test, each with why."""
     if error.code != "unsupported-ops" or not error.message.startswith("the model"):
         return [(_operator(case), f"{error.code}: {error.message}")]
-    model = model_of(case.model, case.name, Files(None, b""))
+    model = model_of(case.model, case.name, OnnxFiles(None, b""))
     return [(each.op, each.reason) for each in unsupported(model)]
 
 

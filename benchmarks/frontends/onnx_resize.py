@@ -30,7 +30,7 @@ from aotc.errors import AotcError
 from aotc.importers.common.imported import Imported
 from aotc.importers.onnx.network import network_of
 from aotc.importers.onnx.reading import model_of
-from aotc.importers.onnx.tensors import Files
+from aotc.importers.onnx.tensors import OnnxFiles
 from aotc.tracing.conversion import lift
 
 COORDINATES = (
@@ -124,7 +124,7 @@ def session(model: Any) -> Any:
 
 def imported(model: Any) -> Imported:
     """The model as aotc reads it."""
-    return network_of(model_of(model, "resize", Files(None, b"")), {})
+    return network_of(model_of(model, "resize", OnnxFiles(None, b"")), {})
 
 
 @cache

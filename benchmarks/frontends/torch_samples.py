@@ -17,7 +17,7 @@ from aotc.importers.common.imported import Imported
 from aotc.importers.torch.exporting import decompose, export_program
 from aotc.importers.torch.network import network_of, unsupported
 from aotc.importers.torch.tensors import array_of, numpy_of
-from aotc.tracing.findings import Finding
+from aotc.tracing.findings import OpFinding
 
 # from best to worst
 VERDICTS = ("pass", "not exportable", "unsupported", "WRONG")
@@ -205,7 +205,7 @@ def _outcome(info: Any, sample: Any, call: Call) -> Outcome:
     return Outcome("pass", ops=ops, case=case_of(network, call.inputs, leaves))
 
 
-def written(found: Sequence[Finding]) -> tuple[int, ...]:
+def written(found: Sequence[OpFinding]) -> tuple[int, ...]:
     """The numbers of the inputs that a program writes to."""
     places = [p for each in found if each.op == "mutation" for p in each.places]
     return tuple(int(place.removeprefix("tensors_")) for place in places)

@@ -32,7 +32,7 @@ import numpy as np
 from aotc import runtime
 from aotc.artifacts import Trust, keys, pack, sign, strict_json
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, Leaf, Symbol
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.core.dtypes import to_numpy
 from aotc.errors import AotcError
 
@@ -148,7 +148,7 @@ def _arrays(
         shape = [
             each
             if isinstance(each, int)
-            else Dim.parse(each).value(dict.fromkeys(symbols, size))
+            else SizeExpression.parse(each).value(dict.fromkeys(symbols, size))
             for each in leaf.shape
         ]
         if any(n < 0 for n in shape) or np.prod(shape, dtype=float) > _MOST_ELEMENTS:

@@ -18,7 +18,7 @@ from aotc.complexes import Complex
 from aotc.core import dtypes
 from aotc.dialects import context
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim, Tensor, evaluate_size
+from aotc.dialects.types import SymbolicDim, Tensor, evaluate_size
 from aotc.errors import AotcError
 from aotc.mlir import ir
 from aotc.tracing.array import Array
@@ -101,7 +101,7 @@ class Scope:
             module = ir.Module.create()
         contracts = [Contract(name, self.least[name]) for name in self.sizes]
         with context():
-            symbols = {name: Dim.symbol(i) for i, name in enumerate(self.sizes)}
+            symbols = {name: SymbolicDim.symbol(i) for i, name in enumerate(self.sizes)}
             types = [
                 Tensor(
                     tuple(symbols.get(n, n) for n in x.shape), dtypes.canonical(x.dtype)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from aotc import importers
-from aotc.checks.inputs import Integers
+from aotc.checks.inputs import IntegerRange
 from aotc.checks.judging import Rounding, tolerances
 from aotc.checks.rounding import Noise
-from aotc.checks.samples import Item, calls_of, input_elements, items_of
-from aotc.checks.subject import Arrays, Subject
-from aotc.checks.work import NothingToCompare, Work
+from aotc.checks.samples import ComparedCall, calls_of, input_elements, items_of
+from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.work import NothingToCompare, WorkBudget
 from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.mlir import ir
@@ -43,15 +43,15 @@ class CaseWriter:
             program = importers.load(model)
             run_passes(program.module, ("autodiff",), silently=True)
             for entry in program.entry_points:
-                subject = Subject(program, program.module, entry)
+                subject = CheckedEntry(program, program.module, entry)
                 items = items_of(program, program.module, entry)
                 asked = [call.sizes for call in more if call.entry == entry.name]
                 for number, sizes in enumerate(asked, len(items)):
-                    items.append(Item(number, sizes, False, Integers.BITS))
+                    items.append(ComparedCall(number, sizes, False, IntegerRange.BITS))
                 for item in items:
                     self._add_item(subject, item)
 
-    def _add_item(self, subject: Subject, item: Item) -> None:
+    def _add_item(self, subject: CheckedEntry, item: ComparedCall) -> None:
         try:
             self._cases.append(self._case(subject, item))
         except (NothingToCompare, InputError, ValueError) as reason:
@@ -59,8 +59,8 @@ class CaseWriter:
             sizes = dict(item.sizes)
             self._left_out.append(f"{subject.entry.name} {sizes}: {reason}")
 
-    def _case(self, subject: Subject, item: Item) -> dict[str, Any]:
-        entry, work = subject.entry, Work(_WORK, _ELEMENTS)
+    def _case(self, subject: CheckedEntry, item: ComparedCall) -> dict[str, Any]:
+        entry, work = subject.entry, WorkBudget(_WORK, _ELEMENTS)
         if input_elements(entry, item.sizes) > _INPUTS:
             raise NothingToCompare("the inputs are too large to keep")
         calls = calls_of(subject.program, subject.graph, entry, item, SEED)
@@ -114,7 +114,7 @@ class CaseWriter:
 
 
 def _tolerances(
-    subject: Subject, calls: Any, results: Sequence[Arrays]
+    subject: CheckedEntry, calls: Any, results: Sequence[Arrays]
 ) -> Iterator[list[Any]]:
     """For each call, how far each element of each result may be off."""
     flat = [array for each in results for array in each]

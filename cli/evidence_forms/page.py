@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aotc.cli.evidence_forms.plots import Axis, Line, plot
-from aotc.cli.evidence_forms.rows import TERMS, Cell, header, place, rows, title
+from aotc.cli.evidence_forms.plots import PlotAxis, PlotLine, plot
+from aotc.cli.evidence_forms.rows import TERMS, FigureCell, header, place, rows, title
 from aotc.evidence.report import Evidence
 
 Row = Mapping[str, float]
@@ -82,7 +82,9 @@ def to_html(evidence: Evidence) -> str:
 """
 
 
-def _table(names: Sequence[str], found: Sequence[tuple[str, Sequence[Cell]]]) -> str:
+def _table(
+    names: Sequence[str], found: Sequence[tuple[str, Sequence[FigureCell]]]
+) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     body = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
@@ -91,7 +93,7 @@ def _table(names: Sequence[str], found: Sequence[tuple[str, Sequence[Cell]]]) ->
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table>"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: FigureCell) -> str:
     """A figure; the best of its row has a mark, for readers who see no colour."""
     mark = ' class="best"' if cell.is_best else ""
     return f"<td{mark}>{'★ ' if cell.is_best else ''}{escape(cell.text)}</td>"
@@ -106,30 +108,30 @@ def _distributions(evidence: Evidence) -> str:
     """Plot the cumulative distribution of each contender's warm calls."""
     shares = np.linspace(0, 1, 101)
     lines = [
-        Line(each.name, [*zip(np.quantile(times, shares), shares, strict=True)])
+        PlotLine(each.name, [*zip(np.quantile(times, shares), shares, strict=True)])
         for each in evidence.figures
         if len(times := each.measured.medians)
     ]
     values = [x for line in lines for x, _ in line.points]
     if not values:
         return "<p>All calls were refused.</p>"
-    x = Axis.over("ms", values, is_log=True)
-    return plot("Distribution of latencies", x, Axis("share", 0, 1), lines)
+    x = PlotAxis.over("ms", values, is_log=True)
+    return plot("Distribution of latencies", x, PlotAxis("share", 0, 1), lines)
 
 
 def _rates(evidence: Evidence) -> str:
     """The 99th percentile of latency over the rate of arrivals."""
     top = _ABOVE * evidence.bound
     lines = [
-        Line(each.name, [(row["rate"], row["p99"]) for row in found])
+        PlotLine(each.name, [(row["rate"], row["p99"]) for row in found])
         for each in evidence.figures
         if (found := _rows_up_to(top, evidence.latency_over_rate(each)))
     ]
     points = [point for line in lines for point in line.points]
     if not points:
         return "<p>All calls were refused.</p>"
-    x = Axis.over("calls a second", [rate for rate, _ in points])
-    y = Axis("p99, ms", 0, top)
+    x = PlotAxis.over("calls a second", [rate for rate, _ in points])
+    y = PlotAxis("p99, ms", 0, top)
     return plot("Latency over the rate of arrivals", x, y, lines, evidence.bound)
 
 

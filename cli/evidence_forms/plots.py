@@ -22,7 +22,7 @@ _TICKS = 5
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """A line of joined points, with its name."""
 
     name: str
@@ -30,7 +30,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """An axis from the least to the greatest of some values.
 
     Args:
@@ -46,7 +46,9 @@ class Axis:
     is_log: bool = False
 
     @classmethod
-    def over(cls, label: str, values: Sequence[float], is_log: bool = False) -> Axis:
+    def over(
+        cls, label: str, values: Sequence[float], is_log: bool = False
+    ) -> PlotAxis:
         """The axis that shows all of some values, at least one."""
         low = min(values) if is_log else min(0.0, *values)
         high = max(values)
@@ -89,7 +91,11 @@ def _round_step(least: float) -> float:
 
 
 def plot(
-    title: str, x: Axis, y: Axis, lines: Sequence[Line], limit: float | None = None
+    title: str,
+    x: PlotAxis,
+    y: PlotAxis,
+    lines: Sequence[PlotLine],
+    limit: float | None = None,
 ) -> str:
     """A plot of lines.
 
@@ -112,15 +118,15 @@ def plot(
     return "\n".join(parts)
 
 
-def _at_x(x: Axis, value: float) -> float:
+def _at_x(x: PlotAxis, value: float) -> float:
     return _LEFT + x.share(value) * (_WIDTH - _LEFT - _RIGHT)
 
 
-def _at_y(y: Axis, value: float) -> float:
+def _at_y(y: PlotAxis, value: float) -> float:
     return _HEIGHT - _BOTTOM - y.share(value) * (_HEIGHT - _TOP - _BOTTOM)
 
 
-def _x_axis(x: Axis) -> Iterator[str]:
+def _x_axis(x: PlotAxis) -> Iterator[str]:
     base = _HEIGHT - _BOTTOM
     for value in x.ticks:
         at = f"{_at_x(x, value):.1f}"
@@ -133,7 +139,7 @@ def _x_axis(x: Axis) -> Iterator[str]:
     )
 
 
-def _y_axis(y: Axis) -> Iterator[str]:
+def _y_axis(y: PlotAxis) -> Iterator[str]:
     end = _WIDTH - _RIGHT
     for value in y.ticks:
         at = _at_y(y, value)
@@ -149,12 +155,12 @@ def _y_axis(y: Axis) -> Iterator[str]:
     )
 
 
-def _limit(y: Axis, value: float) -> str:
+def _limit(y: PlotAxis, value: float) -> str:
     at, end = f"{_at_y(y, value):.1f}", _WIDTH - _RIGHT
     return f'<line class="limit" x1="{_LEFT}" y1="{at}" x2="{end}" y2="{at}"/>'
 
 
-def _line(number: int, line: Line, x: Axis, y: Axis) -> str:
+def _line(number: int, line: PlotLine, x: PlotAxis, y: PlotAxis) -> str:
     """Draw a line and its row of the legend."""
     colour = f"var(--line-{number % _COLOURS})"
     # after a round of colours the dashes are those of the next line

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.cli import output
-from aotc.evidence.figures import Figures, Latency
+from aotc.evidence.figures import Figures, ReplayLatency
 from aotc.evidence.report import Evidence
 
 _NONE = "-"
 
 
 @dataclass(frozen=True)
-class Cell:
+class FigureCell:
     """A figure of a contender as it is shown, and whether no other's is better."""
 
     text: str
@@ -37,16 +37,16 @@ class _Row:
     show: Callable[[Any], str] = str
     best: Callable[..., Any] | None = None
 
-    def cells(self, evidence: Evidence) -> list[Cell]:
+    def cells(self, evidence: Evidence) -> list[FigureCell]:
         """The figure of each contender; equal ones are all the best, or none is."""
         values = [self.value(evidence, each) for each in evidence.figures]
         texts = [_NONE if x is None else self.show(x) for x in values]
         known = [x for x in values if x is not None]
         if self.best is None or len(known) < 2:
-            return [Cell(text) for text in texts]
+            return [FigureCell(text) for text in texts]
         best = self.show(self.best(known))
         are_equal = {text for text in texts if text != _NONE} == {best}
-        return [Cell(text, text == best and not are_equal) for text in texts]
+        return [FigureCell(text, text == best and not are_equal) for text in texts]
 
 
 def _ms(value: float) -> str:
@@ -72,7 +72,7 @@ def _arrow(pair: tuple[int | None, int | None]) -> str:
 
 def _latency(name: str, *, quickest: bool = False) -> Callable[..., float | None]:
     def value(_: Evidence, figures: Figures) -> float | None:
-        found: Latency | None = figures.least if quickest else figures.latency
+        found: ReplayLatency | None = figures.least if quickest else figures.latency
         return None if found is None else getattr(found, name)
 
     return value
@@ -157,7 +157,7 @@ def header(evidence: Evidence) -> list[str]:
     return ["", *(each.name for each in evidence.figures)]
 
 
-def rows(evidence: Evidence) -> list[tuple[str, list[Cell]]]:
+def rows(evidence: Evidence) -> list[tuple[str, list[FigureCell]]]:
     """The name of each figure, and its cell for each contender."""
     baseline = evidence.baseline.name
     return [(row.name.format(baseline=baseline), row.cells(evidence)) for row in _ROWS]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from aotc.dialects.calls.custom import custom_of
 from aotc.dialects.control import control_of
-from aotc.dialects.control.parts import Arrays, Inline, Run, Types
+from aotc.dialects.control.parts import Arrays, Inliner, Run, Types
 from aotc.dialects.functions.functions import Values, callee_of
 from aotc.dialects.functions.transform import derived_of
 from aotc.dialects.functions.walking import control_regions
@@ -43,7 +43,7 @@ class Declaration(Protocol):
         """
 
     def lower(
-        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline, /
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner, /
     ) -> Values:
         """The lowered results of a call of it."""
 

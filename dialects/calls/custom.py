@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from aotc.core import dtypes
-from aotc.dialects.attributes import Symbol, read_attribute, read_dictionary
+from aotc.dialects.attributes import SymbolReference, read_attribute, read_dictionary
 from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import active, tangent_or_zero
 from aotc.dialects.functions import functions
@@ -241,7 +241,9 @@ def custom_of(function: Function) -> Custom | None:
     for cls in (CustomVjp, CustomJvp, Checkpoint, CheckpointProducts):
         if cls.key in function.attributes:
             facts = read_dictionary(function.attributes, cls.key)
-            return cls(*(read_attribute(facts, f.name, Symbol) for f in fields(cls)))
+            return cls(
+                *(read_attribute(facts, f.name, SymbolReference) for f in fields(cls))
+            )
     return None
 
 

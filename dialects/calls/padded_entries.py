@@ -17,14 +17,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotc.dialects.calls.specialization import specialization_name
-from aotc.dialects.functions.entries import Entry, Port, Specialization, write_entry
+from aotc.dialects.functions.entries import Entry, Port, SizeSpecialization, write_entry
 from aotc.dialects.functions.function_table import insert
 from aotc.dialects.functions.functions import functions_of, unique_name
 from aotc.dialects.functions.walking import clone, walk
 from aotc.dialects.graph import GraphOp, Reason, as_tuple, has_effect, where_of
 from aotc.dialects.plain import attribute_of
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Function, Module, Operation, Value, func, ir
 
@@ -52,7 +52,7 @@ def add_padded_entry(module: Module, entry: Entry, sizes: Mapping[str, int]) -> 
     name = unique_name(module, name)
     padding = padding_of(entry, sizes)
     with module.context, function.operation.location, padding.known():
-        writer = _Writer(padding)
+        writer = _PaddedEntryWriter(padding)
         ports = (*map(writer.pad_port, entry.arguments), _sizes_port(entry))
         with ir.InsertionPoint.after(function.operation):
             types = [port.type.to_mlir() for port in ports]
@@ -93,7 +93,7 @@ def padded_types(
     return [*inputs, _sizes_port(entry).type], outputs
 
 
-def padding_of(entry: Entry, sizes: Mapping[str, int]) -> Padding:
+def padding_of(entry: Entry, sizes: Mapping[str, int]) -> BucketPadding:
     """Return the padding of an entry to sizes of some of its symbols."""
     symbols = (
         replace(each, max=sizes[each.name], optimum=None)
@@ -101,20 +101,20 @@ def padding_of(entry: Entry, sizes: Mapping[str, int]) -> Padding:
         else each
         for each in entry.symbols
     )
-    return Padding(tuple(symbols), sizes)
+    return BucketPadding(tuple(symbols), sizes)
 
 
-def _specialization(entry: Entry, sizes: Mapping[str, int]) -> Specialization:
+def _specialization(entry: Entry, sizes: Mapping[str, int]) -> SizeSpecialization:
     """Return the entry and the sizes that a padded entry is specialized to."""
-    before = entry.specializes or Specialization(entry.name, ())
+    before = entry.specializes or SizeSpecialization(entry.name, ())
     every = tuple(sorted({**dict(before.sizes), **sizes}.items()))
-    return Specialization(before.entry, every, tuple(sorted(sizes)))
+    return SizeSpecialization(before.entry, every, tuple(sorted(sizes)))
 
 
 def _sizes_port(entry: Entry) -> Port:
     """Return a port without elements whose shape holds the symbols' sizes."""
     sizes = [
-        Dim.symbol(number) * each.multiple_of
+        SymbolicDim.symbol(number) * each.multiple_of
         for number, each in enumerate(entry.symbols)
     ]
     return Port(SIZES, Tensor((*sizes, 0), "i8"), "input")
@@ -131,7 +131,7 @@ class _Forms:
         padded: that in the sizes of the bucket, likewise.
     """
 
-    padding: Padding
+    padding: BucketPadding
     type: Tensor
     exact: Value | None = None
     padded: Value | None = None
@@ -156,10 +156,10 @@ class _Forms:
         return self.in_bucket() if has_room else self.in_call()
 
 
-class _Writer:
+class _PaddedEntryWriter:
     """Writes the ops of an entry in the sizes of a bucket."""
 
-    def __init__(self, padding: Padding) -> None:
+    def __init__(self, padding: BucketPadding) -> None:
         self.padding = padding
         self.cut_ops: list[dict[str, str]] = []
 

@@ -16,9 +16,14 @@ from dataclasses import replace
 from aotc.artifacts.conditions import Condition
 from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.functions.entries import SPECIALIZATIONS, SPECIALIZES, Entry, Sizes
+from aotc.dialects.functions.entry_guards import (
+    GUARDS,
+    EntryGuard,
+    guards_attribute,
+    guards_of,
+)
 from aotc.dialects.functions.function_table import insert
 from aotc.dialects.functions.functions import SYMBOLS, functions_of, unique_name
-from aotc.dialects.functions.guards import GUARDS, Guard, guards_attribute, guards_of
 from aotc.dialects.plain import Plain, attribute_of
 from aotc.dialects.sizes.affine import constant, substitute
 from aotc.dialects.sizes.symbols import contracts_attribute
@@ -168,7 +173,7 @@ class _Fixing:
                 for result in op.results:
                     result.set_type(self._type(result.type))
 
-    def _rest_of(self, guards: list[Guard]) -> Iterator[Guard]:
+    def _rest_of(self, guards: list[EntryGuard]) -> Iterator[EntryGuard]:
         """Yield the guards with fixed sizes inserted, as far as symbols remain."""
         for guard in guards:
             condition = Condition.parse(guard.condition).substitute(self._terms)

@@ -23,7 +23,7 @@ from aotc.dialects.attributes import (
     Int,
     Sizes,
     Str,
-    Symbols,
+    SymbolReferences,
     read_attribute,
     read_dictionary,
 )
@@ -64,7 +64,7 @@ def _read_control(facts: ir.DictAttr) -> Control:
     if kind not in _COUNTS:
         known = ", ".join(_COUNTS)
         raise InputError("malformed-op", f"expected a kind of {known}; got '{kind}'")
-    names = read_attribute(facts, "functions", Symbols)
+    names = read_attribute(facts, "functions", SymbolReferences)
     if not names or len(names) != (_COUNTS[kind] or len(names)):
         count = _COUNTS[kind] or "one or more"
         raise InputError(

@@ -9,7 +9,7 @@ import numpy as np
 from aotc.core import dtypes
 from aotc.dialects.attributes import (
     Str,
-    Symbols,
+    SymbolReferences,
 )
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions import functions
@@ -26,13 +26,13 @@ Types = list[Tensor]
 T = TypeVar("T")
 
 
-class Inline(Protocol):
+class Inliner(Protocol):
     """Writes the lowered ops of a function at the insertion point."""
 
     def __call__(self, name: str, arguments: Values, /) -> Values:
         """The lowered results of a function of these lowered arguments."""
 
-    def with_lowering(self, lowering: Lowering, /) -> "Inline":
+    def with_lowering(self, lowering: Lowering, /) -> "Inliner":
         """Return the inliner for another lowering."""
 
 
@@ -79,7 +79,7 @@ def invoke(control: ControlFlow, operands: Sequence[Value]) -> Values:
     require_same(f"the {control.kind} takes", inputs, types_of(operands))
     facts = {
         "kind": Str.encode(control.kind),
-        "functions": Symbols.encode(control.functions),
+        "functions": SymbolReferences.encode(control.functions),
         **control.facts(),
     }
     name = f"{functions.name_of(functions.current_function())}.{control.kind}"

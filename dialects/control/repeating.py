@@ -12,7 +12,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
     ControlFlow,
-    Inline,
+    Inliner,
     Reads,
     Restrict,
     Run,
@@ -34,7 +34,11 @@ from aotc.dialects.functions.functions import Values, call, define, types_of
 from aotc.dialects.functions.transform import Batch, Jvp, derive, with_leading
 from aotc.dialects.graph import NOT_DIFFERENTIABLE, Tangent
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
+from aotc.dialects.lowering.numbers import (
+    ScalarLowering,
+    has_numbers_only,
+    in_one_dispatch,
+)
 from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.rules.batching import add_leading_axes
 from aotc.dialects.types import Size, Tensor
@@ -204,11 +208,11 @@ class While(ControlFlow):
         return While(names, len(results), self.max_steps)
 
     def lower(
-        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
         """Lower to scf.while; the captures are values from outside."""
         if all(map(has_numbers_only, self.functions)):
-            numbers = Numbers(low.symbols)
+            numbers = ScalarLowering(low.symbols)
 
             def whole(*elements: Value) -> Values:
                 return self._loop(
@@ -220,7 +224,7 @@ class While(ControlFlow):
         start = starts(carried)  # Note [what loops start from]
         return self._loop(low, [*start, *captures], inline)
 
-    def _loop(self, low: Lowering, operands: Values, inline: Inline) -> Values:
+    def _loop(self, low: Lowering, operands: Values, inline: Inliner) -> Values:
         condition, body = self.functions
         carried, captures = split(operands, self.carries)
         types = [value.type for value in carried]

@@ -16,7 +16,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
     ControlFlow,
-    Inline,
+    Inliner,
     Reads,
     Restrict,
     Run,
@@ -45,7 +45,11 @@ from aotc.dialects.functions.transform import (
 )
 from aotc.dialects.graph import Tangent
 from aotc.dialects.lowering import Lowering
-from aotc.dialects.lowering.numbers import Numbers, has_numbers_only, in_one_dispatch
+from aotc.dialects.lowering.numbers import (
+    ScalarLowering,
+    has_numbers_only,
+    in_one_dispatch,
+)
 from aotc.dialects.lowering.ordering import starts
 from aotc.dialects.lowering.stacks import Stacks
 from aotc.dialects.rules.batching import add_leading_axes
@@ -267,7 +271,7 @@ class Scan(ControlFlow):
         return Scan((body,), carries, taken - carries, self.length, self.reverse)
 
     def lower(
-        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
         """Lower to scf.for over slices, which writes stacks; Note [loop buffers]."""
         carried, whole, captures = self._split(operands)
@@ -299,14 +303,14 @@ class Scan(ControlFlow):
         return [*values, *stacks.end()]
 
     def _lower_numbers(
-        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
         """Lower the loop to one dispatch, which reads elements of the scanned
         arrays.
         """
         carried, whole, captures = self._split(operands)
         sources = [low.materialize(x) for x in whole]
-        numbers = Numbers(low.symbols)
+        numbers = ScalarLowering(low.symbols)
         step = inline.with_lowering(numbers)
 
         def body(*elements: Value) -> Values:

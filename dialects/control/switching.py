@@ -8,7 +8,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.control.parts import (
     Arrays,
     ControlFlow,
-    Inline,
+    Inliner,
     Reads,
     Restrict,
     Run,
@@ -101,7 +101,7 @@ class Switch(ControlFlow):
         return Switch(tuple(restrict(f, inputs, results) for f in self.functions))
 
     def lower(
-        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inline
+        self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
         """A chain of scf.if, one for each branch but the last."""
         index = low.number(operands[0])
@@ -114,7 +114,7 @@ class Switch(ControlFlow):
         op: func.CallOp,
         index: Value,
         rest: Values,
-        inline: Inline,
+        inline: Inliner,
     ) -> Values:
         if number == len(self.functions) - 1:
             return inline(self.functions[number], rest)

@@ -14,6 +14,12 @@ from typing import Any
 
 from aotc.artifacts.manifest import DeviceAxis
 from aotc.core.pytree import Structure
+from aotc.dialects.functions.entry_guards import (
+    GUARDS,
+    EntryGuard,
+    guards_attribute,
+    guards_of,
+)
 from aotc.dialects.functions.function_table import erase, insert
 from aotc.dialects.functions.functions import (
     ENTRY,
@@ -22,7 +28,6 @@ from aotc.dialects.functions.functions import (
     is_entry,
     name_of,
 )
-from aotc.dialects.functions.guards import GUARDS, Guard, guards_attribute, guards_of
 from aotc.dialects.functions.parameters import parameter_ops
 from aotc.dialects.plain import attribute_of, plain_of, plain_tree, tree_of
 from aotc.dialects.sizes.contracts import DYNAMIC, Contract
@@ -69,7 +74,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Specialization:
+class SizeSpecialization:
     """The entry and the sizes of calls that a function is specialized to.
 
     Args:
@@ -112,10 +117,10 @@ class Entry:
     output_tree: Structure
     reads: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[EntryGuard, ...] = ()
     intermediates: tuple[Tensor, ...] = ()
     specializations: tuple[Sizes, ...] = ()
-    specializes: Specialization | None = None
+    specializes: SizeSpecialization | None = None
     devices: DeviceAxis | None = None
 
     @classmethod
@@ -216,7 +221,7 @@ def entries_of(module: Module, *, with_declared: bool = False) -> list[Entry]:
     ]
 
 
-def specializations_in(module: Module) -> dict[str, Specialization]:
+def specializations_in(module: Module) -> dict[str, SizeSpecialization]:
     """Return the specializations of entries, by the names of the special entries."""
     found = {
         name: _specialization(function)
@@ -383,12 +388,12 @@ def _wanted_specializations(function: Function) -> Iterator[Sizes]:
             yield tuple(sizes.items())
 
 
-def _specialization(function: Function) -> Specialization | None:
+def _specialization(function: Function) -> SizeSpecialization | None:
     if SPECIALIZES not in function.attributes:
         return None
     stated = plain_of(function.attributes[SPECIALIZES])
     padded = tuple(stated.get("padded", ()))
-    return Specialization(stated["entry"], tuple(stated["sizes"].items()), padded)
+    return SizeSpecialization(stated["entry"], tuple(stated["sizes"].items()), padded)
 
 
 def _devices(function: Function) -> DeviceAxis | None:
@@ -397,7 +402,7 @@ def _devices(function: Function) -> DeviceAxis | None:
     return DeviceAxis(**plain_of(function.attributes[_DEVICES]))
 
 
-def _specialization_facts(special: Specialization) -> dict[str, Any]:
+def _specialization_facts(special: SizeSpecialization) -> dict[str, Any]:
     facts = {"entry": special.entry, "sizes": dict(special.sizes)}
     return {**facts, "padded": [*special.padded]} if special.padded else facts
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from aotc.dialects.attributes import Symbols, read_attribute
+from aotc.dialects.attributes import SymbolReferences, read_attribute
 from aotc.dialects.functions.function_table import erase, insert, table_of
 from aotc.dialects.functions.function_table import name_of as name_of
 from aotc.dialects.types import Tensor
@@ -81,7 +81,7 @@ def run_by_control(function: Function) -> tuple[str, ...] | None:
     if CONTROL not in function.attributes:
         return None
     return read_attribute(
-        ir.DictAttr(function.attributes[CONTROL]), "functions", Symbols
+        ir.DictAttr(function.attributes[CONTROL]), "functions", SymbolReferences
     )
 
 

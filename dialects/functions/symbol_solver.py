@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.sizes import affine
-from aotc.dialects.types import Dim, Size, Tensor, size_of
+from aotc.dialects.types import Size, SymbolicDim, Tensor, size_of
 from aotc.mlir import ir
 
 
@@ -37,7 +37,7 @@ def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
         (number, axis, size)
         for number, kind in enumerate(inputs)
         for axis, size in enumerate(kind.shape)
-        if isinstance(size, Dim)
+        if isinstance(size, SymbolicDim)
     ]
     open_sizes.sort(key=lambda place: len(affine.as_sum(place[2].expr)[0]))
     found: dict[int, Binding] = {}
@@ -53,7 +53,7 @@ def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
     return list(found.values())
 
 
-def _solution(size: Dim, known: set[int]) -> tuple[int, int, Size] | None:
+def _solution(size: SymbolicDim, known: set[int]) -> tuple[int, int, Size] | None:
     """Return (symbol, factor, rest) where `size` is `factor * symbol + rest`."""
     unknown = affine.symbols_in(size.expr) - known
     if len(unknown) != 1:
@@ -61,6 +61,6 @@ def _solution(size: Dim, known: set[int]) -> tuple[int, int, Size] | None:
     symbol = ir.AffineSymbolExpr.get(unknown.pop())
     factor = affine.as_sum(size.expr)[0].get(symbol, 0)
     rest = size_of(size.expr + symbol * -factor)
-    mentioned = affine.symbols_in(rest.expr) if isinstance(rest, Dim) else set()
+    mentioned = affine.symbols_in(rest.expr) if isinstance(rest, SymbolicDim) else set()
     solvable = factor and symbol.position not in mentioned
     return (symbol.position, factor, rest) if solvable else None

@@ -23,7 +23,7 @@ from aotc.dialects.attributes import (
     Ints,
     OneSize,
     Str,
-    Symbol,
+    SymbolReference,
     read_attribute,
     read_dictionary,
 )
@@ -160,7 +160,7 @@ _KINDS: dict[str, type[Derived]] = {
     f"graph.{cls.kind}": cls for cls in (Vjp, Jvp, Batch, Precision, Widened)
 }
 _FACTS: dict[str, type[Attribute[Any]]] = {
-    "of": Symbol,
+    "of": SymbolReference,
     "wrt": Ints,
     "size": OneSize,
     "compute": Str,

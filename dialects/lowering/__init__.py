@@ -14,7 +14,7 @@ import numpy as np
 
 from aotc.core import dtypes
 from aotc.dialects import iree_text
-from aotc.dialects.attributes import Array
+from aotc.dialects.attributes import DenseElements
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.iterators import iterator_types
@@ -26,9 +26,9 @@ from aotc.dialects.movement.permutations import permute
 from aotc.dialects.movement.reshaping import reshape_groups
 from aotc.dialects.sizes import affine
 from aotc.dialects.types import (
-    Dim,
     Shape,
     Size,
+    SymbolicDim,
     Tensor,
     lowered_element,
     lowered_type,
@@ -126,7 +126,7 @@ class Lowering:
 
     def dynamic_sizes(self, shape: Shape) -> list[Value]:
         """Index values of the symbolic sizes of `shape`."""
-        return [self.size(size) for size in shape if isinstance(size, Dim)]
+        return [self.size(size) for size in shape if isinstance(size, SymbolicDim)]
 
     def scalar(self, dtype: str, value: float | int | bool) -> Value:
         """A constant of element type `dtype`."""
@@ -142,7 +142,7 @@ class Lowering:
         """Return a dense constant."""
         if dtype in dtypes.UNSIGNED:
             array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
-        return constant_of(Array.encode(array))
+        return constant_of(DenseElements.encode(array))
 
     def number(self, x: Value) -> Value:
         """The element of a tensor of rank 0."""

@@ -18,7 +18,7 @@ from aotc.dialects.types import Tensor, lowered_element
 from aotc.mlir import AffineMap, Operation, Type, Value, func, ir, linalg
 
 
-class Numbers(Lowering):
+class ScalarLowering(Lowering):
     """Lowers ops on tensors of rank 0 where a lowered value is the element itself."""
 
     def generic(
@@ -100,7 +100,7 @@ def in_one_dispatch(
         kinds: types of the results, of rank 0.
         body: gets the elements and returns those of the results.
     """
-    if isinstance(low, Numbers):
+    if isinstance(low, ScalarLowering):
         return list(body(*numbers))
     inits = [low.empty(kind) for kind in kinds]
     maps = [ir.AffineMap.get(0, 0, [])] * (len(numbers) + len(inits))

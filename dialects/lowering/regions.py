@@ -77,7 +77,7 @@ def _splat(value: Value) -> Operation | None:
 # ---- what becomes one loop ----------------------------------------------------------
 
 
-class Region:
+class UpdateRegion:
     """Loops over one shape that end in new states, and nothing else uses.
 
     Args:
@@ -85,7 +85,7 @@ class Region:
         parts: regions of some of the ties, whose loops are loops of this one.
     """
 
-    def __init__(self, ties: Ties, parts: "Sequence[Region]" = ()) -> None:
+    def __init__(self, ties: Ties, parts: "Sequence[UpdateRegion]" = ()) -> None:
         self.ties = ties
         self.after: list[Value] = []  # what is computed before the region is run
         self._block = next(iter(ties.values())).owner
@@ -128,9 +128,9 @@ class Region:
         """The other ops of the block that read old states; see `readers_of`."""
         return readers_of([*self.ties.values()], self._block, self._computes)
 
-    def with_ties(self, ties: Ties) -> "Region":
+    def with_ties(self, ties: Ties) -> "UpdateRegion":
         """The region that is left of some of the states, as they are computed now."""
-        return Region(ties)
+        return UpdateRegion(ties)
 
     @property
     def computed_inputs(self) -> list[Value]:

@@ -41,7 +41,7 @@ class Monoid:
     neutral: Sequence[float]
 
 
-class Blocks:
+class ScanBlocks:
     """The shapes of one level: `of` split along `axis` into `count` blocks."""
 
     def __init__(self, of: Tensor, axis: int) -> None:
@@ -60,7 +60,7 @@ class Blocks:
         return tuple(size if axis == self.axis else 0 for axis in axes)
 
 
-class Scan:
+class ScanLowering:
     """Lowers running totals; see Note [scan in blocks].
 
     Args:
@@ -77,7 +77,7 @@ class Scan:
         self, xs: Sequence[Value], of: Tensor, axis: int, levels: int = SYMBOLIC_LEVELS
     ) -> list[Value]:
         """The running totals of lowered tensors of type `of`, one for each."""
-        blocks = Blocks(of, axis)
+        blocks = ScanBlocks(of, axis)
         elements = [part for x in xs for part in self._elements(x, blocks)]
         before: list[Any] = []
         if bounds(blocks.count)[1] > 1 and levels > 0:
@@ -89,7 +89,7 @@ class Scan:
             for y in self._block_prefixes(elements, before, blocks)
         ]
 
-    def _elements(self, x: Value, blocks: Blocks) -> list[Value]:
+    def _elements(self, x: Value, blocks: ScanBlocks) -> list[Value]:
         """Return, for each place in a block, the tensor of elements there of every
         block.
         """
@@ -105,13 +105,13 @@ class Scan:
             parts.append(low.reshape(part, blocks.cut, blocks.totals))
         return parts
 
-    def _join(self, y: Value, blocks: Blocks) -> Value:
+    def _join(self, y: Value, blocks: ScanBlocks) -> Value:
         """The blocks one after the other, without the padding."""
         y = self.low.reshape(y, blocks.split, blocks.padded)
         rank = blocks.of.rank
         return self.low.slice(y, blocks.of, (0,) * rank, [1] * rank)
 
-    def _delay(self, total: Value, blocks: Blocks) -> Value:
+    def _delay(self, total: Value, blocks: ScanBlocks) -> Value:
         """Delay totals by one block: each gets the total of the block before."""
         none, one, of = blocks.along(0), blocks.along(1), blocks.totals
         low, high = (none, one) if self.reverse else (one, none)
@@ -121,7 +121,7 @@ class Scan:
 
     # ---- bodies -------------------------------------------------------------------
 
-    def _fold(self, elements: Sequence[Value], blocks: Blocks) -> list[Value]:
+    def _fold(self, elements: Sequence[Value], blocks: ScanBlocks) -> list[Value]:
         """Fold each block to its total."""
 
         def body(*flat: Value) -> Element:
@@ -137,7 +137,7 @@ class Scan:
         ]
 
     def _block_prefixes(
-        self, elements: Sequence[Value], before: Sequence[Value], blocks: Blocks
+        self, elements: Sequence[Value], before: Sequence[Value], blocks: ScanBlocks
     ) -> list[Value]:
         """Combine the total before each block with its elements up to each place."""
         low, split, axis = self.low, blocks.split, blocks.axis
@@ -163,10 +163,10 @@ class Scan:
             for number in range(len(self.monoid.neutral))
         ]
 
-    def _neutral(self, blocks: Blocks) -> Element:
+    def _neutral(self, blocks: ScanBlocks) -> Element:
         return [self.low.scalar(blocks.of.dtype, x) for x in self.monoid.neutral]
 
-    def _before(self, totals: Element, blocks: Blocks) -> Element:
+    def _before(self, totals: Element, blocks: ScanBlocks) -> Element:
         """Return the total before a block; the neutral element for the first block."""
         if not totals:
             return self._neutral(blocks)
@@ -175,7 +175,9 @@ class Scan:
         is_first = int_compare("eq", block, first)
         return _choose(is_first, self._neutral(blocks), totals)
 
-    def _element(self, flat: Sequence[Value], place: int, blocks: Blocks) -> Element:
+    def _element(
+        self, flat: Sequence[Value], place: int, blocks: ScanBlocks
+    ) -> Element:
         """The element at a place of a block: neutral in the padding."""
         element = flat[place::BLOCK]
         if blocks.size == blocks.count * BLOCK:

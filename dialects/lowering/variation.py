@@ -83,7 +83,7 @@ _Question: TypeAlias = tuple[_Rule, Value]
 
 
 @dataclass(frozen=True)
-class Origin:
+class ElementOrigin:
     """The values that elements are computed from.
 
     Args:
@@ -238,17 +238,17 @@ def _origin(value: Value) -> _Answering:
         if op.name in _MOVING:
             return (yield from _mixture(_origin, _tensors_read(op)))
         if not (yield _varies, value):
-            return Origin()
-    return Origin(frozenset([value]))
+            return ElementOrigin()
+    return ElementOrigin(frozenset([value]))
 
 
 def _mixture(rule: _Rule, values: Sequence[Value]) -> _Answering:
     """Combine the origins of values, each by a rule."""
-    found: list[Origin] = []
+    found: list[ElementOrigin] = []
     for each in values:
         found.append((yield rule, each))
     none = frozenset[Value]()
-    return Origin(
+    return ElementOrigin(
         none.union(*(each.memory for each in found)),
         none.union(*(each.conditions for each in found)),
         any(each.is_converted for each in found),
@@ -349,13 +349,13 @@ def _scalar_origin(scalar: Value) -> _Answering:
         return (yield _origin, source)
     op = _op_in_body(scalar)
     if op is None:
-        return Origin()
+        return ElementOrigin()
     name, operands = op.name, list(op.operands)
-    found: Origin = yield from _mixture(_scalar_origin, operands)
+    found: ElementOrigin = yield from _mixture(_scalar_origin, operands)
     if name in _CONVERSIONS and isinstance(operands[0].type, ir.IntegerType):
         return replace(found, is_converted=True)
     if name == _SELECTION and isinstance(operands[0].owner, ir.Block):
-        condition: Origin = yield _scalar_origin, operands[0]
+        condition: ElementOrigin = yield _scalar_origin, operands[0]
         return replace(found, conditions=found.conditions | condition.memory)
     return found
 

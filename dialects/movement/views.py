@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aotc.dialects.types import (
-    Dim,
     Shape,
     Size,
+    SymbolicDim,
     compare_sizes,
     element_count,
     quotient,
@@ -64,7 +64,7 @@ Strides = tuple[Stride, ...]  # of one axis, the outermost first; none of size 1
 
 
 @dataclass(frozen=True)
-class Loop:
+class StridedLoop:
     """Elements at one distance in each of several views.
 
     Args:
@@ -509,7 +509,7 @@ def _take_inner(strides: list[Stride], size: Size) -> Strides | None:
 
 def common_loops(
     views: Sequence[View], axes: Sequence[Sequence[int]], *, only_static: bool = False
-) -> list[Loop]:
+) -> list[StridedLoop]:
     """Return the fewest loops over some axes of several views, the outermost first.
 
     Args:
@@ -517,20 +517,22 @@ def common_loops(
         axes: of each view, as many; none is several strides.
         only_static: whether an axis whose size a call decides stays a loop of its own.
     """
-    found: list[Loop] = []
+    found: list[StridedLoop] = []
     for own in zip(*axes, strict=True):
         strides = [v.axes[axis] for v, axis in zip(views, own, strict=True)]
         if not (sizes := [s.size for each in strides for s in each]):
             continue
         size = sizes[0]  # all are as many, though products may be written otherwise
-        inner = Loop(size, tuple(each[0].step if each else 0 for each in strides))
+        inner = StridedLoop(
+            size, tuple(each[0].step if each else 0 for each in strides)
+        )
         outer = found[-1] if found else None
         if (
             outer is not None
             and outer.steps == tuple(size * step for step in inner.steps)
-            and not (only_static and Dim in map(type, (outer.size, size)))
+            and not (only_static and SymbolicDim in map(type, (outer.size, size)))
         ):
-            found[-1] = Loop(outer.size * size, inner.steps)
+            found[-1] = StridedLoop(outer.size * size, inner.steps)
         else:
             found.append(inner)
     return found

@@ -14,13 +14,13 @@ from aotc.dialects.ops.binary import Add, Multiply
 from aotc.dialects.ops.special import Erf
 from aotc.dialects.ops.trigonometric import Tanh
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import X, this
 from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.padding import HARMLESS
 from aotc.dialects.rules.reordering import in_any_order
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith
@@ -57,7 +57,7 @@ class Relu(Unary, name="relu"):
         f=lambda x: arith.maximumf(x, scalars.constant(x.type, 0.0)),
         i=lambda x: arith.maxsi(x, scalars.constant(x.type, 0)),
     )
-    samples = [*Unary.samples, Sample((i32(4),))]
+    samples = [*Unary.samples, OpSample((i32(4),))]
 
 
 class Gelu(GraphOp, name="gelu", traits=[Pure]):
@@ -130,7 +130,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
     pad = HARMLESS
 
     simplify = (
-        Row(
+        RewriteRow(
             "x Phi(x), if its derivative computes Phi(x), too",
             this(X),
             lambda b, m: b.multiply(m.x, Gelu.expansion(b, m.x, m.op.form)[0]),
@@ -148,8 +148,8 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
         return low.pointwise([x], Tensor.of(op.y), body)
 
     samples = [
-        Sample((f32(2, 3),), {"form": "exact"}),
-        Sample((f32("n", 4),), {"form": "tanh"}),
+        OpSample((f32(2, 3),), {"form": "exact"}),
+        OpSample((f32("n", 4),), {"form": "tanh"}),
     ]
 
 

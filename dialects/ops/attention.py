@@ -31,8 +31,8 @@ from aotc.dialects.ops.contraction import cast, dot_axes
 from aotc.dialects.reference.products import sum_of_products
 from aotc.dialects.rules.batching import add_leading_axis
 from aotc.dialects.rules.checks import require_dtype
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value
@@ -195,7 +195,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         ]
 
     @staticmethod
-    def pad(p: Padding, op: "Attention", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "Attention", operands: Sequence[Value]) -> Any:
         """Pad; the bias hides positions after the call's, whose values are zeros."""
         query, key, value, bias = operands
         exact = [Tensor.of(x) for x in op.operands]
@@ -257,15 +257,15 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         return 2 * scores * (depth + Tensor.of(op.value).shape[-1])
 
     samples = [
-        Sample(
+        OpSample(
             (f32(2, 3, 2, 4), f32(2, 5, 2, 4), f32(2, 5, 2, 3), f32()),
             {"scale": 0.5, "causal": False, "safe": True},
         ),
-        Sample(
+        OpSample(
             (f32(2, 4, 4, 3), f32(2, 4, 2, 3), f32(2, 4, 2, 3), f32(1, 4, 4, 4)),
             {"scale": 0.7, "causal": True, "safe": True},
         ),
-        Sample(
+        OpSample(
             (
                 f32(2, "l", 2, 3),
                 f32(2, "s", 2, 3),
@@ -274,7 +274,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             ),
             {"scale": 1.0, "causal": False, "safe": True},
         ),
-        Sample(
+        OpSample(
             (
                 f32(1, 2, 1, 3),
                 f32(1, 2, 1, 3),
@@ -284,7 +284,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             {"scale": 1.0, "causal": False, "safe": True},
             smooth=False,
         ),
-        Sample(
+        OpSample(
             (
                 f32(1, 3, 1, 3),
                 f32(1, 2, 1, 3),
@@ -348,7 +348,9 @@ def _merged_bias(
     return merge_batches(b, b.broadcast(bias, shape=shape, axes=tuple(range(5))))
 
 
-def hide_positions(p: Padding, bias: Value, exact: Tensor, positions: Size) -> Value:
+def hide_positions(
+    p: BucketPadding, bias: Value, exact: Tensor, positions: Size
+) -> Value:
     """Extend a bias by -infinity after `positions` positions.
 
     Args:

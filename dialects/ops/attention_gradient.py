@@ -28,8 +28,8 @@ from aotc.dialects.ops.contraction import cast
 from aotc.dialects.reference.products import sum_of_products
 from aotc.dialects.rules.batching import add_leading_axes
 from aotc.dialects.rules.checks import require_dtype, require_equal
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value
 
@@ -268,7 +268,9 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         return [*results, b.sum_to(dbias, (size, *own.shape), (0, 1, 2, 3, 4))]
 
     @staticmethod
-    def pad(p: Padding, op: "AttentionGradient", operands: Sequence[Value]) -> Any:
+    def pad(
+        p: BucketPadding, op: "AttentionGradient", operands: Sequence[Value]
+    ) -> Any:
         """Pad with zeros, which add nothing; the bias hides positions after the call's.
 
         Not where the bias has a cotangent, which would get that of those positions.
@@ -314,21 +316,21 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         return 2 * scores * (3 * depth + 2 * Tensor.of(op.value).shape[3])
 
     samples = [
-        Sample(
+        OpSample(
             (
                 *(f32(2, 3, 2, 4), f32(2, 5, 2, 4), f32(2, 5, 2, 3), f32()),
                 *(f32(2, 3, 2, 3), f32(2, 2, 3), f32(2, 2, 3)),
             ),
             {"scale": 0.5, "causal": False, "safe": True},
         ),
-        Sample(
+        OpSample(
             (
                 *(f32(2, 4, 4, 3), f32(2, 4, 2, 3), f32(2, 4, 2, 3), f32(1, 4, 4, 4)),
                 *(f32(2, 4, 4, 3), f32(2, 4, 4), f32(2, 4, 4)),
             ),
             {"scale": 0.7, "causal": True, "safe": True},
         ),
-        Sample(
+        OpSample(
             (
                 *(f32(2, "l", 2, 3), f32(2, "s", 2, 3), f32(2, "s", 2, 3)),
                 *(f32(2, 1, 1, "s"), f32(2, "l", 2, 3)),
@@ -336,7 +338,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
             ),
             {"scale": 1.0, "causal": False, "safe": True},
         ),
-        Sample(
+        OpSample(
             (
                 *(f32(1, 2, 1, 3), f32(1, 2, 1, 3), f32(1, 2, 1, 3)),
                 np.array([[[[-np.inf, -np.inf], [0.5, -np.inf]]]], "f"),

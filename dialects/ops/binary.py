@@ -10,13 +10,13 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind, scalars
-from aotc.dialects.patterns.rows import Captured, Row
-from aotc.dialects.patterns.terms import Number, X, Y, call, this
+from aotc.dialects.patterns.rows import Captured, RewriteRow
+from aotc.dialects.patterns.terms import NumberTerm, X, Y, call, this
 from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.checks import require_dtype, require_equal
 from aotc.dialects.rules.padding import HARMLESS
 from aotc.dialects.rules.reordering import in_any_order
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith
 
@@ -71,15 +71,15 @@ class Binary(GraphOp, traits=[Pure]):
     pad = HARMLESS
 
     samples = [
-        Sample((f32(2, 3), f32(2, 3))),
-        Sample((f32("n", 4), f32("n", 4))),
-        Sample((i32(3), i32(3))),
+        OpSample((f32(2, 3), f32(2, 3))),
+        OpSample((f32("n", 4), f32("n", 4))),
+        OpSample((i32(3), i32(3))),
     ]
 
 
 _POSITIVE = [
-    Sample((f32(2, 3), f32(2, 3)), low=0.3),
-    Sample((f32("n", 4), f32("n", 4)), low=0.3),
+    OpSample((f32(2, 3), f32(2, 3)), low=0.3),
+    OpSample((f32("n", 4), f32("n", 4)), low=0.3),
 ]
 
 
@@ -101,15 +101,15 @@ class Add(Binary, name="add"):
     lower = by_kind(f=arith.addf, i=arith.addi, u=arith.addi)
 
     simplify = (
-        Row(
+        RewriteRow(
             "x + 0 = x",
-            this(X, Number(0.0)),
+            this(X, NumberTerm(0.0)),
             lambda b, m: m.x,
             given=(f32(3),),
             example=lambda b, x: b.add(b.full_like(x, 0.0), x),
             near_miss=lambda b, x: b.add(b.full_like(x, 1.0), x),
         ),
-        Row(
+        RewriteRow(
             "zeros after x, and before y, as x and y side by side",
             this(call("pad", X).named("first"), call("pad", Y).named("second")),
             lambda b, m: _side_by_side(b, m.first, m.second),
@@ -166,7 +166,7 @@ class Subtract(Binary, name="subtract"):
     lower = by_kind(f=arith.subf, i=arith.subi, u=arith.subi)
 
     simplify = (
-        Row(
+        RewriteRow(
             "x - x = 0, of integers",
             this(X, X),
             lambda b, m: b.full_like(m.x, 0),
@@ -175,9 +175,9 @@ class Subtract(Binary, name="subtract"):
             near_miss=lambda b, x, y: b.subtract(y, y),
             where=is_whole,
         ),
-        Row(
+        RewriteRow(
             "x - 0 = x",
-            this(X, Number(0.0)),
+            this(X, NumberTerm(0.0)),
             lambda b, m: m.x,
             given=(f32(3),),
             example=lambda b, x: b.subtract(x, b.full_like(x, 0.0)),
@@ -204,26 +204,26 @@ class Multiply(Binary, name="multiply"):
     lower = by_kind(f=arith.mulf, i=arith.muli, u=arith.muli)
 
     simplify = (
-        Row(
+        RewriteRow(
             "x * 1 = x",
-            this(X, Number(1.0)),
+            this(X, NumberTerm(1.0)),
             lambda b, m: m.x,
             given=(f32(3),),
             example=lambda b, x: b.multiply(x, b.full_like(x, 1.0)),
             near_miss=lambda b, x: b.multiply(x, b.full_like(x, 2.0)),
         ),
-        Row(
+        RewriteRow(
             "x * 0 = 0, of integers",
-            this(X, Number(0.0)),
+            this(X, NumberTerm(0.0)),
             lambda b, m: b.full_like(m.x, 0),
             given=(i32(3), f32(3)),
             example=lambda b, x, y: b.multiply(x, b.full_like(x, 0)),
             near_miss=lambda b, x, y: b.multiply(y, b.full_like(y, 0.0)),
             where=is_whole,
         ),
-        Row(
+        RewriteRow(
             "x * -1 = -x, of floats",
-            this(X, Number(-1.0)),
+            this(X, NumberTerm(-1.0)),
             lambda b, m: b.negate(m.x),
             given=(f32(3), i32(3)),
             example=lambda b, x, y: b.multiply(b.full_like(x, -1.0), x),
@@ -264,9 +264,9 @@ class Divide(Binary, name="divide"):
     lower = by_kind(f=arith.divf, i=scalars.divide_signed, u=scalars.divide_unsigned)
 
     simplify = (
-        Row(
+        RewriteRow(
             "x / 1 = x",
-            this(X, Number(1.0)),
+            this(X, NumberTerm(1.0)),
             lambda b, m: m.x,
             given=(f32(3),),
             example=lambda b, x: b.divide(x, b.full_like(x, 1.0)),
@@ -276,8 +276,8 @@ class Divide(Binary, name="divide"):
 
     samples = [
         *_POSITIVE,
-        Sample((i32(3), i32(3))),
-        Sample((np.array([7, -7, 7, 0], "i4"), np.array([2, 2, -2, 0], "i4"))),
+        OpSample((i32(3), i32(3))),
+        OpSample((np.array([7, -7, 7, 0], "i4"), np.array([2, 2, -2, 0], "i4"))),
     ]
 
 
@@ -323,8 +323,8 @@ class Power(Binary, name="power"):
     lower = by_kind(f=approx.power, i=scalars.power_signed, u=scalars.power_unsigned)
     samples = [
         *_POSITIVE,
-        Sample((np.array([3, -2, 0, 7], "i4"), np.array([4, 3, 0, 20], "i4"))),
-        Sample((np.zeros(2, "f"), np.array([2, 1], "f")), smooth=False),
+        OpSample((np.array([3, -2, 0, 7], "i4"), np.array([4, 3, 0, 20], "i4"))),
+        OpSample((np.zeros(2, "f"), np.array([2, 1], "f")), smooth=False),
     ]
 
 
@@ -352,18 +352,18 @@ class Hypot(Binary, name="hypot"):
 
     lower = by_kind(f=approx.hypot)
     samples = [
-        Sample((f32(2, 3), f32(2, 3))),
-        Sample((f32("n", 4), f32("n", 4))),
-        Sample(
+        OpSample((f32(2, 3), f32(2, 3))),
+        OpSample((f32("n", 4), f32("n", 4))),
+        OpSample(
             (np.array([3e30, 0, 1e-30], "f"), np.array([4e30, 0, 0], "f")), smooth=False
         ),
     ]
 
 
-def _rows_of_itself(op: str) -> tuple[Row, ...]:
+def _rows_of_itself(op: str) -> tuple[RewriteRow, ...]:
     """Return the rows of `maximum` or `minimum`: of x and x, it is x."""
     return (
-        Row(
+        RewriteRow(
             f"{op}(x, x) = x",
             this(X, X),
             lambda b, m: m.x,

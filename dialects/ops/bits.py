@@ -11,12 +11,12 @@ from aotc.dialects.graph import NOT_DIFFERENTIABLE, WIDE, GraphOp, Operand, Pure
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.patterns.rows import Row
-from aotc.dialects.patterns.terms import Truth, X, call, this
+from aotc.dialects.patterns.rows import RewriteRow
+from aotc.dialects.patterns.terms import TruthTerm, X, call, this
 from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.padding import HARMLESS
-from aotc.dialects.rules.samples import Sample, boolean, f32, i32
+from aotc.dialects.rules.samples import OpSample, boolean, f32, i32
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.errors import InputError
 from aotc.mlir import Value, arith
@@ -34,7 +34,7 @@ class BitwiseNot(Unary, name="bitwise_not"):
     lower = by_kind(**{kind: scalars.invert for kind in "iub"})
 
     simplify = (
-        Row(
+        RewriteRow(
             "~~x = x",
             this(call("bitwise_not", X)),
             lambda b, m: m.x,
@@ -44,7 +44,7 @@ class BitwiseNot(Unary, name="bitwise_not"):
         ),
     )
 
-    samples = [Sample((i32(2, 3),)), Sample((boolean(4),))]
+    samples = [OpSample((i32(2, 3),)), OpSample((boolean(4),))]
 
 
 class Bitwise(Binary, traits=[Pure]):
@@ -54,16 +54,16 @@ class Bitwise(Binary, traits=[Pure]):
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
     vjp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
     samples = [
-        Sample((i32(2, 3), i32(2, 3)), low=-9, high=9),
-        Sample((boolean("n"), boolean("n"))),
+        OpSample((i32(2, 3), i32(2, 3)), low=-9, high=9),
+        OpSample((boolean("n"), boolean("n"))),
     ]
 
 
-def _logical_rows(op: str, sign: str, *, neutral: bool) -> tuple[Row, ...]:
+def _logical_rows(op: str, sign: str, *, neutral: bool) -> tuple[RewriteRow, ...]:
     """Return the rows of `and` or `or`: of x and x, and of x and a truth."""
     yes, no = str(neutral).lower(), str(not neutral).lower()
     return (
-        Row(
+        RewriteRow(
             f"x {sign} x = x",
             this(X, X),
             lambda b, m: m.x,
@@ -71,17 +71,17 @@ def _logical_rows(op: str, sign: str, *, neutral: bool) -> tuple[Row, ...]:
             example=lambda b, x, y: getattr(b, op)(x, x),
             near_miss=lambda b, x, y: getattr(b, op)(x, y),
         ),
-        Row(
+        RewriteRow(
             f"x {sign} {yes} = x",
-            this(X, Truth(neutral)),
+            this(X, TruthTerm(neutral)),
             lambda b, m: m.x,
             given=(boolean(3),),
             example=lambda b, x: getattr(b, op)(x, b.full_like(x, neutral)),
             near_miss=lambda b, x: getattr(b, op)(x, b.bitwise_not(x)),
         ),
-        Row(
+        RewriteRow(
             f"x {sign} {no} = {no}",
-            this(X, Truth(not neutral)),
+            this(X, TruthTerm(not neutral)),
             lambda b, m: b.full_like(m.x, not neutral),
             given=(boolean(3),),
             example=lambda b, x: getattr(b, op)(b.full_like(x, not neutral), x),
@@ -133,7 +133,7 @@ class Shift(Bitwise, traits=[Pure]):
     """Shifts by rhs bits; all bits leave for counts below 0 or beyond the width."""
 
     dtypes = dt.INTEGERS
-    samples = [Sample((i32(2, 3), np.array([[0, 1, 5], [31, 2, 7]], "i4")))]
+    samples = [OpSample((i32(2, 3), np.array([[0, 1, 5], [31, 2, 7]], "i4")))]
 
 
 class ShiftLeft(Shift, name="shift_left"):
@@ -207,7 +207,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
         )
 
     simplify = (
-        Row(
+        RewriteRow(
             "x, if it has the dtype",
             this(X),
             lambda b, m: m.x,
@@ -219,7 +219,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     )
 
     samples = [
-        Sample((f32(2, 3),), {"dtype": "i32"}),
-        Sample((f32("n"),), {"dtype": "u32"}),
-        Sample((i32(4),), {"dtype": "f32"}, high=1e9),
+        OpSample((f32(2, 3),), {"dtype": "i32"}),
+        OpSample((f32("n"),), {"dtype": "u32"}),
+        OpSample((i32(4),), {"dtype": "f32"}, high=1e9),
     ]

@@ -36,7 +36,7 @@ from aotc.dialects.reference import devices
 from aotc.dialects.rules.batching import NO_OPERANDS, leading, shift_axes
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.linearity import linear
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
 from aotc.machine.target import Target
@@ -191,9 +191,9 @@ class AllReduce(Collective, name="all_reduce"):
         return b.expand(total, Tensor.of(x), (0,))
 
     samples = [
-        Sample((f32(2, 3),), {**ALONE, "kind": "sum"}),
-        Sample((f32("n", 2),), {**ALONE, "kind": "max"}),
-        Sample((i32(3),), {**ALONE, "kind": "min"}),
+        OpSample((f32(2, 3),), {**ALONE, "kind": "sum"}),
+        OpSample((f32("n", 2),), {**ALONE, "kind": "max"}),
+        OpSample((i32(3),), {**ALONE, "kind": "min"}),
     ]
 
 
@@ -242,8 +242,8 @@ class AllGather(Collective, name="all_gather"):
         return b.expand(whole, like.with_shape((op.axis_size, *like.shape)), (0,))
 
     samples = [
-        Sample((f32(2, 3),), {**ALONE, "axis": 1}),
-        Sample((f32("n", 2),), {**ALONE, "axis": 0}),
+        OpSample((f32(2, 3),), {**ALONE, "axis": 1}),
+        OpSample((f32("n", 2),), {**ALONE, "axis": 0}),
     ]
 
 
@@ -276,9 +276,9 @@ class ReduceScatter(Collective, name="reduce_scatter"):
         return _split_axis(b, b.reduce_sum(x, axes=(0,)), op.axis, op.axis_size, 0)
 
     samples = [
-        Sample((f32(2, 3),), {**ALONE, "axis": 1}),
-        Sample((f32("n", 2),), {**ALONE, "axis": 0}),
-        Sample((i32(3),), {**ALONE, "axis": 0}),
+        OpSample((f32(2, 3),), {**ALONE, "axis": 1}),
+        OpSample((f32("n", 2),), {**ALONE, "axis": 0}),
+        OpSample((i32(3),), {**ALONE, "axis": 0}),
     ]
 
 
@@ -316,8 +316,8 @@ class AllToAll(Collective, name="all_to_all"):
         return _join_axis(b, blocks, op.concat_axis, 1)
 
     samples = [
-        Sample((f32(2, 3),), {**ALONE, "split_axis": 0, "concat_axis": 1}),
-        Sample((f32("n", 2),), {**ALONE, "split_axis": 1, "concat_axis": 1}),
+        OpSample((f32(2, 3),), {**ALONE, "split_axis": 0, "concat_axis": 1}),
+        OpSample((f32("n", 2),), {**ALONE, "split_axis": 1, "concat_axis": 1}),
     ]
 
 
@@ -380,8 +380,8 @@ class Permute(Collective, name="permute"):
         return x if op.sources else low.full(Tensor.of(op.x), 0)
 
     samples = [
-        Sample((f32(2, 3),), {**ALONE, "sources": (0,), "targets": (0,)}),
-        Sample((f32("n", 2),), {**ALONE, "sources": (), "targets": ()}),
+        OpSample((f32(2, 3),), {**ALONE, "sources": (0,), "targets": (0,)}),
+        OpSample((f32("n", 2),), {**ALONE, "sources": (), "targets": ()}),
     ]
 
 
@@ -427,7 +427,7 @@ class AxisIndex(OverDevices, name="axis_index"):
         zero = low.full(Tensor.of(op.y), 0)
         return zero if op.axis_size == 1 else cls.exchange(low, op, zero)
 
-    samples = [Sample((), ALONE)]
+    samples = [OpSample((), ALONE)]
 
 
 # ---- blocks -------------------------------------------------------------------------

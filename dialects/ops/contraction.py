@@ -32,14 +32,14 @@ from aotc.dialects.lowering.summation import (
 )
 from aotc.dialects.movement.nests import Access, Nest
 from aotc.dialects.movement.permutations import inverse, permute
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import X, Y, this
 from aotc.dialects.reference.products import sum_of_products
 from aotc.dialects.rules.batching import shift_axes
 from aotc.dialects.rules.checks import require_distinct, require_dtype
 from aotc.dialects.rules.linearity import linear
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg
@@ -192,7 +192,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         return b.move_axis(y, first, 0)
 
     @staticmethod
-    def pad(p: Padding, op: "DotGeneral", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "DotGeneral", operands: Sequence[Value]) -> Any:
         """Pad by zeros on both sides where products are summed: 0 * NaN would be
         NaN.
         """
@@ -219,7 +219,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     simplify = (
         # Elementwise ops fuse with more, and IREE computes them right where both
         # operands come from one value (Note [two reads of a reduction]).
-        Row(
+        RewriteRow(
             "if nothing is summed up, a product of repeated operands",
             this(X, Y),
             lambda b, m: _product_of_repeated(b, m.op),
@@ -269,21 +269,21 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         return {axis: at for at, axis in cls.scaled_axes(op, operand).items()}
 
     samples = [
-        Sample((f32(2, 3), f32(3, 4)), dot_axes(contract=((1,), (0,)))),
-        Sample(
+        OpSample((f32(2, 3), f32(3, 4)), dot_axes(contract=((1,), (0,)))),
+        OpSample(
             (f32("n", 2, 3), f32("n", 4, 3)),
             dot_axes(batch=((0,), (0,)), contract=((2,), (2,))),
         ),
-        Sample((f32(3, 2), f32(3, 2, 2)), dot_axes(contract=((0, 1), (0, 2)))),
-        Sample((i32(2, 3), i32(3)), dot_axes(contract=((1,), (0,)))),
-        Sample((f32(3), f32(3)), dot_axes(contract=((0,), (0,)))),
-        Sample((f32(2, 0), f32(0, 3)), dot_axes(contract=((1,), (0,)))),
-        Sample((f32("n", 3), f32("n", "m")), dot_axes(contract=((0,), (0,)))),
-        Sample((_I8, _I8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
-        Sample((_U8, _U8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
-        Sample((_U8, _U8), {**dot_axes(contract=((0,), (1,))), "dtype": "i32"}),
-        Sample((_U8, _I8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
-        Sample(
+        OpSample((f32(3, 2), f32(3, 2, 2)), dot_axes(contract=((0, 1), (0, 2)))),
+        OpSample((i32(2, 3), i32(3)), dot_axes(contract=((1,), (0,)))),
+        OpSample((f32(3), f32(3)), dot_axes(contract=((0,), (0,)))),
+        OpSample((f32(2, 0), f32(0, 3)), dot_axes(contract=((1,), (0,)))),
+        OpSample((f32("n", 3), f32("n", "m")), dot_axes(contract=((0,), (0,)))),
+        OpSample((_I8, _I8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
+        OpSample((_U8, _U8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
+        OpSample((_U8, _U8), {**dot_axes(contract=((0,), (1,))), "dtype": "i32"}),
+        OpSample((_U8, _I8), {**dot_axes(contract=((1,), (0,))), "dtype": "i32"}),
+        OpSample(
             (_F16, _F16),
             {**dot_axes(contract=((1,), (0,))), "dtype": "f32"},
             smooth=False,

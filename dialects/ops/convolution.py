@@ -40,14 +40,14 @@ from aotc.dialects.ops.windows import (
     padded_windows,
     windowed_shape,
 )
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import X, Y, call, this
 from aotc.dialects.reference.products import sum_of_products
 from aotc.dialects.rules.batching import add_leading_axes, fold_leading_axis
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.linearity import linear
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value, ir, linalg
@@ -208,7 +208,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         return _batch_into_groups(b, op, x, kernel, size)
 
     @staticmethod
-    def pad(p: Padding, op: "ConvGeneral", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "ConvGeneral", operands: Sequence[Value]) -> Any:
         """Pad by zeros after the images, as are around them."""
         x, kernel = operands
         spatial = range(1, Tensor.of(x).rank - 1)
@@ -237,7 +237,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         return _lower(low, op, x, kernel)
 
     simplify = (
-        Row(
+        RewriteRow(
             "zeros between the elements of an image are not multiplied",
             this(call("pad", X).named("pad"), Y),
             lambda b, m: without_inner_zeros(b, m.op, m.pad),
@@ -254,7 +254,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         return 2 * Tensor.of(op.y).elements * products
 
     samples = [
-        Sample(
+        OpSample(
             (f32(2, 5, 5, 2), f32(3, 3, 2, 4)),
             {
                 "strides": (1, 1),
@@ -263,7 +263,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 1,
             },
         ),
-        Sample(
+        OpSample(
             (f32("n", 6, 5, 6), f32(3, 2, 3, 4)),
             {
                 "strides": (2, 1),
@@ -272,11 +272,11 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 2,
             },
         ),
-        Sample(
+        OpSample(
             (f32(1, 7, 3), f32(3, 3, 2)),
             {"strides": (2,), "padding": (0, 0), "dilation": (1,), "groups": 1},
         ),
-        Sample(
+        OpSample(
             (f32(1, 3, 4, 3, 2), f32(2, 2, 2, 2, 3)),
             {
                 "strides": (1, 1, 1),
@@ -285,7 +285,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 1,
             },
         ),
-        Sample(
+        OpSample(
             (f32(2, 5, 5, 3), f32(3, 3, 1, 3)),
             {
                 "strides": (1, 1),
@@ -294,7 +294,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 3,
             },
         ),
-        Sample(  # one window, behind which the image goes on
+        OpSample(  # one window, behind which the image goes on
             (f32(2, 3, 5, 3), f32(4, 3, 1, 3)),
             {
                 "strides": (2, 2),
@@ -303,7 +303,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 3,
             },
         ),
-        Sample(
+        OpSample(
             (Tensor((2, 5, 4, 6), "i8"), Tensor((3, 2, 2, 6), "i8")),
             {
                 "strides": (2, 1),
@@ -312,7 +312,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 3,
             },
         ),
-        Sample(
+        OpSample(
             (Tensor((2, 5, 4, 3), "u8"), Tensor((3, 2, 3, 4), "i8")),
             {
                 "strides": (2, 1),
@@ -321,7 +321,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 1,
             },
         ),
-        Sample(
+        OpSample(
             (f32("n", "h", "w", 2), f32(3, 2, 2, 3)),
             {
                 "strides": (2, 1),
@@ -330,7 +330,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
                 "groups": 1,
             },
         ),
-        Sample(
+        OpSample(
             (f32(2, "h", 5, 2), f32(2, 3, 1, 4)),
             {
                 "strides": (1, 2),

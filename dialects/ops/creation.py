@@ -6,16 +6,16 @@ from typing import Any, Self
 import numpy as np
 
 from aotc.core import dtypes as dt
-from aotc.dialects.attributes import Array, Int, Sizes, Str
+from aotc.dialects.attributes import DenseElements, Int, Sizes, Str
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import WIDE, GraphOp, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.rules.batching import NO_OPERANDS
 from aotc.dialects.rules.checks import require_dtype
-from aotc.dialects.rules.counters import Counter, counter_of_elements
+from aotc.dialects.rules.counters import BoundedIota, counter_of_elements
 from aotc.dialects.rules.padding import HARMLESS
-from aotc.dialects.rules.samples import Sample
+from aotc.dialects.rules.samples import OpSample
 from aotc.dialects.rules.signs import has_no_negative, never_wraps
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
@@ -37,7 +37,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     why = "values known before the model runs; passes fold into it"
 
-    value: Array
+    value: DenseElements
     y: Result[Any]
     is_free = True
     on_scalars = True
@@ -69,16 +69,16 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
         return has_no_negative(op.attributes["value"])
 
     @staticmethod
-    def counter(op: "Constant") -> Counter | None:
+    def counter(op: "Constant") -> BoundedIota | None:
         """Return how the elements count along an axis."""
         return counter_of_elements(op.attributes["value"])
 
     samples = [
-        Sample((), {"value": np.array([[1.5, -0.0], [np.inf, np.nan]], "f")}),
-        Sample((), {"value": np.array(7, "i4")}),
-        Sample((), {"value": np.array([True, False])}),
-        Sample((), {"value": np.array([0, 255], "u1")}),
-        Sample((), {"value": np.zeros((0, 3), "f")}),
+        OpSample((), {"value": np.array([[1.5, -0.0], [np.inf, np.nan]], "f")}),
+        OpSample((), {"value": np.array(7, "i4")}),
+        OpSample((), {"value": np.array([True, False])}),
+        OpSample((), {"value": np.array([0, 255], "u1")}),
+        OpSample((), {"value": np.zeros((0, 3), "f")}),
     ]
 
 
@@ -132,15 +132,15 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
         return never_wraps(op.shape[op.axis], op.dtype)
 
     @staticmethod
-    def counter(op: "Iota") -> Counter | None:
+    def counter(op: "Iota") -> BoundedIota | None:
         """Return the count along the axis, where positions do not wrap around."""
         size = op.shape[op.axis]
-        return Counter(op.axis, size) if never_wraps(size, op.dtype) else None
+        return BoundedIota(op.axis, size) if never_wraps(size, op.dtype) else None
 
     samples = [
-        Sample((), {"shape": (2, 3), "axis": 1, "dtype": "i32"}),
-        Sample((), {"shape": ("n", 3), "axis": 0, "dtype": "f32"}),
-        Sample((), {"shape": (300,), "axis": 0, "dtype": "u8"}),
+        OpSample((), {"shape": (2, 3), "axis": 1, "dtype": "i32"}),
+        OpSample((), {"shape": ("n", 3), "axis": 0, "dtype": "f32"}),
+        OpSample((), {"shape": (300,), "axis": 0, "dtype": "u8"}),
     ]
 
 
@@ -193,6 +193,6 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
         return never_wraps(op.size[0], op.dtype)
 
     samples = [
-        Sample((), {"size": ("n",), "dtype": "f32"}),
-        Sample((), {"size": (7,), "dtype": "i32"}),
+        OpSample((), {"size": ("n",), "dtype": "f32"}),
+        OpSample((), {"size": (7,), "dtype": "i32"}),
     ]

@@ -12,7 +12,7 @@ from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import Body, constant, float_compare
-from aotc.dialects.lowering.scans import Monoid, Scan
+from aotc.dialects.lowering.scans import Monoid, ScanLowering
 from aotc.dialects.ops.reduction import (
     ReduceMax,
     ReduceMin,
@@ -22,9 +22,9 @@ from aotc.dialects.ops.reduction import (
 from aotc.dialects.rules.batching import leading, shift_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.rules.linearity import linear
-from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.padding import BucketPadding
 from aotc.dialects.rules.reordering import in_any_order, rename_axes
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith, math
 
@@ -84,7 +84,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
     reorder = in_any_order(axis=rename_axes)
 
     @staticmethod
-    def pad(p: Padding, op: "LinearRecurrence", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "LinearRecurrence", operands: Sequence[Value]) -> Any:
         """Hide padding, if it comes first, behind zeros, which keep the total at 0."""
         if not op.reverse:
             return p.build(op, operands)
@@ -97,15 +97,15 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         a, x = (low.convert(value, source, wide.dtype) for value in (a, x))
-        scan = Scan(low, Monoid(_both_steps, (1, 0)), op.reverse)
+        scan = ScanLowering(low, Monoid(_both_steps, (1, 0)), op.reverse)
         _, y = scan([a, x], wide, op.axis)
         return low.convert(y, wide, source.dtype)
 
     samples = [
-        Sample((f32(2, 5), f32(2, 5)), {"axis": 1, "reverse": False}),
-        Sample((f32("n", 3), f32("n", 3)), {"axis": 0, "reverse": True}),
-        Sample((f32(70, 2), f32(70, 2)), {"axis": 0, "reverse": False}, -1.0, 1.0),
-        Sample((f32(2, 0), f32(2, 0)), {"axis": 1, "reverse": True}),
+        OpSample((f32(2, 5), f32(2, 5)), {"axis": 1, "reverse": False}),
+        OpSample((f32("n", 3), f32("n", 3)), {"axis": 0, "reverse": True}),
+        OpSample((f32(70, 2), f32(70, 2)), {"axis": 0, "reverse": False}, -1.0, 1.0),
+        OpSample((f32(2, 0), f32(2, 0)), {"axis": 1, "reverse": True}),
     ]
 
 
@@ -169,7 +169,7 @@ class Cumulative(GraphOp, traits=[Pure]):
     reorder = in_any_order(axis=rename_axes)
 
     @classmethod
-    def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
+    def pad(cls, p: BucketPadding, op: Self, operands: Sequence[Value]) -> Any:
         """Hide padding, if it comes first, behind the neutral element."""
         (x,), exact = operands, Tensor.of(op.x)
         axes = (op.axis,) if op.reverse else ()
@@ -181,7 +181,7 @@ class Cumulative(GraphOp, traits=[Pure]):
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)
-        (y,) = Scan(low, cls.monoid(wide.dtype), op.reverse)([x], wide, op.axis)
+        (y,) = ScanLowering(low, cls.monoid(wide.dtype), op.reverse)([x], wide, op.axis)
         return low.convert(y, wide, source.dtype)
 
     @classmethod
@@ -195,9 +195,9 @@ class Cumulative(GraphOp, traits=[Pure]):
         return Monoid(both, [cls.start(dtype)])
 
     samples = [
-        Sample((f32(2, 5),), {"axis": 1, "reverse": False}),
-        Sample((f32(10, 2),), {"axis": 0, "reverse": True}),
-        Sample((f32(0, 3),), {"axis": 0, "reverse": False}),
+        OpSample((f32(2, 5),), {"axis": 1, "reverse": False}),
+        OpSample((f32(10, 2),), {"axis": 0, "reverse": True}),
+        OpSample((f32(0, 3),), {"axis": 0, "reverse": False}),
     ]
 
 
@@ -220,8 +220,8 @@ class Cumsum(Cumulative, name="cumsum"):
 
     samples = [
         *Cumulative.samples,
-        Sample((f32("n", 2),), {"axis": 0, "reverse": True}),
-        Sample((f32(3, 70),), {"axis": 1, "reverse": False}),
+        OpSample((f32("n", 2),), {"axis": 0, "reverse": True}),
+        OpSample((f32(3, 70),), {"axis": 1, "reverse": False}),
     ]
 
 
@@ -241,7 +241,7 @@ class Cumprod(Cumulative, name="cumprod"):
 
     samples = [
         *Cumulative.samples,
-        Sample(
+        OpSample(
             (np.array([[1, 0, 2, 3], [3, 0, 0, 2]], "f"),),
             {"axis": 1, "reverse": False},
         ),
@@ -261,7 +261,7 @@ class CumulativeExtreme(Cumulative):
 
     samples = [
         *Cumulative.samples,
-        Sample(
+        OpSample(
             (np.array([-np.inf, -0.0, 2, 2, np.nan, 3, np.inf], "f"),),
             {"axis": 0, "reverse": False},
             smooth=False,
@@ -325,7 +325,7 @@ class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
 
     samples = [
         *Cumulative.samples,
-        Sample(
+        OpSample(
             (np.array([[-np.inf, -np.inf, 1, 800], [3, -700, np.inf, 0]], "f"),),
             {"axis": 1, "reverse": False},
             smooth=False,

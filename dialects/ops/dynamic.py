@@ -19,7 +19,7 @@ from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.ops.indexing import in_range, position
 from aotc.dialects.rules.batching import add_leading_axis
 from aotc.dialects.rules.checks import require_dtype
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import Value, arith
@@ -123,12 +123,12 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
         return low.generate(Tensor.of(op.y), element)
 
     samples = [
-        Sample((f32(4, 5), np.array([1, 9], "i4")), {"sizes": (2, 3)}),
-        Sample((f32("n", 3), np.array([0, 1], "i8")), {"sizes": ("n", 2)}),
-        Sample((f32(4, 3), np.array([-7, 1], "i1")), {"sizes": (2, 3)}),
-        Sample((f32(300), np.array([200], "u1")), {"sizes": (2,)}),
-        Sample((f32(4, 5), np.array([5, 0], "i4")), {"sizes": (0, 2)}),
-        Sample((f32(), np.zeros(0, "i4")), {"sizes": ()}),
+        OpSample((f32(4, 5), np.array([1, 9], "i4")), {"sizes": (2, 3)}),
+        OpSample((f32("n", 3), np.array([0, 1], "i8")), {"sizes": ("n", 2)}),
+        OpSample((f32(4, 3), np.array([-7, 1], "i1")), {"sizes": (2, 3)}),
+        OpSample((f32(300), np.array([200], "u1")), {"sizes": (2,)}),
+        OpSample((f32(4, 5), np.array([5, 0], "i4")), {"sizes": (0, 2)}),
+        OpSample((f32(), np.zeros(0, "i4")), {"sizes": ()}),
     ]
 
 
@@ -227,12 +227,12 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         return low.pointwise([x], whole, body)
 
     samples = [
-        Sample((f32(4, 5), f32(2, 3), np.array([1, 9], "i4"))),
-        Sample((f32("n", 3), f32("n", 2), np.array([0, 1], "i8"))),
-        Sample((f32(4, 3), f32(2, 3), np.array([-7, 1], "i1"))),
-        Sample((f32(300), f32(2), np.array([200], "u1"))),
-        Sample((f32(4, 5), f32(0, 5), np.array([1, 0], "i4"))),
-        Sample((f32(), f32(), np.zeros(0, "i4"))),
+        OpSample((f32(4, 5), f32(2, 3), np.array([1, 9], "i4"))),
+        OpSample((f32("n", 3), f32("n", 2), np.array([0, 1], "i8"))),
+        OpSample((f32(4, 3), f32(2, 3), np.array([-7, 1], "i1"))),
+        OpSample((f32(300), f32(2), np.array([200], "u1"))),
+        OpSample((f32(4, 5), f32(0, 5), np.array([1, 0], "i4"))),
+        OpSample((f32(), f32(), np.zeros(0, "i4"))),
     ]
 
 

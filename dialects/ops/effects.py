@@ -20,7 +20,7 @@ from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering, ordering
 from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.checks import require_dtype
-from aotc.dialects.rules.samples import Sample, boolean, f32, i32
+from aotc.dialects.rules.samples import OpSample, boolean, f32, i32
 from aotc.dialects.sizes.intervals import bounds
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
@@ -77,9 +77,11 @@ class Assert(Effect, name="assert"):
         return ()
 
     samples = [
-        Sample((np.array(True),), {"message": "x is positive"}),
-        Sample((np.ones((2, 3), bool),), {"message": 'a "quoted" reason; two\nlines'}),
-        Sample((boolean("n", 0),), {"message": "nothing fails"}),
+        OpSample((np.array(True),), {"message": "x is positive"}),
+        OpSample(
+            (np.ones((2, 3), bool),), {"message": 'a "quoted" reason; two\nlines'}
+        ),
+        OpSample((boolean("n", 0),), {"message": "nothing fails"}),
     ]
 
 
@@ -109,9 +111,9 @@ class Print(Effect, name="print"):
         return ()
 
     samples = [
-        Sample((f32(),), {"format": "loss = {:.3f}\n"}),
-        Sample((i32("n", 2),), {"format": "{}\n"}),
-        Sample((boolean(3),), {"format": "100 {{%}} {} in the middle\n"}),
+        OpSample((f32(),), {"format": "loss = {:.3f}\n"}),
+        OpSample((i32("n", 2),), {"format": "{}\n"}),
+        OpSample((boolean(3),), {"format": "100 {{%}} {} in the middle\n"}),
     ]
 
 
@@ -151,7 +153,7 @@ class Barrier(GraphOp, name="barrier"):
         """Write IREE's own barrier."""
         return iree_text.optimization_barrier(x)
 
-    samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((i32(),))]
+    samples = [OpSample((f32(2, 3),)), OpSample((f32("n", 4),)), OpSample((i32(),))]
 
 
 class After(GraphOp, name="after", traits=[Pure]):
@@ -198,10 +200,10 @@ class After(GraphOp, name="after", traits=[Pure]):
         return ordering.after(x, event)
 
     samples = [
-        Sample((f32(2, 3), f32(4))),
-        Sample((f32("n", 4), i32("n", 2))),
-        Sample((boolean(3), f32())),
-        Sample((i32(2), f32(2, 0))),
+        OpSample((f32(2, 3), f32(4))),
+        OpSample((f32("n", 4), i32("n", 2))),
+        OpSample((boolean(3), f32())),
+        OpSample((i32(2), f32(2, 0))),
     ]
 
 

@@ -31,7 +31,7 @@ from aotc.dialects.rules.matrices import (
     symmetric,
     triangle,
 )
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Tensor, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import Value
@@ -108,9 +108,9 @@ class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
         return elimination.cholesky(b, op.x)
 
     samples = [
-        Sample((_DEFINITE,)),
-        Sample((f32("n", 2, 2),), smooth=False),  # definite or not
-        Sample((f32(2, 0, 0),), smooth=False),
+        OpSample((_DEFINITE,)),
+        OpSample((f32("n", 2, 2),), smooth=False),  # definite or not
+        OpSample((f32(2, 0, 0),), smooth=False),
     ]
 
 
@@ -217,18 +217,18 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
         return elimination.triangular_solve(b, a, op.x, lower)
 
     samples = [
-        Sample(
+        OpSample(
             (f32(3, 3), f32(3, 2)),
             {"lower": True, "transpose": False, "unit_diagonal": False},
             low=0.5,
         ),
-        Sample(
+        OpSample(
             (f32("n", 3, 3), f32("n", 3, 1)),
             {"lower": False, "transpose": True, "unit_diagonal": True},
             low=-0.5,
             high=0.5,
         ),
-        Sample(
+        OpSample(
             (f32(2, 3, 3), f32(2, 3, 0)),
             {"lower": False, "transpose": False, "unit_diagonal": False},
         ),
@@ -320,9 +320,9 @@ class Lu(GraphOp, name="lu", traits=[Pure]):
         return elimination.lu(b, op.x)
 
     samples = [
-        Sample((np.array([[1, 2, -1], [3, 0.5, 1], [-2, 1, 0.25]], "f"),)),
-        Sample((f32("n", 3, 3),)),
-        Sample((np.array([[0, 1, 2], [0, 0, 3], [0, 2, -1]], "f"),), smooth=False),
+        OpSample((np.array([[1, 2, -1], [3, 0.5, 1], [-2, 1, 0.25]], "f"),)),
+        OpSample((f32("n", 3, 3),)),
+        OpSample((np.array([[0, 1, 2], [0, 0, 3], [0, 2, -1]], "f"),), smooth=False),
     ]
 
 
@@ -433,7 +433,7 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
         return reflections.qr(b, op.x)
 
     samples = [
-        Sample((np.array([[1, 2, -1], [3, 0.5, 1], [-2, 1, 0.25]], "f"),)),
-        Sample((f32("n", 3, 2),)),
-        Sample((f32(3, 0),)),
+        OpSample((np.array([[1, 2, -1], [3, 0.5, 1], [-2, 1, 0.25]], "f"),)),
+        OpSample((f32("n", 3, 2),)),
+        OpSample((f32(3, 0),)),
     ]

@@ -22,7 +22,7 @@ from aotc.dialects.ops.contraction import dot_axes
 from aotc.dialects.rules.batching import leading, shift_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.rules.padding import along_axis, harmless_but_along
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value
@@ -110,12 +110,12 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
         ]
 
     samples = [
-        Sample((f32(3, 8), f32(3, 8)), {"axis": 1, "inverse": False}),
-        Sample((f32(6, "n"), f32(6, "n")), {"axis": 0, "inverse": True}),
-        Sample((f32("n", 72, 2), f32("n", 72, 2)), {"axis": 1, "inverse": False}),
-        Sample((f32(67), f32(67)), {"axis": 0, "inverse": True}),
-        Sample((f32(1), f32(1)), {"axis": 0, "inverse": False}),
-        Sample((f32(0, 4), f32(0, 4)), {"axis": 1, "inverse": False}),
+        OpSample((f32(3, 8), f32(3, 8)), {"axis": 1, "inverse": False}),
+        OpSample((f32(6, "n"), f32(6, "n")), {"axis": 0, "inverse": True}),
+        OpSample((f32("n", 72, 2), f32("n", 72, 2)), {"axis": 1, "inverse": False}),
+        OpSample((f32(67), f32(67)), {"axis": 0, "inverse": True}),
+        OpSample((f32(1), f32(1)), {"axis": 0, "inverse": False}),
+        OpSample((f32(0, 4), f32(0, 4)), {"axis": 1, "inverse": False}),
     ]
 
 

@@ -33,14 +33,14 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.lowering.reads import element_reader
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import X, this
 from aotc.dialects.patterns.values import repeated_scalar
 from aotc.dialects.rules.batching import add_leading_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype, require_equal
 from aotc.dialects.rules.counters import counter_of
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count, format_shape
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
@@ -183,7 +183,7 @@ def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
 
 
 def within_call(
-    p: Padding, exact: Tensor, indices: Sequence[Value], at: IndexMap
+    p: BucketPadding, exact: Tensor, indices: Sequence[Value], at: IndexMap
 ) -> list[Value]:
     """Return indices that mean for a padded tensor what they mean for the call's.
 
@@ -333,7 +333,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         return b.gather(x, *indices, **maps)
 
     @staticmethod
-    def pad(p: Padding, op: "Gather", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "Gather", operands: Sequence[Value]) -> Any:
         """Read the call's elements alone; of none of them zeros."""
         (x, *indices), exact, b = operands, Tensor.of(op.x), p.b
         indexed = p.axes(exact, op.axes)
@@ -378,7 +378,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         return low.generic(indices, maps, low.empty(result), loops, body)
 
     simplify = (
-        Row(
+        RewriteRow(
             "of equal elements, copies",
             this(X),
             lambda b, m: _copies(b, m.op),
@@ -387,7 +387,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
             near_miss=lambda b, x, i: _taken(b, x, i),
             where=lambda m: m.op.mode == "clip" and 0 not in Tensor.of(m.x).shape,
         ),
-        Row(
+        RewriteRow(
             "at positions that count from 0, what is only moved",
             this(X),
             lambda b, m: _read_in_order(b, m.op),
@@ -405,35 +405,35 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         return is_known(op.x)
 
     samples = [
-        Sample(
+        OpSample(
             (f32(5, 3), np.array([0, 4, 4, -3, 9], "i4")),
             {"axes": (0,), "along": (0,), "kept": (1,), "mode": "clip"},
         ),
-        Sample(
+        OpSample(
             (f32(2, 4, 3), np.array([[1, 0], [-1, 9]], "i8")),
             {"axes": (1,), "along": (1, 2), "kept": (0, 3), "mode": "drop"},
         ),
-        Sample(
+        OpSample(
             (f32(3, 4), np.array([[0, 3], [2, 2], [1, 7]], "u1")),
             {"axes": (1,), "along": (0, 1), "kept": (0,), "mode": "clip"},
         ),
-        Sample(
+        OpSample(
             (f32(3, 2, 4), np.array([2, 0, 7], "i1"), np.array([-1, 3, 2], "i1")),
             {"axes": (0, 2), "along": (0,), "kept": (1,), "mode": "drop"},
         ),
-        Sample(
+        OpSample(
             (f32("n", 3), i32("m", "n")),
             {"axes": (1,), "along": (0, 1), "kept": (1,), "mode": "clip"},
         ),
-        Sample(
+        OpSample(
             (f32("n", 3), i32("m")),
             {"axes": (0,), "along": (0,), "kept": (1,), "mode": "clip"},
         ),
-        Sample(
+        OpSample(
             (f32(4), np.array(2**63 + 1, "u8")),
             {"axes": (0,), "along": (), "kept": (), "mode": "clip"},
         ),
-        Sample(
+        OpSample(
             (f32(0, 2), np.array([1, 0], "i4")),
             {"axes": (0,), "along": (0,), "kept": (1,), "mode": "drop"},
         ),

@@ -25,7 +25,7 @@ from aotc.dialects.rules.padding import (
     hiding,
 )
 from aotc.dialects.rules.reordering import in_any_order, order_without, rename_axes
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Shape, Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, linalg, math
@@ -59,14 +59,14 @@ class AlongAxis(GraphOp, traits=[Pure]):
         return _PASSES * Tensor.of(op.y).elements
 
     samples = [
-        Sample((f32(2, 5),), {"axis": 1}),
-        Sample((f32("n", 3, 2),), {"axis": 1}),
-        Sample(
+        OpSample((f32(2, 5),), {"axis": 1}),
+        OpSample((f32("n", 3, 2),), {"axis": 1}),
+        OpSample(
             (np.array([[1e4, 0, -1e4], [-np.inf, 0, 1]], "f"),),
             {"axis": 1},
             smooth=False,
         ),
-        Sample((f32(2, "n"),), {"axis": 1}),
+        OpSample((f32(2, "n"),), {"axis": 1}),
     ]
 
 
@@ -398,11 +398,13 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         return _PASSES * Tensor.of(op.y).elements
 
     samples = [
-        Sample((f32(2, 5),), {"axes": (1,), "epsilon": 1e-5, "centered": True}),
-        Sample((f32("n", 3, 4),), {"axes": (0, 1), "epsilon": 1e-3, "centered": True}),
-        Sample((f32(3, "n"),), {"axes": (1,), "epsilon": 1e-3, "centered": False}),
-        Sample((f32(2, 3, 4),), {"axes": (1, 2), "epsilon": 1e-2, "centered": False}),
-        Sample((f32(2, "n", 3),), {"axes": (1,), "epsilon": 1e-2, "centered": True}),
+        OpSample((f32(2, 5),), {"axes": (1,), "epsilon": 1e-5, "centered": True}),
+        OpSample(
+            (f32("n", 3, 4),), {"axes": (0, 1), "epsilon": 1e-3, "centered": True}
+        ),
+        OpSample((f32(3, "n"),), {"axes": (1,), "epsilon": 1e-3, "centered": False}),
+        OpSample((f32(2, 3, 4),), {"axes": (1, 2), "epsilon": 1e-2, "centered": False}),
+        OpSample((f32(2, "n", 3),), {"axes": (1,), "epsilon": 1e-2, "centered": True}),
     ]
 
 

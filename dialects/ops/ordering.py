@@ -22,10 +22,10 @@ from aotc.dialects.movement.nests import ARGSORT, ARGSORT_DESCENDING, Nest
 from aotc.dialects.movement.views import View
 from aotc.dialects.rules.batching import leading, shift_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype
-from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.padding import BucketPadding
 from aotc.dialects.rules.reordering import in_any_order, rename_axes
-from aotc.dialects.rules.samples import Sample, f32
-from aotc.dialects.types import Dim, Shape, Size, Tensor
+from aotc.dialects.rules.samples import OpSample, f32
+from aotc.dialects.types import Shape, Size, SymbolicDim, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
 
@@ -98,7 +98,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     reorder = in_any_order(axis=rename_axes)
 
     @staticmethod
-    def pad(p: Padding, op: "Argsort", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "Argsort", operands: Sequence[Value]) -> Any:
         """Sort padding to the end: it stays behind elements that it is equal to."""
         (x,), exact = operands, Tensor.of(op.x)
         last = _last(exact.dtype, op.descending)
@@ -145,23 +145,23 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
         return _COMPARED * Tensor.of(op.x).elements + _PLACED * Tensor.of(op.y).elements
 
     samples = [
-        Sample((f32(2, 40),), {"axis": 1, "descending": False, "count": (40,)}),
-        Sample((f32(100, 2),), {"axis": 0, "descending": True, "count": (70,)}),
-        Sample((f32(2, "n"),), {"axis": 1, "descending": False, "count": ("n",)}),
-        Sample((f32("n", 50),), {"axis": 1, "descending": True, "count": (3,)}),
-        Sample(
+        OpSample((f32(2, 40),), {"axis": 1, "descending": False, "count": (40,)}),
+        OpSample((f32(100, 2),), {"axis": 0, "descending": True, "count": (70,)}),
+        OpSample((f32(2, "n"),), {"axis": 1, "descending": False, "count": ("n",)}),
+        OpSample((f32("n", 50),), {"axis": 1, "descending": True, "count": (3,)}),
+        OpSample(
             (np.array([1, np.nan, -0.0, 0, np.inf, -np.inf, 1, np.nan, -2], "f"),),
             {"axis": 0, "descending": False, "count": (9,)},
         ),
-        Sample(
+        OpSample(
             (np.array([1, np.nan, -0.0, 0, np.inf, -np.inf, 1, np.nan, -2], "f"),),
             {"axis": 0, "descending": True, "count": (8,)},
         ),
-        Sample(
+        OpSample(
             (np.array([3, 255, 0, 3, 128, 127], "u1"),),
             {"axis": 0, "descending": False, "count": (6,)},
         ),
-        Sample((f32(2, 0),), {"axis": 1, "descending": True, "count": (0,)}),
+        OpSample((f32(2, 0),), {"axis": 1, "descending": True, "count": (0,)}),
     ]
 
 
@@ -174,9 +174,9 @@ def _last(dtype: str, descending: bool) -> float:
 
 def is_few(count: Size, size: Size) -> TypeGuard[int]:
     """Return whether selecting `count` of `size` elements one by one is cheap."""
-    if isinstance(count, Dim) or count > FEW:
+    if isinstance(count, SymbolicDim) or count > FEW:
         return False
-    return isinstance(size, Dim) or count * OF_EACH <= size
+    return isinstance(size, SymbolicDim) or count * OF_EACH <= size
 
 
 def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, Tensor]:

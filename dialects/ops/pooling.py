@@ -25,8 +25,8 @@ from aotc.dialects.reference.wide_sums import wide_sum
 from aotc.dialects.rules.batching import fold_leading_axis
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.linearity import linear
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, linalg
@@ -38,8 +38,8 @@ def _sample(
     strides: tuple[int, ...],
     padding: tuple[int, ...],
     dilation: tuple[int, ...] | None = None,
-) -> Sample:
-    return Sample(
+) -> OpSample:
+    return OpSample(
         (x,),
         {
             "window": window,
@@ -126,7 +126,7 @@ class Pool(GraphOp, traits=[Pure]):
         return (Nest(sizes, spatial, (read,), cls.ufunc, cls.start),)
 
     @classmethod
-    def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
+    def pad(cls, p: BucketPadding, op: Self, operands: Sequence[Value]) -> Any:
         """Hide padding behind the images."""
         (x,) = operands
         spatial = range(1, Tensor.of(x).rank - 1)

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from aotc.core import dtypes as dt
-from aotc.dialects.attributes import Array, Float, Int
+from aotc.dialects.attributes import DenseElements, Float, Int
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import (
     CUT,
@@ -25,7 +25,7 @@ from aotc.dialects.rules.batching import add_leading_axes, leading, shift_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype
 from aotc.dialects.rules.padding import HARMLESS, along_axis, harmless_but_along
 from aotc.dialects.rules.reordering import in_any_order, rename_axes
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Shape, Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir, tensor
@@ -144,11 +144,11 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
     cascade = decompose
 
     samples = [
-        Sample(
+        OpSample(
             (Tensor((4, 3), "i8"), f32(2, 3), f32(2, 3)),
             {"axis": 0, "bits": 8},
         ),
-        Sample(
+        OpSample(
             (Tensor((2, 6), "u8"), f32(2, 3), f32()),
             {"axis": 1, "bits": 4},
             low=0,
@@ -174,7 +174,7 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
     dtypes = BYTES
 
     x: Operand[Any]
-    table: Array
+    table: DenseElements
     y: Result[Any]
 
     @classmethod
@@ -203,7 +203,7 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
         """
         is_float = op.table.dtype == np.float32
         table = op.table if is_float else op.table.view(np.int8)  # as tensors hold them
-        entries = constant_of(Array.encode(np.roll(table, _ENTRIES // 2)))
+        entries = constant_of(DenseElements.encode(np.roll(table, _ENTRIES // 2)))
 
         def body(element: Value) -> Value:
             number = conversion("i8", "i32")(element)
@@ -214,10 +214,14 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
         return low.pointwise([x], Tensor.of(op.y), body)
 
     samples = [
-        Sample((Tensor((3, 100), "u8"),), {"table": _SQUARES}, low=0, high=256),
-        Sample((_SIGNED,), {"table": _SQUARES}, low=-128, high=128),
-        Sample((Tensor((0,), "u8"),), {"table": _SQUARES[::-1].astype(np.int8)}, low=0),
-        Sample((_SIGNED,), {"table": np.sqrt(_EVERY).astype("f")}, low=-128, high=128),
+        OpSample((Tensor((3, 100), "u8"),), {"table": _SQUARES}, low=0, high=256),
+        OpSample((_SIGNED,), {"table": _SQUARES}, low=-128, high=128),
+        OpSample(
+            (Tensor((0,), "u8"),), {"table": _SQUARES[::-1].astype(np.int8)}, low=0
+        ),
+        OpSample(
+            (_SIGNED,), {"table": np.sqrt(_EVERY).astype("f")}, low=-128, high=128
+        ),
     ]
 
 
@@ -286,15 +290,15 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
         return 2 * Tensor.of(op.y).elements
 
     samples = [
-        Sample((Tensor((3, 100), "u8"),), {"step": 0.05, "axis": 1}, low=0, high=256),
-        Sample((f32(5, "n").with_dtype("i8"),), {"step": 1e-3, "axis": 0}, low=-9),
-        Sample(
+        OpSample((Tensor((3, 100), "u8"),), {"step": 0.05, "axis": 1}, low=0, high=256),
+        OpSample((f32(5, "n").with_dtype("i8"),), {"step": 1e-3, "axis": 0}, low=-9),
+        OpSample(
             (f32("n", 40, 2).with_dtype("i8"),),
             {"step": 2.0, "axis": 1},
             low=-128,
             high=128,
         ),
-        Sample((f32(3, "n").with_dtype("u8"),), {"step": 0.1, "axis": 1}, high=256),
+        OpSample((f32(3, "n").with_dtype("u8"),), {"step": 0.1, "axis": 1}, high=256),
     ]
 
 

@@ -25,15 +25,15 @@ from aotc.dialects.movement.nests import ARGSORT_DESCENDING, Nest
 from aotc.dialects.movement.permutations import Order
 from aotc.dialects.movement.views import View
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.reference.wide_sums import wide_sum
 from aotc.dialects.rules.batching import leading, shift_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype
-from aotc.dialects.rules.padding import Padding, along_axis, hiding
+from aotc.dialects.rules.padding import BucketPadding, along_axis, hiding
 from aotc.dialects.rules.reordering import in_any_order, order_without, rename_axes
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import Size, Tensor, bounds, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value, arith, ir
@@ -93,7 +93,7 @@ class Reduction(GraphOp, traits=[Pure]):
         return (Nest(sizes, len(op.axes), reads, cls.ufunc, start),)
 
     @classmethod
-    def pad(cls, p: Padding, op: Self, operands: Sequence[Value]) -> Any:
+    def pad(cls, p: BucketPadding, op: Self, operands: Sequence[Value]) -> Any:
         """Hide padding behind the neutral element of the reduction."""
         (x,), exact = operands, Tensor.of(op.x)
         return p.build(op, [p.hide(x, exact, op.axes, cls.start(exact.dtype))])
@@ -114,7 +114,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     simplify = tuple(  # of any length, for the static types of subclasses
         [
-            Row(
+            RewriteRow(
                 "of copies, a reduction of one of each",
                 this(call("broadcast", X).named("copies")),
                 lambda b, m: _of_repeated(b, m.op, m.copies),
@@ -140,11 +140,11 @@ class Reduction(GraphOp, traits=[Pure]):
         return Tensor.of(op.x).elements
 
     samples = [
-        Sample((f32(2, 3, 4),), {"axes": (0, 2)}),
-        Sample((f32("n", 4),), {"axes": (0,)}),
-        Sample((i32(5),), {"axes": (0,)}),
-        Sample((f32(2, 3),), {"axes": ()}),
-        Sample((f32("n", "m", 2),), {"axes": (0, 1)}),
+        OpSample((f32(2, 3, 4),), {"axes": (0, 2)}),
+        OpSample((f32("n", 4),), {"axes": (0,)}),
+        OpSample((i32(5),), {"axes": (0,)}),
+        OpSample((f32(2, 3),), {"axes": ()}),
+        OpSample((f32("n", "m", 2),), {"axes": (0, 1)}),
     ]
 
 
@@ -263,9 +263,9 @@ class ReduceSum(Reduction, name="reduce_sum"):
     ufunc = "add"
     samples = [
         *Reduction.samples,
-        Sample((f32(0, 3),), {"axes": (0,)}),
-        Sample((f32("n", 2, 3, 4),), {"axes": (0, 1, 2, 3)}),
-        Sample((f32(2, 3, 2, "n", 4, 2),), {"axes": (0, 1, 2, 3, 5)}),
+        OpSample((f32(0, 3),), {"axes": (0,)}),
+        OpSample((f32("n", 2, 3, 4),), {"axes": (0, 1, 2, 3)}),
+        OpSample((f32(2, 3, 2, "n", 4, 2),), {"axes": (0, 1, 2, 3, 5)}),
     ]
 
 
@@ -294,7 +294,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
     ufunc = "multiply"
     samples = [
         *Reduction.samples,
-        Sample((np.array([[1, 0, 2], [0, 0, 3]], "f"),), {"axes": (1,)}),
+        OpSample((np.array([[1, 0, 2], [0, 0, 3]], "f"),), {"axes": (1,)}),
     ]
 
 
@@ -457,10 +457,10 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
         )
 
     samples = [
-        Sample((f32(2, 3, 4),), {"axis": 1}),
-        Sample((f32("n", 4),), {"axis": 1}),
-        Sample((np.array([1, np.nan, 3, np.nan], "f"),), {"axis": 0}),
-        Sample((np.array([2, 5, 5], "u1"),), {"axis": 0}),
+        OpSample((f32(2, 3, 4),), {"axis": 1}),
+        OpSample((f32("n", 4),), {"axis": 1}),
+        OpSample((np.array([1, np.nan, 3, np.nan], "f"),), {"axis": 0}),
+        OpSample((np.array([2, 5, 5], "u1"),), {"axis": 0}),
     ]
 
 

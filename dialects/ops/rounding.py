@@ -7,7 +7,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.lowering import by_kind, scalars
 from aotc.dialects.ops.binary import Binary, Partials
 from aotc.dialects.ops.unary import Unary, constant_zero
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.mlir import Value, math
 
 
@@ -53,9 +53,9 @@ class Remainder(Binary, name="remainder"):
 
     lower = by_kind(f=scalars.remainder)
     samples = [
-        Sample((np.array([5.3, -7.1, 0.2], "f"), np.array([2, 1.3, -0.7], "f"))),
-        Sample((f32("n", 4), f32("n", 4)), smooth=False),
-        Sample(
+        OpSample((np.array([5.3, -7.1, 0.2], "f"), np.array([2, 1.3, -0.7], "f"))),
+        OpSample((f32("n", 4), f32("n", 4)), smooth=False),
+        OpSample(
             (np.array([1, 1e30, 3e-39], "f"), np.array([0.1, 3e-7, 1e-39], "f")),
             smooth=False,
         ),

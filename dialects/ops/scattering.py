@@ -34,8 +34,8 @@ from aotc.dialects.ops.scatter_lowering import Scattering, lower_scatter
 from aotc.dialects.ops.single_updates import is_single, write_window
 from aotc.dialects.rules.batching import add_leading_axes
 from aotc.dialects.rules.checks import require_dtype
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.errors import InputError
 from aotc.mlir import Value
@@ -47,12 +47,12 @@ def _sample(
     along: tuple[int, ...],
     kept: tuple[int, ...],
     mode: str = "clip",
-) -> Sample:
+) -> OpSample:
     maps = {"axes": axes, "along": along, "kept": kept, "mode": mode}
-    return Sample(operands, maps)
+    return OpSample(operands, maps)
 
 
-def _nearest(p: Padding, number: Value, size: Size) -> Value:
+def _nearest(p: BucketPadding, number: Value, size: Size) -> Value:
     """Return indices within a padded axis that has `size` elements in the call."""
     b, kind = p.b, Tensor.of(number)
     last = b.number(kind, p.shape((size,))[0] - 1)
@@ -109,7 +109,7 @@ class Scatter(GraphOp, traits=[Pure]):
         return y
 
     @staticmethod
-    def pad(p: Padding, op: "Scatter", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "Scatter", operands: Sequence[Value]) -> Any:
         """Write at the call's elements alone: updates that are padding go nowhere."""
         x, updates, *indices = operands
         exact, _, places, *_ = map(Tensor.of, op.operands)

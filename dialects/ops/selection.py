@@ -18,13 +18,13 @@ from aotc.dialects.graph import (
 )
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering.conversion import conversion, saturate_numpy
-from aotc.dialects.patterns.rows import Row
-from aotc.dialects.patterns.terms import Capture, Number, Truth, X, Y, this
+from aotc.dialects.patterns.rows import RewriteRow
+from aotc.dialects.patterns.terms import CaptureTerm, NumberTerm, TruthTerm, X, Y, this
 from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.checks import require_dtype, require_equal
 from aotc.dialects.rules.padding import HARMLESS
 from aotc.dialects.rules.reordering import in_any_order
-from aotc.dialects.rules.samples import Sample, boolean, f32, i32
+from aotc.dialects.rules.samples import OpSample, boolean, f32, i32
 from aotc.dialects.rules.signs import is_nonnegative
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -98,7 +98,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     pad = HARMLESS
 
     simplify = (
-        Row(
+        RewriteRow(
             "x beside itself is equal, of integers",
             this(X, X),
             lambda b, m: b.full(
@@ -109,18 +109,18 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
             near_miss=lambda b, x, y: b.compare(y, y, direction="le", exact=False),
             where=lambda m: not dt.is_float(Tensor.of(m.x).dtype),
         ),
-        Row(
+        RewriteRow(
             "x < 0 is false, and x >= 0 true, if x is not negative",
-            this(X, Number(0.0)),
+            this(X, NumberTerm(0.0)),
             lambda b, m: b.full(Tensor.of(m.op.y), m.op.direction == "ge"),
             given=(i32(3),),
             example=lambda b, x: _beside_zero(b, b.maximum(x, b.full_like(x, 1)), "lt"),
             near_miss=lambda b, x: _beside_zero(b, x, "lt"),
             where=lambda m: m.op.direction in ("lt", "ge") and is_nonnegative(m.x),
         ),
-        Row(
+        RewriteRow(
             "0 > x is false, and 0 <= x true, if x is not negative",
-            this(Number(0.0), X),
+            this(NumberTerm(0.0), X),
             lambda b, m: b.full(Tensor.of(m.op.y), m.op.direction == "le"),
             given=(i32(3),),
             example=lambda b, x: b.compare(
@@ -148,9 +148,9 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
         return low.pointwise([lhs, rhs], Tensor.of(op.y), body)
 
     samples = [
-        Sample((i32(2, 3), i32(2, 3)), {"direction": "le", "exact": False}),
-        Sample((f32("n"), f32("n")), {"direction": "gt", "exact": True}),
-        Sample(
+        OpSample((i32(2, 3), i32(2, 3)), {"direction": "le", "exact": False}),
+        OpSample((f32("n"), f32("n")), {"direction": "gt", "exact": True}),
+        OpSample(
             (np.array([np.nan, 1, -0.0], "f"), np.array([np.nan, 1, 0.0], "f")),
             {"direction": "ne", "exact": True},
         ),
@@ -206,25 +206,25 @@ class Select(GraphOp, name="select", traits=[Pure]):
     pad = HARMLESS
 
     simplify = (
-        Row(
+        RewriteRow(
             "a choice between x and x is x",
-            this(Capture("condition"), X, X),
+            this(CaptureTerm("condition"), X, X),
             lambda b, m: m.x,
             given=(boolean(3), f32(3), f32(3)),
             example=lambda b, c, x, y: b.select(c, x, x),
             near_miss=lambda b, c, x, y: b.select(c, x, y),
         ),
-        Row(
+        RewriteRow(
             "where all is chosen, x",
-            this(Truth(True), X, Y),
+            this(TruthTerm(True), X, Y),
             lambda b, m: m.x,
             given=(boolean(3), f32(3), f32(3)),
             example=lambda b, c, x, y: b.select(b.full_like(c, True), x, y),
             near_miss=lambda b, c, x, y: b.select(b.bitwise_not(c), x, y),
         ),
-        Row(
+        RewriteRow(
             "where nothing is chosen, y",
-            this(Truth(False), X, Y),
+            this(TruthTerm(False), X, Y),
             lambda b, m: m.y,
             given=(boolean(3), f32(3), f32(3)),
             example=lambda b, c, x, y: b.select(b.full_like(c, False), x, y),
@@ -245,8 +245,8 @@ class Select(GraphOp, name="select", traits=[Pure]):
         return is_known(op.on_true) and is_known(op.on_false)
 
     samples = [
-        Sample((boolean(2, 3), f32(2, 3), f32(2, 3))),
-        Sample((boolean("n"), i32("n"), i32("n"))),
+        OpSample((boolean(2, 3), f32(2, 3), f32(2, 3))),
+        OpSample((boolean("n"), i32("n"), i32("n"))),
     ]
 
 
@@ -313,8 +313,8 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
         u=lambda x, lo, hi: arith.minui(arith.maxui(x, lo), hi),
     )
     samples = [
-        Sample((f32(2, 3), np.full((2, 3), -0.5, "f"), np.full((2, 3), 0.5, "f"))),
-        Sample((i32(4), np.full(4, -1, "i4"), np.full(4, 1, "i4"))),
+        OpSample((f32(2, 3), np.full((2, 3), -0.5, "f"), np.full((2, 3), 0.5, "f"))),
+        OpSample((i32(4), np.full(4, -1, "i4"), np.full(4, 1, "i4"))),
     ]
 
 
@@ -372,7 +372,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
         return low.pointwise([x], target, body)
 
     simplify = (
-        Row(
+        RewriteRow(
             "x, if it has the dtype",
             this(X),
             lambda b, m: m.x,
@@ -397,12 +397,12 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
         return axis if op.dtype in dt.INTEGERS and is_wider else None
 
     samples = [
-        Sample((f32(2, 3),), {"dtype": "f64"}),
-        Sample((f32("n"),), {"dtype": "i32"}, smooth=False),
-        Sample((i32(4),), {"dtype": "f32"}),
-        Sample((boolean(3),), {"dtype": "f32"}),
-        Sample(
+        OpSample((f32(2, 3),), {"dtype": "f64"}),
+        OpSample((f32("n"),), {"dtype": "i32"}, smooth=False),
+        OpSample((i32(4),), {"dtype": "f32"}),
+        OpSample((boolean(3),), {"dtype": "f32"}),
+        OpSample(
             (np.array([1e10, -1e10, np.nan, 2.9], "f"),), {"dtype": "i32"}, smooth=False
         ),
-        Sample((np.array([-1.0, 300.0, 5.5], "f"),), {"dtype": "u8"}, smooth=False),
+        OpSample((np.array([-1.0, 300.0, 5.5], "f"),), {"dtype": "u8"}, smooth=False),
     ]

@@ -12,7 +12,7 @@ from aotc.dialects.movement.permutations import inverse, permute
 from aotc.dialects.movement.reshaping import long_axes, reshape_groups, squeezed
 from aotc.dialects.movement.views import View
 from aotc.dialects.ops.creation import Constant
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.rules.batching import (
@@ -24,12 +24,12 @@ from aotc.dialects.rules.batching import (
 from aotc.dialects.rules.movement import Movement
 from aotc.dialects.rules.padding import (
     HARMLESS,
-    Padding,
+    BucketPadding,
     along_axes,
     harmless_but_along,
 )
 from aotc.dialects.rules.reordering import in_any_order, rename_axes
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import (
     Shape,
     Size,
@@ -82,7 +82,7 @@ class Reshape(Movement, name="reshape"):
     batch = leading(shape=prepend_size)
 
     @staticmethod
-    def pad(p: Padding, op: "Reshape", operands: Sequence[Value]) -> Value | None:
+    def pad(p: BucketPadding, op: "Reshape", operands: Sequence[Value]) -> Value | None:
         """Reshape, if the padded axis comes first among axes that become others."""
         (x,) = operands
         source = Tensor.of(op.x).shape
@@ -98,7 +98,7 @@ class Reshape(Movement, name="reshape"):
         return low.reshape(x, Tensor.of(op.x), Tensor.of(op.y))
 
     simplify = (
-        Row(
+        RewriteRow(
             "x, if it has the shape",
             this(X),
             lambda b, m: m.x,
@@ -107,7 +107,7 @@ class Reshape(Movement, name="reshape"):
             near_miss=lambda b, x: b.reshape(x, shape=(3, 2)),
             where=lambda m: Tensor.of(m.x).shape == m.op.shape,
         ),
-        Row(
+        RewriteRow(
             "of copies of one element, copies",
             this(call("broadcast", X)),
             lambda b, m: b.broadcast(
@@ -118,7 +118,7 @@ class Reshape(Movement, name="reshape"):
             near_miss=lambda b, x, y: b.reshape(_repeated(b, y, 3, 2), shape=(6,)),
             where=lambda m: Tensor.of(m.x).elements == 1,
         ),
-        Row(
+        RewriteRow(
             "of two, the last",
             this(call("reshape", X)),
             lambda b, m: b.reshape(m.x, shape=m.op.shape),
@@ -152,16 +152,16 @@ class Reshape(Movement, name="reshape"):
         return x.reshape(op.shape)
 
     samples = [
-        Sample((f32(2, 6),), {"shape": (3, 4)}),
-        Sample((f32("n", 2, 3),), {"shape": ("n", 6)}),
-        Sample((f32("n", 6),), {"shape": ("n", 2, 3, 1)}),
-        Sample((f32(1, 1),), {"shape": ()}),
-        Sample((i32(0, 3),), {"shape": (0,)}),
-        Sample((f32("n", "m", 4),), {"shape": ("n", "m", 2, 2)}),
+        OpSample((f32(2, 6),), {"shape": (3, 4)}),
+        OpSample((f32("n", 2, 3),), {"shape": ("n", 6)}),
+        OpSample((f32("n", 6),), {"shape": ("n", 2, 3, 1)}),
+        OpSample((f32(1, 1),), {"shape": ()}),
+        OpSample((i32(0, 3),), {"shape": (0,)}),
+        OpSample((f32("n", "m", 4),), {"shape": ("n", "m", 2, 2)}),
     ]
 
 
-def _is_padded_in_front(p: Padding, source: Shape, result: Shape) -> bool:
+def _is_padded_in_front(p: BucketPadding, source: Shape, result: Shape) -> bool:
     """Return whether only the first axis of more than one element is padded."""
     for shape in (source, result):
         long = [size for size in shape if size != 1]
@@ -213,7 +213,7 @@ class Transpose(Movement, name="transpose"):
         return linalg.transpose(x, outs=[init], permutation=op.permutation).results[0]
 
     simplify = (
-        Row(
+        RewriteRow(
             "x, if no axis moves",
             this(X),
             lambda b, m: m.x,
@@ -222,7 +222,7 @@ class Transpose(Movement, name="transpose"):
             near_miss=lambda b, x: b.transpose(x, permutation=(1, 0)),
             where=lambda m: m.op.permutation == tuple(range(len(m.op.permutation))),
         ),
-        Row(
+        RewriteRow(
             "a reshape, if axes of one element move alone",
             this(X),
             lambda b, m: b.reshape(m.x, shape=Tensor.of(m.op.y).shape),
@@ -231,7 +231,7 @@ class Transpose(Movement, name="transpose"):
             near_miss=lambda b, x: b.transpose(x, permutation=(2, 1, 0)),
             where=lambda m: moves_nothing(Tensor.of(m.x).shape, m.op.permutation),
         ),
-        Row(
+        RewriteRow(
             "of two, one",
             this(call("transpose", X, permutation="order")),
             lambda b, m: b.transpose(
@@ -243,7 +243,7 @@ class Transpose(Movement, name="transpose"):
             ),
             near_miss=lambda b, x: b.transpose(b.negate(x), permutation=(0, 2, 1)),
         ),
-        Row(
+        RewriteRow(
             "of copies, copies",
             this(call("broadcast", X).named("inner")),
             lambda b, m: _reordered_broadcast(b, m.op, m.inner),
@@ -276,9 +276,9 @@ class Transpose(Movement, name="transpose"):
         return x.transpose(op.permutation)
 
     samples = [
-        Sample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),
-        Sample((f32("n", 3),), {"permutation": (1, 0)}),
-        Sample((f32(),), {"permutation": ()}),
+        OpSample((f32(2, 3, 4),), {"permutation": (2, 0, 1)}),
+        OpSample((f32("n", 3),), {"permutation": (1, 0)}),
+        OpSample((f32(),), {"permutation": ()}),
     ]
 
 
@@ -372,7 +372,7 @@ class Broadcast(Movement, name="broadcast"):
         )
 
     simplify = (
-        Row(
+        RewriteRow(
             "x, if it has the shape",
             this(X),
             lambda b, m: m.x,
@@ -381,7 +381,7 @@ class Broadcast(Movement, name="broadcast"):
             near_miss=lambda b, x: b.broadcast(x, shape=(4, 2, 3), axes=(1, 2)),
             where=lambda m: Tensor.of(m.x).shape == m.op.shape,
         ),
-        Row(
+        RewriteRow(
             "of two, one",
             this(call("broadcast", X, axes="axes")),
             lambda b, m: b.broadcast(
@@ -417,11 +417,11 @@ class Broadcast(Movement, name="broadcast"):
         return x.broadcast(op.shape, op.axes)
 
     samples = [
-        Sample((f32(3),), {"shape": (2, 3), "axes": (1,)}),
-        Sample((f32(1, 3),), {"shape": (4, 3), "axes": (0, 1)}),
-        Sample((f32(),), {"shape": ("n", 2), "axes": ()}),
-        Sample((f32("n", 1),), {"shape": (2, "n", 5), "axes": (1, 2)}),
-        Sample((f32(1, "n", 1),), {"shape": ("m", "n", "n"), "axes": (0, 1, 2)}),
+        OpSample((f32(3),), {"shape": (2, 3), "axes": (1,)}),
+        OpSample((f32(1, 3),), {"shape": (4, 3), "axes": (0, 1)}),
+        OpSample((f32(),), {"shape": ("n", 2), "axes": ()}),
+        OpSample((f32("n", 1),), {"shape": (2, "n", 5), "axes": (1, 2)}),
+        OpSample((f32(1, "n", 1),), {"shape": ("m", "n", "n"), "axes": (0, 1, 2)}),
     ]
 
 
@@ -484,7 +484,7 @@ class Reverse(Movement, name="reverse"):
         return low.generate(source, element)
 
     simplify = (
-        Row(
+        RewriteRow(
             "x, if the axes have one element",
             this(X),
             lambda b, m: m.x,
@@ -493,7 +493,7 @@ class Reverse(Movement, name="reverse"):
             near_miss=lambda b, x: b.reverse(x, axes=(0, 1)),
             where=lambda m: not _reversed_axes(m.op),
         ),
-        Row(
+        RewriteRow(
             "of two, one along the axes of either",
             this(call("reverse", X, axes="axes")),
             lambda b, m: b.reverse(
@@ -511,8 +511,8 @@ class Reverse(Movement, name="reverse"):
         return x.reverse(op.axes)
 
     samples = [
-        Sample((f32(2, 3),), {"axes": (0, 1)}),
-        Sample((f32("n", 3),), {"axes": (0,)}),
+        OpSample((f32(2, 3),), {"axes": (0, 1)}),
+        OpSample((f32("n", 3),), {"axes": (0,)}),
     ]
 
 

@@ -13,20 +13,20 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
 from aotc.dialects.movement.nests import COPY, Nest
 from aotc.dialects.movement.views import View
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import X, Y, call, this
 from aotc.dialects.rules.batching import before, leading, prepend_size, shift_axes
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.movement import Movement
-from aotc.dialects.rules.padding import Padding
+from aotc.dialects.rules.padding import BucketPadding
 from aotc.dialects.rules.reordering import in_any_order, rename_axes, reorder_sizes
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.rules.slices import slice_of_broadcast, slice_of_part, slice_of_slice
 from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import (
-    Dim,
     Shape,
     Size,
+    SymbolicDim,
     Tensor,
     bounds,
     element_count,
@@ -62,7 +62,7 @@ class Slice(Movement, name="slice"):
         for axis, (first, size, stride) in enumerate(
             zip(start, sizes, strides, strict=True)
         ):
-            if any(isinstance(n, Dim) for n in (x.shape[axis], first, size)):
+            if any(isinstance(n, SymbolicDim) for n in (x.shape[axis], first, size)):
                 continue  # who builds it must know
             last = first + (size - 1) * stride
             if first < 0 or stride < 1 or (size > 0 and last >= x.shape[axis]):
@@ -106,7 +106,7 @@ class Slice(Movement, name="slice"):
     )
 
     @staticmethod
-    def pad(p: Padding, op: "Slice", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "Slice", operands: Sequence[Value]) -> Any:
         """Slice at the same place, unless the sizes of the call decide it."""
         if any(map(p.is_padded, op.start)):
             return None
@@ -121,7 +121,7 @@ class Slice(Movement, name="slice"):
         return _copy_slice(low, op, x)
 
     simplify = (
-        Row(
+        RewriteRow(
             "x, if it is whole",
             this(X),
             lambda b, m: m.x,
@@ -130,7 +130,7 @@ class Slice(Movement, name="slice"):
             near_miss=lambda b, x: b.slice(x, start=(0,), sizes=(3,), strides=(1,)),
             where=lambda m: Tensor.of(m.x).shape == m.op.sizes,
         ),
-        Row(
+        RewriteRow(
             "of two, one",
             this(call("slice", X).named("inner")),
             lambda b, m: slice_of_slice(b, m.op, m.inner),
@@ -140,7 +140,7 @@ class Slice(Movement, name="slice"):
             ),
             near_miss=lambda b, x: _first_two(b, b.negate(x)),
         ),
-        Row(
+        RewriteRow(
             "of copies, copies of a slice",
             this(call("broadcast", X).named("inner")),
             lambda b, m: slice_of_broadcast(b, m.op, m.inner),
@@ -148,7 +148,7 @@ class Slice(Movement, name="slice"):
             example=lambda b, x: _first_two(b, b.broadcast(x, shape=(5,), axes=(0,))),
             near_miss=lambda b, x: _first_two(b, b.concatenate(x, x, axis=0)),
         ),
-        Row(
+        RewriteRow(
             "of what is joined, a slice of the part that has all its elements",
             this(call("concatenate", X, Y).named("joined")),
             lambda b, m: slice_of_part(b, m.op, m.joined),
@@ -170,11 +170,13 @@ class Slice(Movement, name="slice"):
         return x.slice(op.start, op.sizes, op.strides)
 
     samples = [
-        Sample((f32(4, 6),), {"start": (1, 0), "sizes": (2, 3), "strides": (1, 2)}),
-        Sample((f32("n", 6),), {"start": (0, 2), "sizes": ("n", 4), "strides": (1, 1)}),
-        Sample((f32(4),), {"start": (4,), "sizes": (0,), "strides": (1,)}),
-        Sample((f32(9, 3),), {"start": ("n", 1), "sizes": (1, 2), "strides": (2, 1)}),
-        Sample((f32(9, 9),), {"start": (2, "m"), "sizes": (2, 1), "strides": (1, 3)}),
+        OpSample((f32(4, 6),), {"start": (1, 0), "sizes": (2, 3), "strides": (1, 2)}),
+        OpSample(
+            (f32("n", 6),), {"start": (0, 2), "sizes": ("n", 4), "strides": (1, 1)}
+        ),
+        OpSample((f32(4),), {"start": (4,), "sizes": (0,), "strides": (1,)}),
+        OpSample((f32(9, 3),), {"start": ("n", 1), "sizes": (1, 2), "strides": (2, 1)}),
+        OpSample((f32(9, 9),), {"start": (2, "m"), "sizes": (2, 1), "strides": (1, 3)}),
     ]
 
 
@@ -329,7 +331,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     )
 
     @staticmethod
-    def pad(p: Padding, op: "Pad", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "Pad", operands: Sequence[Value]) -> Any:
         """The value after the call's elements too, unless its sizes say how much."""
         if any(map(p.is_padded, (*op.low, *op.high))):
             return None
@@ -348,7 +350,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         return _lower_general_pad(low, op, x, result)
 
     simplify = (
-        Row(
+        RewriteRow(
             "x, if nothing is added",
             this(X),
             lambda b, m: m.x,
@@ -363,7 +365,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
                 n == 0 for n in (*m.op.low, *m.op.high, *m.op.interior)
             ),
         ),
-        Row(
+        RewriteRow(
             "what cuts, as a slice",
             this(X),
             lambda b, m: _cut_by_slice(b, m.op),
@@ -386,24 +388,26 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         return x.pad(op.low, op.high, op.value)
 
     samples = [
-        Sample(
+        OpSample(
             (f32(2, 3),),
             {"low": (1, 0), "high": (0, 2), "interior": (0, 0), "value": 0.5},
         ),
-        Sample(
+        OpSample(
             (f32("n", 4),),
             {"low": (0, -1), "high": (0, 1), "interior": (0, 2), "value": 0.0},
         ),
-        Sample((i32(3),), {"low": (1,), "high": (-1,), "interior": (1,), "value": 7.0}),
-        Sample(
+        OpSample(
+            (i32(3),), {"low": (1,), "high": (-1,), "interior": (1,), "value": 7.0}
+        ),
+        OpSample(
             (f32("n", 2),),
             {"low": ("m", 0), "high": (1, 0), "interior": (0, 0), "value": -1.0},
         ),
-        Sample(
+        OpSample(
             (f32(4, 5),),
             {"low": (-1, 2), "high": (-2, -3), "interior": (0, 0), "value": 0.5},
         ),
-        Sample(
+        OpSample(
             (f32(3, "n"),),
             {"low": (-5, 6), "high": (4, -5), "interior": (0, 0), "value": 0.5},
         ),
@@ -548,7 +552,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
     reorder = in_any_order(axis=rename_axes)
 
     @staticmethod
-    def pad(p: Padding, op: "Concatenate", operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: "Concatenate", operands: Sequence[Value]) -> Any:
         """Concatenate; what comes after padding is written over it."""
         (lhs, rhs), exact, b = operands, Tensor.of(op.lhs), p.b
         if not p.axes(exact, (op.axis,)):
@@ -560,7 +564,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         return b.dynamic_update_slice(room, rhs, starts)
 
     simplify = (
-        Row(
+        RewriteRow(
             "y, if x has no elements",
             this(X, Y),
             lambda b, m: m.y,
@@ -569,7 +573,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
             near_miss=lambda b, x, y: b.concatenate(y, y, axis=0),
             where=lambda m: Tensor.of(m.x).shape[m.op.axis] == 0,
         ),
-        Row(
+        RewriteRow(
             "x, if y has no elements",
             this(X, Y),
             lambda b, m: m.x,
@@ -632,11 +636,11 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
         return is_known(op.lhs) and is_known(op.rhs)
 
     samples = [
-        Sample((f32(2, 3), f32(2, 1)), {"axis": 1}),
-        Sample((f32("n", 3), f32("n", 3)), {"axis": 0}),
-        Sample((i32(0), i32(3)), {"axis": 0}),
-        Sample((f32(1, 1), f32(0, 1)), {"axis": 0}),
-        Sample((f32("n", 3), f32("m", 3)), {"axis": 0}),
+        OpSample((f32(2, 3), f32(2, 1)), {"axis": 1}),
+        OpSample((f32("n", 3), f32("n", 3)), {"axis": 0}),
+        OpSample((i32(0), i32(3)), {"axis": 0}),
+        OpSample((f32(1, 1), f32(0, 1)), {"axis": 0}),
+        OpSample((f32("n", 3), f32("m", 3)), {"axis": 0}),
     ]
 
 

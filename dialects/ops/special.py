@@ -15,7 +15,7 @@ from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.padding import HARMLESS
 from aotc.dialects.rules.reordering import in_any_order
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value
@@ -54,7 +54,7 @@ class Erfc(Unary, name="erfc"):
         return _bell(b, op.x, -2 / np.sqrt(np.pi))
 
     lower = by_kind(f=functions.erfc)
-    samples = [*Unary.samples, Sample((f32(20),), low=-7, high=14)]
+    samples = [*Unary.samples, OpSample((f32(20),), low=-7, high=14)]
 
 
 def _bell(b: Builder, x: Value, factor: float) -> Value:
@@ -78,9 +78,9 @@ class Erfinv(Unary, name="erfinv"):
 
     lower = by_kind(f=functions.erfinv)
     samples = [
-        Sample((f32(2, 3),), low=-0.9, high=0.9),
-        Sample((f32("n", 4),), low=-0.9, high=0.9),
-        Sample((1 - np.geomspace(1e-7, 1, 20).astype("f"),), smooth=False),
+        OpSample((f32(2, 3),), low=-0.9, high=0.9),
+        OpSample((f32("n", 4),), low=-0.9, high=0.9),
+        OpSample((1 - np.geomspace(1e-7, 1, 20).astype("f"),), smooth=False),
     ]
 
 
@@ -100,11 +100,11 @@ class Lgamma(Unary, name="lgamma"):
 
     lower = by_kind(f=gamma.lgamma)
     samples = [
-        Sample((f32(2, 3),), low=0.1, high=12),
-        Sample((f32("n", 4),), low=0.1, high=12),
-        Sample((np.array([-2.6, -1.3, -0.2], "f"),)),
-        Sample((np.array([1e-8, 1.0, 2.0, 2.999, 3.001, 1e6], "f"),), smooth=False),
-        Sample((np.array([3e38, np.inf], "f"),), smooth=False),
+        OpSample((f32(2, 3),), low=0.1, high=12),
+        OpSample((f32("n", 4),), low=0.1, high=12),
+        OpSample((np.array([-2.6, -1.3, -0.2], "f"),)),
+        OpSample((np.array([1e-8, 1.0, 2.0, 2.999, 3.001, 1e6], "f"),), smooth=False),
+        OpSample((np.array([3e38, np.inf], "f"),), smooth=False),
     ]
 
 
@@ -157,9 +157,9 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
         return low.pointwise([x], Tensor.of(op.y), gamma.polygamma(op.order))
 
     samples = [
-        Sample((f32(2, 3),), {"order": 0}, low=0.5, high=12),
-        Sample((f32("n", 4),), {"order": 1}, low=0.5, high=12),
-        Sample((np.array([-2.6, -1.3, -0.3], "f"),), {"order": 0}),
-        Sample((np.array([-2.6, -1.3, -0.3], "f"),), {"order": 1}),
-        Sample((np.array([0.7, 3.0, 9.0, 40.0], "f"),), {"order": 3}),
+        OpSample((f32(2, 3),), {"order": 0}, low=0.5, high=12),
+        OpSample((f32("n", 4),), {"order": 1}, low=0.5, high=12),
+        OpSample((np.array([-2.6, -1.3, -0.3], "f"),), {"order": 0}),
+        OpSample((np.array([-2.6, -1.3, -0.3], "f"),), {"order": 1}),
+        OpSample((np.array([0.7, 3.0, 9.0, 40.0], "f"),), {"order": 3}),
     ]

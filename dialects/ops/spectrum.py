@@ -34,7 +34,7 @@ from aotc.dialects.rules.matrices import (
     symmetric,
     triangle,
 )
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value
 
@@ -128,9 +128,9 @@ class Eigh(GraphOp, name="eigh", traits=[Pure]):
         return rotations.eigh(b, op.x)
 
     samples = [
-        Sample((_SYMMETRIC,)),
-        Sample((f32("n", 2, 2),)),
-        Sample((np.eye(3, dtype="f"),), smooth=False),
+        OpSample((_SYMMETRIC,)),
+        OpSample((f32("n", 2, 2),)),
+        OpSample((np.eye(3, dtype="f"),), smooth=False),
     ]
 
 
@@ -234,9 +234,9 @@ class Svd(GraphOp, name="svd", traits=[Pure]):
         return rotations.svd(b, op.x)
 
     samples = [
-        Sample((np.array([[1, 2, -1], [3, 0.5, 1], [-2, 1, 0.25]], "f"),)),
-        Sample((f32("n", 3, 2),)),
-        Sample((f32(3, 0),)),
+        OpSample((np.array([[1, 2, -1], [3, 0.5, 1], [-2, 1, 0.25]], "f"),)),
+        OpSample((f32("n", 3, 2),)),
+        OpSample((f32(3, 0),)),
     ]
 
 

@@ -24,7 +24,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.types import Dim, Size, Tensor
+from aotc.dialects.types import Size, SymbolicDim, Tensor
 from aotc.mlir import Value
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _MOST_PHASES = 4  # with a convolution for each
 _LEAST_FLOPS = 1 << 20  # of an image with zeros, for that
 
 
-class Axis(NamedTuple):
+class SubpixelAxis(NamedTuple):
     """A spatial axis of the convolution without zeros.
 
     Attributes:
@@ -95,14 +95,18 @@ def _is_spatial(pad: "Pad") -> bool:
     return all(each == (0, 0, 0) for each in ends)
 
 
-def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> Axis | None:
+def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> SubpixelAxis | None:
     """Return how axis `number` of the images is convolved without zeros.
 
     None where elements are cut off, also if zeros are put in their place.
     """
     before, after = op.padding[2 * number - 2 : 2 * number]
     low, high = pad.low[number], pad.high[number]
-    if isinstance(low, Dim) or isinstance(high, Dim) or min(low, high) < 0:
+    if (
+        isinstance(low, SymbolicDim)
+        or isinstance(high, SymbolicDim)
+        or min(low, high) < 0
+    ):
         return None
     return _axis_of_sizes(
         Tensor.of(pad.x).shape[number],
@@ -115,21 +119,23 @@ def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> Axis | None:
 
 def _axis_of_sizes(
     count: Size, phases: int, window: Size, low: int, high: int
-) -> Axis | None:
+) -> SubpixelAxis | None:
     """Return an axis' convolution from the sizes of image and kernel, and the zeros
     outside.
     """
-    if isinstance(count, Dim) or isinstance(window, Dim):
+    if isinstance(count, SymbolicDim) or isinstance(window, SymbolicDim):
         return None
     size = (count - 1) * phases + 1 + low + high - window + 1
     if count == 0 or size <= 0 or window % phases or low % phases != phases - 1:
         return None
     taps, start = window // phases, low // phases
     end = -(-size // phases) - count - start + taps - 1
-    return Axis(phases, taps, start, end, size) if end >= 0 else None
+    return SubpixelAxis(phases, taps, start, end, size) if end >= 0 else None
 
 
-def _from_phases(b: Builder, x: Value, kernel: Value, axes: list[Axis]) -> Value:
+def _from_phases(
+    b: Builder, x: Value, kernel: Value, axes: list[SubpixelAxis]
+) -> Value:
     """Convolve to features for every phase, and interleave them."""
     spatial, features = len(axes), Tensor.of(kernel).shape[-1]
     phases = [axis.phases for axis in axes]
@@ -151,7 +157,7 @@ def _from_phases(b: Builder, x: Value, kernel: Value, axes: list[Axis]) -> Value
     return y if Tensor.of(y).shape == wanted else b.cut_to(y, wanted)
 
 
-def _kernel_of_phases(b: Builder, kernel: Value, axes: list[Axis]) -> Value:
+def _kernel_of_phases(b: Builder, kernel: Value, axes: list[SubpixelAxis]) -> Value:
     """Regroup the kernel from window…, C, F to window / phases…, C, phases… × F."""
     spatial, (channels, features) = len(axes), Tensor.of(kernel).shape[-2:]
     split = [n for axis in axes for n in (axis.window, axis.phases)]
@@ -194,9 +200,13 @@ def _phases(op: "ConvGeneral", pad: "Pad", number: int) -> list[Phase]:
         Tensor.of(op.kernel).shape[number - 1],
     )
     size = Tensor.of(op.y).shape[number]
-    if isinstance(low, Dim) or isinstance(high, Dim) or isinstance(count, Dim):
+    if (
+        isinstance(low, SymbolicDim)
+        or isinstance(high, SymbolicDim)
+        or isinstance(count, SymbolicDim)
+    ):
         return []
-    if isinstance(window, Dim) or isinstance(size, Dim):
+    if isinstance(window, SymbolicDim) or isinstance(size, SymbolicDim):
         return []
     if min(low, high) < 0 or 0 in (count, size):
         return []

@@ -9,7 +9,7 @@ from aotc.dialects.lowering import approximations as approx
 from aotc.dialects.lowering import by_kind
 from aotc.dialects.ops.binary import Binary, Partials
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.mlir import Value
 
 
@@ -111,7 +111,7 @@ class Atan2(Binary, name="atan2"):
 
     lower = by_kind(f=approx.atan2)
     samples = [
-        Sample((f32(2, 3), f32(2, 3))),
-        Sample((f32("n", 4), f32("n", 4))),
-        Sample((np.zeros(2, "f"), np.array([1, -1], "f")), smooth=False),
+        OpSample((f32(2, 3), f32(2, 3))),
+        OpSample((f32("n", 4), f32("n", 4))),
+        OpSample((np.zeros(2, "f"), np.array([1, -1], "f")), smooth=False),
     ]

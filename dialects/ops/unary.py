@@ -10,13 +10,13 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering, by_kind, scalars
 from aotc.dialects.lowering import approximations as approx
-from aotc.dialects.patterns.rows import Row
+from aotc.dialects.patterns.rows import RewriteRow
 from aotc.dialects.patterns.terms import X, call, this
 from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.padding import HARMLESS
 from aotc.dialects.rules.reordering import in_any_order
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, arith, math
 
@@ -53,7 +53,7 @@ class Unary(GraphOp, traits=[Pure]):
 
     pad = HARMLESS
 
-    samples = [Sample((f32(2, 3),)), Sample((f32("n", 4),)), Sample((f32(0),))]
+    samples = [OpSample((f32(2, 3),)), OpSample((f32("n", 4),)), OpSample((f32(0),))]
 
 
 def _scale(b: Builder, x: Value, derivative: Tangent) -> Tangent:
@@ -88,7 +88,7 @@ class Negate(Unary, name="negate"):
     )
 
     simplify = (
-        Row(
+        RewriteRow(
             "-(-x) = x",
             this(call("negate", X)),
             lambda b, m: m.x,
@@ -116,7 +116,7 @@ class Abs(Unary, name="abs"):
     lower = by_kind(f=math.absf, i=math.absi)
     samples = [
         *Unary.samples,
-        Sample((np.array([-0.0, np.inf, -np.inf], "f"),), smooth=False),
+        OpSample((np.array([-0.0, np.inf, -np.inf], "f"),), smooth=False),
     ]
 
 
@@ -130,9 +130,9 @@ class Sign(Unary, name="sign"):
     lower = by_kind(f=scalars.sign_float, i=scalars.sign_int)
     samples = [
         *Unary.samples,
-        Sample((i32(5),)),
-        Sample((np.zeros(2, "f"),), smooth=False),
-        Sample((np.array([-0.0, 0.0, -2.0], "f"),), smooth=False),
+        OpSample((i32(5),)),
+        OpSample((np.zeros(2, "f"),), smooth=False),
+        OpSample((np.array([-0.0, 0.0, -2.0], "f"),), smooth=False),
     ]
 
     @staticmethod
@@ -211,9 +211,9 @@ class Log(Unary, name="log"):
 
     lower = by_kind(f=math.log)
     samples = [
-        Sample((f32(2, 3),), low=0.1),
-        Sample((f32("n", 4),), low=0.1),
-        Sample((np.array([0, 1, np.inf, -1], "f"),), smooth=False),
+        OpSample((f32(2, 3),), low=0.1),
+        OpSample((f32("n", 4),), low=0.1),
+        OpSample((np.array([0, 1, np.inf, -1], "f"),), smooth=False),
     ]
 
 
@@ -234,9 +234,9 @@ class Log1p(Unary, name="log1p"):
 
     lower = by_kind(f=approx.log1p)
     samples = [
-        Sample((f32(2, 3),), low=-0.9),
-        Sample((f32("n", 4),), low=-0.9),
-        Sample((np.array([0, 1e-8, np.inf, -1], "f"),), smooth=False),
+        OpSample((f32(2, 3),), low=-0.9),
+        OpSample((f32("n", 4),), low=-0.9),
+        OpSample((np.array([0, 1e-8, np.inf, -1], "f"),), smooth=False),
     ]
 
 
@@ -276,9 +276,9 @@ class Sqrt(Unary, name="sqrt"):
 
     lower = by_kind(f=math.sqrt)
     samples = [
-        Sample((f32(2, 3),), low=0.1),
-        Sample((f32("n", 4),), low=0.1),
-        Sample((np.array([0, np.inf, -1], "f"),), smooth=False),
+        OpSample((f32(2, 3),), low=0.1),
+        OpSample((f32("n", 4),), low=0.1),
+        OpSample((np.array([0, np.inf, -1], "f"),), smooth=False),
     ]
 
 
@@ -298,9 +298,9 @@ class Cbrt(Unary, name="cbrt"):
 
     lower = by_kind(f=approx.cbrt)
     samples = [
-        Sample((f32(2, 3),), low=0.1),
-        Sample((f32("n", 4),), low=-2, high=-0.1),
-        Sample((np.array([0, 27, -1e-30, 1e30], "f"),), smooth=False),
+        OpSample((f32(2, 3),), low=0.1),
+        OpSample((f32("n", 4),), low=-2, high=-0.1),
+        OpSample((np.array([0, 27, -1e-30, 1e30], "f"),), smooth=False),
     ]
 
 
@@ -323,7 +323,7 @@ class Rsqrt(Unary, name="rsqrt"):
         return b.divide(b.scale(op.y, -0.5), op.x)
 
     lower = by_kind(f=math.rsqrt)
-    samples = [Sample((f32(2, 3),), low=0.1), Sample((f32("n", 4),), low=0.1)]
+    samples = [OpSample((f32(2, 3),), low=0.1), OpSample((f32("n", 4),), low=0.1)]
 
 
 class StopGradient(Unary, name="stop_gradient"):
@@ -341,4 +341,4 @@ class StopGradient(Unary, name="stop_gradient"):
         """Return the operand, as there is nothing to compute."""
         return x
 
-    samples = [Sample((f32(2, 3),), smooth=False), Sample((i32("n"),))]
+    samples = [OpSample((f32(2, 3),), smooth=False), OpSample((i32("n"),))]

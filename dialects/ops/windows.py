@@ -16,7 +16,7 @@ from aotc.dialects.ops.slicing import dilated_size
 from aotc.dialects.rules.batching import fold_leading_axis
 from aotc.dialects.rules.linearity import linear
 from aotc.dialects.rules.padding import HARMLESS
-from aotc.dialects.rules.samples import Sample, f32
+from aotc.dialects.rules.samples import OpSample, f32
 from aotc.dialects.types import Size, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value
@@ -158,20 +158,22 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
         return x.windows(counts, op.window, op.strides, op.dilation)
 
     samples = [
-        Sample(
+        OpSample(
             (f32(2, 5, 6, 2),),
             {"window": (3, 2), "strides": (1, 2), "dilation": (1, 1)},
         ),
-        Sample((f32("n", 7, 1),), {"window": (3,), "strides": (2,), "dilation": (2,)}),
-        Sample(
+        OpSample(
+            (f32("n", 7, 1),), {"window": (3,), "strides": (2,), "dilation": (2,)}
+        ),
+        OpSample(
             (f32(1, 4, 4, 2),),
             {"window": (2, 2), "strides": (2, 2), "dilation": (1, 1)},
         ),
-        Sample(
+        OpSample(
             (f32(1, "h", "w", 1),),
             {"window": (3, 2), "strides": (2, 1), "dilation": (1, 2)},
         ),
-        Sample(
+        OpSample(
             (f32(2, "h", "w", 1),),
             {"window": (2, 2), "strides": (2, 2), "dilation": (1, 1)},
         ),

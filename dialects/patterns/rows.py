@@ -24,7 +24,7 @@ def always(_: Captured) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class RewriteRow:
     """A rewrite: a term, its conditions, and the replacement.
 
     Args:

@@ -7,8 +7,15 @@ from typing import Any
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.patterns.rows import Row
-from aotc.dialects.patterns.terms import AnyOf, Call, Capture, Number, Term, Truth
+from aotc.dialects.patterns.rows import RewriteRow
+from aotc.dialects.patterns.terms import (
+    CaptureTerm,
+    ChoiceTerm,
+    NumberTerm,
+    OpTerm,
+    Term,
+    TruthTerm,
+)
 from aotc.dialects.patterns.values import splat_of, truth_of
 from aotc.mlir import Value, ir
 
@@ -16,7 +23,7 @@ Found = Mapping[str, Any]  # what is captured, by name
 Ways = list[Found]  # in which a term can be found
 
 
-class _Operand:
+class _MatchedValue:
     """A value that several rows match in turn, with its known facts cached."""
 
     def __init__(self, value: Value) -> None:
@@ -39,16 +46,16 @@ class _Operand:
         return self.value.owner.opview
 
     @cached_property
-    def operands(self) -> "list[_Operand]":
+    def operands(self) -> "list[_MatchedValue]":
         """The operands of that op."""
         return _operands_of(self.op)
 
 
-def _operands_of(op: GraphOp) -> list[_Operand]:
-    return [_Operand(value) for value in op.operands]
+def _operands_of(op: GraphOp) -> list[_MatchedValue]:
+    return [_MatchedValue(value) for value in op.operands]
 
 
-def replacement(rows: Sequence[Row], op: GraphOp) -> Value | None:
+def replacement(rows: Sequence[RewriteRow], op: GraphOp) -> Value | None:
     """Write the replacement of an op by the first row that fits.
 
     Args:
@@ -57,7 +64,7 @@ def replacement(rows: Sequence[Row], op: GraphOp) -> Value | None:
     """
     operands = _operands_of(op) if rows else []
     for row in rows:
-        assert isinstance(row.term, Call)
+        assert isinstance(row.term, OpTerm)
         for found in _ways_of_op(row.term, op, operands, {}):
             captured = SimpleNamespace(**found)
             if row.where(captured):
@@ -68,27 +75,29 @@ def replacement(rows: Sequence[Row], op: GraphOp) -> Value | None:
     return None
 
 
-def _ways(term: Term, operand: _Operand, found: Found) -> Ways:
+def _ways(term: Term, operand: _MatchedValue, found: Found) -> Ways:
     """Return the captures of each way in which a value matches a term."""
     match term:
-        case Capture():
+        case CaptureTerm():
             return _bind(term.name, operand.value, found)
-        case Call():
+        case OpTerm():
             if operand.op_name != term.operation:
                 return []
             return _ways_of_op(term, operand.op, operand.operands, found)
-        case Number():
+        case NumberTerm():
             if isinstance(term.value, str) and operand.number is not None:
                 return _bind(term.value, operand.number, found)
             return [found] if operand.number == term.value else []
-        case Truth():
+        case TruthTerm():
             return [found] if truth_of(operand.value) is term.value else []
-        case AnyOf():
+        case ChoiceTerm():
             return [way for each in term.choices for way in _ways(each, operand, found)]
     raise TypeError(f"expected a term of a graph as it stands; got {term}")
 
 
-def _ways_of_op(term: Call, op: Any, operands: list[_Operand], found: Found) -> Ways:
+def _ways_of_op(
+    term: OpTerm, op: Any, operands: list[_MatchedValue], found: Found
+) -> Ways:
     """Return the captures of each way in which the operands of an op match a term."""
     all_ways = _ways_of_all(term, operands, found)
     if type(op).commutes:
@@ -100,7 +109,7 @@ def _ways_of_op(term: Call, op: Any, operands: list[_Operand], found: Found) -> 
     return all_ways
 
 
-def _ways_of_all(term: Call, operands: list[_Operand], found: Found) -> Ways:
+def _ways_of_all(term: OpTerm, operands: list[_MatchedValue], found: Found) -> Ways:
     ways = [found]
     for place, each in term.hardest_first:
         if len(ways) == 1:  # nearly always: no list is made

@@ -29,28 +29,28 @@ class _Heads:
 
 
 @dataclass(frozen=True)
-class Capture(_Heads):
+class CaptureTerm(_Heads):
     """Any value; in an elementwise expression, of the type of the whole of it."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Number(_Heads):
+class NumberTerm(_Heads):
     """A number in every element."""
 
     value: Constant
 
 
 @dataclass(frozen=True)
-class Truth(_Heads):
+class TruthTerm(_Heads):
     """True, or False, in every element."""
 
     value: bool
 
 
 @dataclass(frozen=True)
-class Call(_Heads):
+class OpTerm(_Heads):
     """An op of the dialect by name.
 
     Args:
@@ -74,15 +74,15 @@ class Call(_Heads):
     def hardest_first(self) -> "list[tuple[int, Term]]":
         """The operands with their places, those that may be anything at the end."""
         places = enumerate(self.operands)
-        return sorted(places, key=lambda each: isinstance(each[1], Capture))
+        return sorted(places, key=lambda each: isinstance(each[1], CaptureTerm))
 
-    def named(self, op: str) -> "Call":
+    def named(self, op: str) -> "OpTerm":
         """Return the call with a name under which the op is captured."""
         return replace(self, op=op)
 
 
 @dataclass(frozen=True)
-class Product(_Heads):
+class ProductTerm(_Heads):
     """`coefficient` times all `factors`."""
 
     coefficient: Constant
@@ -90,7 +90,7 @@ class Product(_Heads):
 
 
 @dataclass(frozen=True)
-class Sum(_Heads):
+class SumTerm(_Heads):
     """`constant` plus all terms of `plus` less all of `minus`."""
 
     constant: Constant
@@ -99,94 +99,102 @@ class Sum(_Heads):
 
 
 @dataclass(frozen=True)
-class Reciprocal(_Heads):
+class ReciprocalTerm(_Heads):
     """A divisor in a product."""
 
     of: "Term"
 
 
 @dataclass(frozen=True)
-class Mean(_Heads):
+class MeanTerm(_Heads):
     """The mean of `of` over axes, captured as `axes`; sizes may be symbolic."""
 
     of: "Term"
 
 
 @dataclass(frozen=True)
-class AnyOf(_Heads):
+class ChoiceTerm(_Heads):
     """A term that matches any of several spellings."""
 
     choices: tuple["Term", ...]
 
 
 Term = Union[  # noqa: UP007 - some members name it
-    Capture, Number, Truth, Call, Product, Sum, Reciprocal, Mean, AnyOf
+    CaptureTerm,
+    NumberTerm,
+    TruthTerm,
+    OpTerm,
+    ProductTerm,
+    SumTerm,
+    ReciprocalTerm,
+    MeanTerm,
+    ChoiceTerm,
 ]
 
-X, Y = Capture("x"), Capture("y")
+X, Y = CaptureTerm("x"), CaptureTerm("y")
 
 
-def call(name: str, *operands: Term, **attributes: str) -> Call:
+def call(name: str, *operands: Term, **attributes: str) -> OpTerm:
     """An op, with the names that its attributes are captured under."""
-    return Call(name, operands, attributes)
+    return OpTerm(name, operands, attributes)
 
 
-def this(*operands: Term) -> Call:
+def this(*operands: Term) -> OpTerm:
     """The op whose class has the row, captured as `op`."""
-    return Call("", operands, op="op")
+    return OpTerm("", operands, op="op")
 
 
-def product(coefficient: Constant, *factors: Term) -> Product:
+def product(coefficient: Constant, *factors: Term) -> ProductTerm:
     """`coefficient` times the factors."""
-    return Product(coefficient, factors)
+    return ProductTerm(coefficient, factors)
 
 
-def total(constant: Constant, *plus: Term, minus: tuple[Term, ...] = ()) -> Sum:
+def total(constant: Constant, *plus: Term, minus: tuple[Term, ...] = ()) -> SumTerm:
     """`constant` plus and minus terms."""
-    return Sum(constant, plus, minus)
+    return SumTerm(constant, plus, minus)
 
 
-def square(term: Term) -> Product:
+def square(term: Term) -> ProductTerm:
     """A term times itself."""
     return product(1.0, term, term)
 
 
-def any_of(*choices: Term) -> AnyOf:
+def any_of(*choices: Term) -> ChoiceTerm:
     """Return a term that matches any of several spellings."""
-    return AnyOf(choices)
+    return ChoiceTerm(choices)
 
 
 def root_ops(term: Term) -> frozenset[str]:
     """The ops whose result a term may be."""
     match term:
-        case Call(name=name):
+        case OpTerm(name=name):
             return frozenset({name})
-        case Product():
+        case ProductTerm():
             return frozenset({"multiply", "divide"})
-        case Sum():
+        case SumTerm():
             return frozenset({"add", "subtract"})
-        case AnyOf(choices=choices):
+        case ChoiceTerm(choices=choices):
             return frozenset().union(*map(root_ops, choices))
     raise TypeError(f"expected a term that an op computes; got {term}")
 
 
 def _heads_of(term: Term) -> frozenset[str] | None:
     match term:
-        case Call(name=name):
+        case OpTerm(name=name):
             return frozenset({name})
-        case Product(coefficient=number, factors=parts):
+        case ProductTerm(coefficient=number, factors=parts):
             # times 1 or -1, one factor is the value itself
             is_itself = len(parts) == 1 and number in (1.0, -1.0)
             return None if is_itself or _is_open(number, parts) else _PRODUCTS
-        case Sum(constant=number, plus=plus, minus=minus):
+        case SumTerm(constant=number, plus=plus, minus=minus):
             parts = (*plus, *minus)
             is_itself = len(parts) == 1 and number == 0.0
             return None if is_itself or _is_open(number, parts) else _SUMS
-        case Reciprocal(of=of):
+        case ReciprocalTerm(of=of):
             return of.heads
-        case Mean():
+        case MeanTerm():
             return _PRODUCTS | {"reduce_sum"}
-        case AnyOf(choices=choices):
+        case ChoiceTerm(choices=choices):
             heads = [each.heads for each in choices]
             known = [each for each in heads if each is not None]
             return frozenset().union(*known) if len(known) == len(heads) else None
@@ -201,16 +209,16 @@ def _is_open(number: Constant, parts: tuple[Term, ...]) -> bool:
 def may_match(term: Term, names: Container[str]) -> bool:
     """Return whether a term may match in a graph of ops of these names."""
     match term:
-        case Call(name=name, operands=parts):
+        case OpTerm(name=name, operands=parts):
             return name in names and all(may_match(each, names) for each in parts)
-        case Product(factors=parts):
+        case ProductTerm(factors=parts):
             return all(may_match(each, names) for each in parts)
-        case Sum(plus=plus, minus=minus):
+        case SumTerm(plus=plus, minus=minus):
             return all(may_match(each, names) for each in (*plus, *minus))
-        case Reciprocal(of=of):
+        case ReciprocalTerm(of=of):
             return may_match(of, names)
-        case Mean(of=of):
+        case MeanTerm(of=of):
             return "reduce_sum" in names and may_match(of, names)
-        case AnyOf(choices=choices):
+        case ChoiceTerm(choices=choices):
             return any(may_match(each, names) for each in choices)
     return True

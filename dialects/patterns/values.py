@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from aotc.dialects.attributes import Array
+from aotc.dialects.attributes import DenseElements
 from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp
 from aotc.mlir import Value, ir
@@ -40,7 +40,7 @@ def splat_of(value: Value) -> float | None:
 
 @lru_cache(maxsize=2**14)  # few constants, which every pass asks about
 def _splat_number(elements: ir.Attribute) -> float | None:
-    array = Array.decode(elements)
+    array = DenseElements.decode(elements)
     if array.dtype == bool:
         return None
     number = number_in(array)
@@ -80,7 +80,7 @@ def truth_of(value: Value) -> bool | None:
 
 @lru_cache(maxsize=2**12)
 def _truth(elements: ir.Attribute) -> bool | None:
-    array = Array.decode(elements)
+    array = DenseElements.decode(elements)
     if array.dtype != bool or array.size == 0:
         return None
     return bool(array.flat[0]) if array.all() or not array.any() else None

@@ -8,14 +8,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from aotc.dialects.attributes import Array
+from aotc.dialects.attributes import DenseElements
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size
 from aotc.mlir import Value, ir
 
 
 @dataclass(frozen=True)
-class Counter:
+class BoundedIota:
     """A count along an axis: each element is its position.
 
     Args:
@@ -27,13 +27,13 @@ class Counter:
     limit: Size
 
 
-def counter_of(value: Value) -> Counter | None:
+def counter_of(value: Value) -> BoundedIota | None:
     """Return how the elements of a value count along an axis; None if they do not."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if not isinstance(op, GraphOp):
         return None
     if type(op).counter is not None:
-        found: Counter | None = type(op).counter(op)
+        found: BoundedIota | None = type(op).counter(op)
         return found
     if type(op).counted_axis is None:
         return None
@@ -43,11 +43,11 @@ def counter_of(value: Value) -> Counter | None:
 
 
 @lru_cache(maxsize=2**10)
-def counter_of_elements(elements: ir.Attribute) -> Counter | None:
+def counter_of_elements(elements: ir.Attribute) -> BoundedIota | None:
     """Return the counter that a constant is, if its elements are one."""
-    array = Array.decode(elements)
+    array = DenseElements.decode(elements)
     axes = [axis for axis, size in enumerate(array.shape) if size != 1]
     if len(axes) != 1 or array.dtype.kind not in "iu":
         return None
     is_counting = np.array_equal(array.reshape(-1), np.arange(array.size))
-    return Counter(axes[0], array.size) if is_counting else None
+    return BoundedIota(axes[0], array.size) if is_counting else None

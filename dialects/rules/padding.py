@@ -36,10 +36,10 @@ from aotc.dialects.types import (
 from aotc.mlir import AffineExpr, Value, ir
 
 AxesOf = Callable[[Any], Sequence[int]]  # of an op: axes of its first operand
-PadRule = Callable[["Padding", Any, Sequence[Value]], Any]
+PadRule = Callable[["BucketPadding", Any, Sequence[Value]], Any]
 
 
-class Padding:
+class BucketPadding:
     """The sizes of a bucket, and the builder that rules write with.
 
     Args:
@@ -140,7 +140,7 @@ class Padding:
         return op.rebuild(*operands, **(padded | changed))
 
 
-def _build_padded(p: Padding, op: GraphOp, operands: Sequence[Value]) -> Any:
+def _build_padded(p: BucketPadding, op: GraphOp, operands: Sequence[Value]) -> Any:
     """Build the op on padded operands, as its elements are independent."""
     return p.build(op, operands)
 
@@ -155,7 +155,7 @@ def harmless_but_along(axes: AxesOf) -> Any:
         axes: which ones, for an op.
     """
 
-    def pad(p: Padding, op: Any, operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: Any, operands: Sequence[Value]) -> Any:
         """Build the op, if none of the axes is padded."""
         if p.axes(Tensor.of(op.operands[0]), axes(op)):
             return None
@@ -172,7 +172,7 @@ def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
         axes: of the only operand, along which it is put after the call's elements.
     """
 
-    def pad(p: Padding, op: Any, operands: Sequence[Value]) -> Any:
+    def pad(p: BucketPadding, op: Any, operands: Sequence[Value]) -> Any:
         """Build the op with padding hidden."""
         (x,) = operands
         exact = Tensor.of(op.operands[0])

@@ -7,7 +7,7 @@ from aotc.dialects.types import Tensor
 
 
 @dataclass(frozen=True)
-class Sample:
+class OpSample:
     """A use of an op: operand types (or arrays) and attributes.
 
     `low` and `high` bound the random operand values, in case the op is only defined or

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from aotc.core import dtypes as dt
-from aotc.dialects.attributes import Array
+from aotc.dialects.attributes import DenseElements
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size, Tensor, bounds
 from aotc.mlir import Value, ir
@@ -37,7 +37,7 @@ def is_nonnegative(value: Value, depth: int = _DEPTH) -> bool:
 @lru_cache(maxsize=2**12)
 def has_no_negative(elements: ir.Attribute) -> bool:
     """Return whether no element of a constant is below 0."""
-    array = Array.decode(elements)
+    array = DenseElements.decode(elements)
     return bool(array.min(initial=0) >= 0)
 
 

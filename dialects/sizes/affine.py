@@ -380,7 +380,7 @@ def _drop_atoms(atoms: Atoms, *gone: Expr) -> Atoms:
 def text(expr: Expr) -> str:
     """`n * 2 - 1`, `min(n, 3)`: the expression in the words of the contracts.
 
-    The manifest holds this text, and `aotc.artifacts.shapes.Dim` reads it.
+    The manifest holds this text, and `aotc.artifacts.shapes.SizeExpression` reads it.
     """
     found = extremum(expr)
     if found is not None:

@@ -9,13 +9,13 @@ from aotc.dialects.functions.walking import in_order
 from aotc.dialects.graph import GraphOp
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.contraction import plan_joined
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Operation, Value
-from aotc.passes.joining.products import Product, is_computed_from
+from aotc.passes.joining.products import ProductCall, is_computed_from
 
 
 @dataclass(frozen=True)
-class Group:
+class JoinedProducts:
     """Products that one kernel computes.
 
     Args:
@@ -23,11 +23,13 @@ class Group:
         tile: of the kernel.
     """
 
-    products: tuple[Product, ...]
-    tile: Tile
+    products: tuple[ProductCall, ...]
+    tile: ContractionTile
 
 
-def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
+def groups_of(
+    products: Sequence[ProductCall], machine: Machine
+) -> Iterator[JoinedProducts]:
     """Yield the groups to join of products of one left operand.
 
     The caller writes each before it asks for the next: then that may be impossible.
@@ -43,7 +45,7 @@ def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
             tile = _joined_tile(together, machine, interleaved=True)
             if tile is not None:
                 rest = [each for each in rest if each not in together]
-                yield Group(tuple(together), tile)
+                yield JoinedProducts(tuple(together), tile)
     while len(rest) > 1:
         chosen = _independent(rest)
         rest = [each for each in rest if each not in chosen]
@@ -52,7 +54,9 @@ def groups_of(products: Sequence[Product], machine: Machine) -> Iterator[Group]:
             yield group
 
 
-def _read_together(product: Product, products: Sequence[Product]) -> list[Product]:
+def _read_together(
+    product: ProductCall, products: Sequence[ProductCall]
+) -> list[ProductCall]:
     """Return a product and products that it reads, directly or not, in order."""
     found = [product]
     for reader in found:  # which grows
@@ -67,19 +71,21 @@ def _read_together(product: Product, products: Sequence[Product]) -> list[Produc
     return sorted(found, key=lambda each: calls.index(each.call))
 
 
-def group_of(products: Sequence[Product], machine: Machine) -> Group | None:
+def group_of(
+    products: Sequence[ProductCall], machine: Machine
+) -> JoinedProducts | None:
     """Group products that do not depend on each other, panel by panel, if that is
     faster.
     """
     if len(products) == 1:
         return None
     tile = _joined_tile(products, machine, interleaved=False)
-    return None if tile is None else Group(tuple(products), tile)
+    return None if tile is None else JoinedProducts(tuple(products), tile)
 
 
 def _joined_tile(
-    products: Sequence[Product], machine: Machine, *, interleaved: bool
-) -> Tile | None:
+    products: Sequence[ProductCall], machine: Machine, *, interleaved: bool
+) -> ContractionTile | None:
     tile = plan_joined(
         [each.anchor for each in products],
         [each.tile for each in products],
@@ -92,7 +98,7 @@ def _joined_tile(
     return tile if products[0].is_stored_by(tile, features) else None
 
 
-def reads(product: Product, source: Product) -> bool:
+def reads(product: ProductCall, source: ProductCall) -> bool:
     """Return whether a region reads another's result at the place of its own.
 
     All else that it reads does not depend on that.
@@ -116,7 +122,7 @@ def _is_elementwise(op: Operation) -> bool:
     return isinstance(op, GraphOp) and bool(type(op).on_vectors)
 
 
-def _independent(products: Sequence[Product]) -> list[Product]:
+def _independent(products: Sequence[ProductCall]) -> list[ProductCall]:
     """Return the first product, and later ones that depend on none chosen before."""
     first, *rest = products
     chosen, made = [first], set[Value](first.call.results)

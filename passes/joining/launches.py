@@ -29,7 +29,7 @@ _MOST = 4  # products that a kernel computes
 
 
 @dataclass(frozen=True, eq=False)
-class _Product:
+class _ProductLaunch:
     """A call of a region that has one product.
 
     Args:
@@ -66,7 +66,7 @@ def join_launches(
     """Join the products of a function; return whether there were any to join."""
     changed = False
     with known_contracts(contracts_of(function)):
-        alike: dict[Hashable, list[_Product]] = {}
+        alike: dict[Hashable, list[_ProductLaunch]] = {}
         for product in _products_in(function, functions, capabilities):
             if product.left is not None:
                 alike.setdefault(product.left, []).append(product)
@@ -81,7 +81,7 @@ def join_launches(
 
 def _products_in(
     function: Function, functions: Mapping[str, Function], capabilities: Capabilities
-) -> list[_Product]:
+) -> list[_ProductLaunch]:
     found = []
     for op in function.entry_block.operations:
         if not isinstance(op, func.CallOp):
@@ -94,24 +94,24 @@ def _products_in(
         if family.plan_joined is not None:
             anchors = family.anchors_in(region)
             if len(anchors) == 1 and isinstance(anchors[0], DotGeneral):
-                found.append(_Product(op, region, fused, anchors[0]))
+                found.append(_ProductLaunch(op, region, fused, anchors[0]))
     return found
 
 
-def _beside(products: Sequence[_Product]) -> list[_Product]:
+def _beside(products: Sequence[_ProductLaunch]) -> list[_ProductLaunch]:
     """Return the first product, and others whose operands are there before it."""
     first, *others = products
     apt = [each for each in others if _can_be_at(each, first.call)]
     return [first, *apt[: _MOST - 1]]
 
 
-def _can_be_at(product: _Product, place: Operation) -> bool:
+def _can_be_at(product: _ProductLaunch, place: Operation) -> bool:
     made = [value.owner for value in product.call.operands if defining_op(value)]
     return all(each.operation.is_before_in_block(place.operation) for each in made)
 
 
 def _join(
-    products: Sequence[_Product], capabilities: Capabilities, outlining: Outlining
+    products: Sequence[_ProductLaunch], capabilities: Capabilities, outlining: Outlining
 ) -> bool:
     """Replace several calls by one, if that is faster by the model."""
     if len(products) == 1:
@@ -140,7 +140,7 @@ def _join(
 
 
 def _define(
-    products: Sequence[_Product], operands: Sequence[Value], fused: Fused
+    products: Sequence[_ProductLaunch], operands: Sequence[Value], fused: Fused
 ) -> str:
     """Write the function of several regions, one after the other; return its name."""
 

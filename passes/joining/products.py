@@ -28,20 +28,20 @@ from aotc.dialects.functions.walking import (
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count
 from aotc.kernels.capabilities import Capabilities
-from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, known_geometry
 from aotc.kernels.packing import unpack
 from aotc.kernels.planning.dequantized import (
     argument_behind,
     blocks_of,
     views,
 )
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.build_time_values import most_extra
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class ProductCall:
     """A call of a region that has one product.
 
     Args:
@@ -59,9 +59,9 @@ class Product:
     capabilities: Capabilities
 
     @property
-    def tile(self) -> Tile:
+    def tile(self) -> ContractionTile:
         """The tile of the product."""
-        return Tile.of_plain(self.fused.tile)
+        return ContractionTile.of_plain(self.fused.tile)
 
     @property
     def most_joined(self) -> int:
@@ -69,7 +69,7 @@ class Product:
         return self.capabilities.family_of(self.fused).most_joined
 
     @property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> ConvolutionGeometry:
         """The geometry of the sums."""
         return known_geometry(self.anchor)
 
@@ -105,14 +105,14 @@ class Product:
             for argument in self.packed_arguments
         ]
 
-    def right_of(self, packed: Sequence[Value], tile: Tile) -> Value:
+    def right_of(self, packed: Sequence[Value], tile: ContractionTile) -> Value:
         """Write the right operand from the packed values for the panels of a tile."""
         if self.tile.dequantizes:  # whose panels do not depend on the tile
             known = dict(zip(self.packed_arguments, packed, strict=True))
             return copy_value(self.anchor.operands[1], known)
         return unpack(Builder(), self.anchor, packed[0], tile)
 
-    def is_stored_by(self, tile: Tile, features: Iterable[int]) -> bool:
+    def is_stored_by(self, tile: ContractionTile, features: Iterable[int]) -> bool:
         """Return whether a build stores weights for a tile, with the fill of last
         panels.
 
@@ -170,7 +170,7 @@ def products_in(
     functions: Mapping[str, Function],
     weights: Container[Value],
     capabilities: Capabilities,
-) -> Iterator[Product]:
+) -> Iterator[ProductCall]:
     """The products by weights of an entry, or of the body of a loop, in order."""
     for op in [*function.entry_block.operations]:
         product = product_of(op, functions, capabilities)
@@ -180,7 +180,7 @@ def products_in(
 
 def product_of(
     op: Operation, functions: Mapping[str, Function], capabilities: Capabilities
-) -> Product | None:
+) -> ProductCall | None:
     """The product that an op computes, if it calls a region with one."""
     if not isinstance(op, func.CallOp):
         return None
@@ -201,7 +201,7 @@ def product_of(
         return None
     if known_geometry(anchors[0]).groups > 1:  # which have panels of their own
         return None
-    return Product(op, function, anchors[0], fused, capabilities)
+    return ProductCall(op, function, anchors[0], fused, capabilities)
 
 
 def ops_behind(value: Value) -> list[GraphOp]:
@@ -228,7 +228,7 @@ def is_computed_from(
     return any(each in sources for each in behind)
 
 
-def _left_of(geometry: Geometry) -> Geometry:
+def _left_of(geometry: ConvolutionGeometry) -> ConvolutionGeometry:
     """Return the geometry of the left operand and the sums, without the right one."""
     layout = geometry.layout
     if layout is not None:

@@ -16,13 +16,13 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor
-from aotc.kernels.operands import Number, PerColumn, SomeColumns, operand_of
+from aotc.kernels.operands import PerColumn, ScalarOperand, SomeColumns, operand_of
 from aotc.kernels.packing import pack, unpack
 from aotc.mlir import Function, Operation, Value, func
-from aotc.passes.joining.products import Product, ops_behind, product_of
+from aotc.passes.joining.products import ProductCall, ops_behind, product_of
 
 
-def column_slices(product: Product) -> list[Slice]:
+def column_slices(product: ProductCall) -> list[Slice]:
     """The readers of a product, by column, if all of them are slices; else nothing.
 
     Each reads as many rows as there are, and no two read the same column.
@@ -52,7 +52,7 @@ def _columns_of(op: Slice) -> SomeColumns | None:
     return read if isinstance(read, SomeColumns) and read.width else None
 
 
-def _can_be_cut(product: Product) -> bool:
+def _can_be_cut(product: ProductCall) -> bool:
     """Return whether columns are one axis, and the ops on them can be sliced alike."""
     anchor = product.anchor
     if _column_axis(anchor) is None:
@@ -81,7 +81,9 @@ def _column_axes(argument: Value) -> list[int] | None:
     for use in argument.uses:
         op = use.owner.opview
         read = operand_of(op.y) if isinstance(op, Broadcast) else None
-        if not isinstance(read, (Number, PerColumn)) or not read.fits(op.shape[-1:]):
+        if not isinstance(read, (ScalarOperand, PerColumn)) or not read.fits(
+            op.shape[-1:]
+        ):
             return None
     return long_axes(Tensor.of(argument).shape)
 
@@ -96,8 +98,8 @@ def _column_axis(anchor: GraphOp) -> int | None:
 
 
 def split_columns(
-    product: Product, slices: Sequence[Slice], functions: Mapping[str, Function]
-) -> list[Product]:
+    product: ProductCall, slices: Sequence[Slice], functions: Mapping[str, Function]
+) -> list[ProductCall]:
     """Replace the slices of a product by products of some columns of the weight.
 
     Args:
@@ -121,7 +123,7 @@ def split_columns(
     return [each for each in parts if each is not None]
 
 
-def _call_part(product: Product, right: Value, columns: SomeColumns) -> list[Value]:
+def _call_part(product: ProductCall, right: Value, columns: SomeColumns) -> list[Value]:
     """The call of a region of some columns of a product, at the insertion point.
 
     Args:

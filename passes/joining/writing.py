@@ -12,14 +12,14 @@ from aotc.dialects.functions.fusion import Fused, mark_fused
 from aotc.dialects.functions.walking import in_order
 from aotc.dialects.types import Tensor
 from aotc.kernels.packing import join, pack, split
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Value, ir
-from aotc.passes.joining.groups import Group
-from aotc.passes.joining.products import Product, is_computed_from
+from aotc.passes.joining.groups import JoinedProducts
+from aotc.passes.joining.products import ProductCall, is_computed_from
 from aotc.passes.outlining import Outlining, replace_by_call
 
 
-def write_group(group: Group, outlining: Outlining) -> bool:
+def write_group(group: JoinedProducts, outlining: Outlining) -> bool:
     """Replace the calls of some products by one of their joined region.
 
     Args:
@@ -50,7 +50,7 @@ def write_group(group: Group, outlining: Outlining) -> bool:
     return True
 
 
-def _operands(products: Sequence[Product]) -> list[Value]:
+def _operands(products: Sequence[ProductCall]) -> list[Value]:
     """Return the joined region's operands besides the weights; the left operand
     first.
     """
@@ -61,7 +61,7 @@ def _operands(products: Sequence[Product]) -> list[Value]:
     return [*dict.fromkeys([left, *(value for value in given if value not in no)])]
 
 
-def _joined(products: Sequence[Product], tile: Tile) -> list[Value]:
+def _joined(products: Sequence[ProductCall], tile: ContractionTile) -> list[Value]:
     """Join the weights as the joined kernel reads them, at the insertion point."""
     if tile.group:
         b, parts = Builder(), zip(*(each.packed for each in products), strict=True)
@@ -79,7 +79,7 @@ def _joined(products: Sequence[Product], tile: Tile) -> list[Value]:
 
 
 def _split(
-    products: Sequence[Product], tile: Tile, arguments: Sequence[Value]
+    products: Sequence[ProductCall], tile: ContractionTile, arguments: Sequence[Value]
 ) -> list[tuple[Value, ...]]:
     """The packed parts of each product, in the joined region of some arguments."""
     b, parts = Builder(), []
@@ -91,8 +91,8 @@ def _split(
 
 
 def _define(
-    products: Sequence[Product],
-    tile: Tile,
+    products: Sequence[ProductCall],
+    tile: ContractionTile,
     operands: Sequence[Value],
     results: Sequence[Value],
 ) -> str:

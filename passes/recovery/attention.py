@@ -30,13 +30,13 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Tensor, bounds, compare_sizes, element_count
 from aotc.mlir import Value
 from aotc.passes.recovery.heads import last_repeats, shared_views
-from aotc.passes.recovery.known import Known
-from aotc.passes.recovery.movement import Movement, movement_of
-from aotc.passes.recovery.scores import HIDDEN, Addend, Scores, scores_of
+from aotc.passes.recovery.known import KnownValues
+from aotc.passes.recovery.movement import ScaledView, movement_of
+from aotc.passes.recovery.scores import HIDDEN, Addend, AttentionScores, scores_of
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveredAttention:
     """The replacement of a product.
 
     Args:
@@ -48,13 +48,15 @@ class Recovered:
     inside: frozenset[Value]
 
 
-def recover_attention(b: Builder, root: DotGeneral, known: Known) -> Recovered | None:
+def recover_attention(
+    b: Builder, root: DotGeneral, known: KnownValues
+) -> RecoveredAttention | None:
     """The attention that a product ends, if nothing else reads its parts."""
     found = _find(root, known)
     if found is None or len(users_of(found.inside, found.inside)) != 1:
         return None
     value = found.build(b)
-    return None if value is None else Recovered(value, found.inside)
+    return None if value is None else RecoveredAttention(value, found.inside)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class _Side:
     depth: Sequence[int]
 
 
-def _find(root: DotGeneral, known: Known) -> _Attention | None:
+def _find(root: DotGeneral, known: KnownValues) -> _AttentionMatch | None:
     left, right = _sides(root)
     p = movement_of(root.lhs)
     softmax = made_by(p.source, Softmax)
@@ -89,7 +91,7 @@ def _find(root: DotGeneral, known: Known) -> _Attention | None:
     if bounds(positions)[0] < 1 or not isfinite(scores.scale):
         return None
     value = replace(right, rows=right.depth, depth=right.rows)
-    return _Attention(root, scores, (*sides, value), inside, known)
+    return _AttentionMatch(root, scores, (*sides, value), inside, known)
 
 
 def _sides(product: DotGeneral) -> tuple[_Side, _Side]:
@@ -111,7 +113,7 @@ def _groups(scores: View) -> list[Strides]:
     return [scores.group(axes) for axes in (range(rank - 2), [rank - 2], [rank - 1])]
 
 
-def _query_and_key(scores: Scores) -> tuple[_Side, _Side] | None:
+def _query_and_key(scores: AttentionScores) -> tuple[_Side, _Side] | None:
     """The operands of the product; None if it is not one for each batch and head."""
     left, right = _sides(scores.product)
     own = View.identity(Tensor.of(scores.product.y).shape)
@@ -132,7 +134,7 @@ def _has_one_dtype(*products: DotGeneral) -> bool:
 
 
 @dataclass(frozen=True)
-class _Attention:
+class _AttentionMatch:
     """An attention in parts.
 
     Args:
@@ -144,10 +146,10 @@ class _Attention:
     """
 
     root: DotGeneral
-    scores: Scores
+    scores: AttentionScores
     sides: tuple[_Side, _Side, _Side]
     inside: frozenset[Value]
-    known: Known
+    known: KnownValues
 
     @property
     def shape(self) -> Shape:
@@ -159,7 +161,7 @@ class _Attention:
         moves = [movement_of(x.value, self.known.numbers) for x in self.sides]
         lead = self._batch_and_heads(moves[1].view)
         found = self._operands(moves, lead) or self._operands(
-            [Movement.none(x.value) for x in self.sides], lead
+            [ScaledView.none(x.value) for x in self.sides], lead
         )
         terms = self._terms_left()
         if found is None or terms is None:
@@ -196,8 +198,8 @@ class _Attention:
         return size_of(outer), size_of(inner)
 
     def _operands(
-        self, moves: Sequence[Movement], lead: tuple[Any, Any]
-    ) -> list[Movement] | None:
+        self, moves: Sequence[ScaledView], lead: tuple[Any, Any]
+    ) -> list[ScaledView] | None:
         """Return query, key and value, with axes of batch, rows, heads and depth.
 
         None if their axes cannot be told apart.

@@ -12,7 +12,7 @@ from aotc.dialects.functions.walking import backward_slice, in_order
 from aotc.dialects.graph import GraphOp, evaluate, has_effect
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Value
-from aotc.passes.recovery.labels import Numbers
+from aotc.passes.recovery.labels import SplatValues
 from aotc.programs.computed_arrays import StoredArray
 
 LARGEST = 2**26  # elements of an array that is looked at
@@ -21,7 +21,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownValues:
     """The known values when the model is built.
 
     Args:
@@ -30,7 +30,7 @@ class Known:
             are asked for.
     """
 
-    numbers: Numbers
+    numbers: SplatValues
     weights: Mapping[Value, StoredArray]
 
     def array(self, value: Value) -> Array | None:

@@ -1,6 +1,6 @@
 """Values in an expression, with a label for each axis: that of the whole it runs along.
 
-`Numbers` reads them as products of factors and sums of terms.
+`SplatValues` reads them as products of factors and sums of terms.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _repetition(value: Value) -> Any:
 
 
 @dataclass
-class Numbers:
+class SplatValues:
     """The numbers that values are known to repeat.
 
     Args:
@@ -210,7 +210,7 @@ class Numbers:
                         yield first + second, (*some, *more)
 
 
-class RememberedNumbers(Numbers):
+class RememberedNumbers(SplatValues):
     """Numbers that remember the facts on each value.
 
     Patterns are matched with an op one after the other, and read the same values. The

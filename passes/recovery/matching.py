@@ -15,21 +15,21 @@ from aotc.dialects.functions.walking import users_of
 from aotc.dialects.ops.creation import Dimension
 from aotc.dialects.ops.reduction import ReduceSum
 from aotc.dialects.patterns.terms import (
-    AnyOf,
-    Call,
-    Capture,
+    CaptureTerm,
+    ChoiceTerm,
     Constant,
-    Mean,
-    Number,
-    Product,
-    Reciprocal,
-    Sum,
+    MeanTerm,
+    NumberTerm,
+    OpTerm,
+    ProductTerm,
+    ReciprocalTerm,
+    SumTerm,
     Term,
 )
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor, element_count
 from aotc.mlir import Value
-from aotc.passes.recovery.labels import LabelledValue, Numbers
+from aotc.passes.recovery.labels import LabelledValue, SplatValues
 
 MOST_INSIDE = 256  # values of an expression; terms say far fewer
 ROUNDING = 4  # units in the last place by which a constant may differ
@@ -54,7 +54,7 @@ class Match:
         return replace(self, inside=self.inside.union(more))
 
 
-def find_match(term: Term, root: Value, numbers: Numbers) -> Match | None:
+def find_match(term: Term, root: Value, numbers: SplatValues) -> Match | None:
     """Return how a value matches a term; None where something else reads its parts."""
     for match in _Matcher(root, numbers).match(
         term, LabelledValue.of_root(root), 1, Match()
@@ -65,7 +65,7 @@ def find_match(term: Term, root: Value, numbers: Numbers) -> Match | None:
 
 
 class _Matcher:
-    def __init__(self, root: Value, numbers: Numbers) -> None:
+    def __init__(self, root: Value, numbers: SplatValues) -> None:
         self._root = root
         self._own: dict[Value, bool] = {root: True}
         self._kind = Tensor.of(root)
@@ -92,22 +92,22 @@ class _Matcher:
         self, term: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
         match term:
-            case AnyOf(choices=choices):
+            case ChoiceTerm(choices=choices):
                 for choice in choices:
                     yield from self.match(choice, read, sign, found)
-            case Sum():
+            case SumTerm():
                 yield from self._match_sum(term, read, sign, found)
-            case Product():
+            case ProductTerm():
                 yield from self._match_product(term, read, sign, found)
-            case Mean(of=of):
+            case MeanTerm(of=of):
                 yield from self._match_mean(of, read, sign, found)
-            case Number(value=value):
+            case NumberTerm(value=value):
                 yield from self._match_number(value, read, sign, found)
-            case Reciprocal(of=of) if read.is_inverse:
+            case ReciprocalTerm(of=of) if read.is_inverse:
                 yield from self.match(of, replace(read, is_inverse=False), sign, found)
-            case Capture(name=name) if sign == 1 and not read.is_inverse:
+            case CaptureTerm(name=name) if sign == 1 and not read.is_inverse:
                 yield from self._match_capture(name, read, found)
-            case Call() if sign == 1 and not read.is_inverse:
+            case OpTerm() if sign == 1 and not read.is_inverse:
                 yield from self._match_call(term, read, found)
 
     def _is_own(self, value: Value) -> bool:
@@ -142,7 +142,7 @@ class _Matcher:
             yield from self._match_all(rest, each)
 
     def _match_sum(
-        self, term: Sum, read: LabelledValue, sign: int, found: Match
+        self, term: SumTerm, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
         if read.is_inverse:
             return
@@ -155,7 +155,7 @@ class _Matcher:
                     yield from self._match_all(rows, bound)
 
     def _match_product(
-        self, term: Product, read: LabelledValue, sign: int, found: Match
+        self, term: ProductTerm, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
         for coefficient, reads in self._numbers.factors(read, len(term.factors)):
             for bound in self._bind_number(term.coefficient, sign * coefficient, found):
@@ -169,7 +169,7 @@ class _Matcher:
         """Match a sum times 1 / the number of its elements, or divided by that
         number.
         """
-        total = Call("reduce_sum", (of,), {"axes": "axes"})
+        total = OpTerm("reduce_sum", (of,), {"axes": "axes"})
         for share, (part,) in self._numbers.factors(read, 1):
             count = _reduced_count(part)
             if isinstance(count, int) and self._is_share(sign * share, count):
@@ -197,7 +197,7 @@ class _Matcher:
                 yield bound.covering(read, itself=False)
 
     def _match_call(
-        self, term: Call, read: LabelledValue, found: Match
+        self, term: OpTerm, read: LabelledValue, found: Match
     ) -> Iterator[Match]:
         inner = read.without_repeats()
         if inner is not None:

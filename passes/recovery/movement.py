@@ -17,11 +17,11 @@ from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value, ir
-from aotc.passes.recovery.labels import Numbers
+from aotc.passes.recovery.labels import SplatValues
 
 
 @dataclass(frozen=True)
-class Movement:
+class ScaledView:
     """A value as `factor` times a view of another.
 
     Args:
@@ -37,12 +37,12 @@ class Movement:
     inside: tuple[Value, ...] = ()
 
     @staticmethod
-    def none(value: Value) -> Movement:
+    def none(value: Value) -> ScaledView:
         """Return the value as the view of itself."""
-        return Movement(value, View.identity(Tensor.of(value).shape))
+        return ScaledView(value, View.identity(Tensor.of(value).shape))
 
 
-def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
+def movement_of(value: Value, numbers: SplatValues | None = None) -> ScaledView:
     """Return a value as a view of the earliest value that it is a view of.
 
     Args:
@@ -52,19 +52,19 @@ def movement_of(value: Value, numbers: Numbers | None = None) -> Movement:
     """
     op = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if not isinstance(op, (Broadcast, Reshape, Transpose)):
-        return _scaled(value, numbers) if numbers else Movement.none(value)
+        return _scaled(value, numbers) if numbers else ScaledView.none(value)
     before = movement_of(op.x, numbers)
     view = view_of_result(op, before.view)
     if view is None:
-        return Movement.none(value)
+        return ScaledView.none(value)
     return replace(before, view=view, inside=(*before.inside, value))
 
 
-def _scaled(value: Value, numbers: Numbers) -> Movement:
+def _scaled(value: Value, numbers: SplatValues) -> ScaledView:
     """Return the movement through a multiplication or division by a number."""
     op = made_by(value, Multiply) or made_by(value, Divide)
     if op is None:
-        return Movement.none(value)
+        return ScaledView.none(value)
     is_division = isinstance(op, Divide)
     pairs = [(op.lhs, op.rhs)] if is_division else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
     for x, other in pairs:
@@ -73,4 +73,4 @@ def _scaled(value: Value, numbers: Numbers) -> Movement:
             before = movement_of(x, numbers)
             factor = before.factor / number if is_division else before.factor * number
             return replace(before, factor=factor, inside=(*before.inside, value))
-    return Movement.none(value)
+    return ScaledView.none(value)

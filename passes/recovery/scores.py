@@ -11,7 +11,7 @@ from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.selection import Select
 from aotc.dialects.patterns.values import made_by
 from aotc.mlir import Value
-from aotc.passes.recovery.known import Known
+from aotc.passes.recovery.known import KnownValues
 from aotc.passes.recovery.movement import movement_of
 
 # So low a number in place of a score, or added to it, leaves nothing of it in a row
@@ -36,7 +36,7 @@ class Addend:
 
 
 @dataclass(frozen=True)
-class Scores:
+class AttentionScores:
     """The origin of scores.
 
     Args:
@@ -55,15 +55,15 @@ class Scores:
 
 
 def scores_of(
-    value: Value, known: Known, scale: float = 1.0, terms: int = MOST_TERMS
-) -> Scores | None:
+    value: Value, known: KnownValues, scale: float = 1.0, terms: int = MOST_TERMS
+) -> AttentionScores | None:
     """Find the origin of scores, if it is a product with at most so many terms."""
     movement = movement_of(value, known.numbers)
     scale *= movement.factor
     inside = (*movement.inside, movement.source)
     product = made_by(movement.source, DotGeneral)
     if product is not None:
-        return Scores(product, movement.view, scale, (), inside)
+        return AttentionScores(product, movement.view, scale, (), inside)
     if not (movement.view.is_identity and terms):
         return None
     for x, term in _terms_of(movement.source, known, scale):
@@ -75,7 +75,7 @@ def scores_of(
 
 
 def _terms_of(
-    value: Value, known: Known, scale: float
+    value: Value, known: KnownValues, scale: float
 ) -> Iterator[tuple[Value, Addend]]:
     """The ways to read a value as scores and a term."""
     if (op := made_by(value, Add)) is not None:

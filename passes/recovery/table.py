@@ -11,12 +11,12 @@ from __future__ import annotations
 from math import inf, pi, sqrt
 
 from aotc.dialects.builder import Builder
-from aotc.dialects.patterns.rows import Captured, Row
+from aotc.dialects.patterns.rows import Captured, RewriteRow
 from aotc.dialects.patterns.terms import (
-    Capture,
-    Mean,
-    Number,
-    Reciprocal,
+    CaptureTerm,
+    MeanTerm,
+    NumberTerm,
+    ReciprocalTerm,
     Term,
     X,
     any_of,
@@ -29,16 +29,16 @@ from aotc.dialects.rules.samples import f32
 from aotc.mlir import Value
 from aotc.passes.recovery import forms
 
-SCALE, SHIFT = Capture("scale"), Capture("shift")
+SCALE, SHIFT = CaptureTerm("scale"), CaptureTerm("shift")
 _LINES = f32(4, 8)
 
 # ---- normalisation ------------------------------------------------------------------
 
-_CENTERED = total(0.0, X, minus=(Mean(X),))
-_SQUARES_LESS_SQUARE = total(0.0, Mean(square(X)), minus=(square(Mean(X)),))
+_CENTERED = total(0.0, X, minus=(MeanTerm(X),))
+_SQUARES_LESS_SQUARE = total(0.0, MeanTerm(square(X)), minus=(square(MeanTerm(X)),))
 _VARIANCE = any_of(
-    Mean(square(_CENTERED)),
-    call("maximum", Number(0.0), _SQUARES_LESS_SQUARE),  # as Flax writes it
+    MeanTerm(square(_CENTERED)),
+    call("maximum", NumberTerm(0.0), _SQUARES_LESS_SQUARE),  # as Flax writes it
     _SQUARES_LESS_SQUARE,
 )
 
@@ -47,14 +47,14 @@ def _inverse_root(variance: Term) -> Term:
     inner = total("epsilon", variance)
     return any_of(
         call("rsqrt", inner),
-        Reciprocal(call("sqrt", inner)),
-        call("power", inner, Number(-0.5)),
-        Reciprocal(call("power", inner, Number(0.5))),
+        ReciprocalTerm(call("sqrt", inner)),
+        call("power", inner, NumberTerm(-0.5)),
+        ReciprocalTerm(call("power", inner, NumberTerm(0.5))),
     )
 
 
 _BY_DEVIATION = _inverse_root(_VARIANCE)
-_BY_ROOT_MEAN_SQUARE = _inverse_root(Mean(square(X)))
+_BY_ROOT_MEAN_SQUARE = _inverse_root(MeanTerm(square(X)))
 
 
 def _normal(b: Builder, m: Captured, *, centered: bool) -> Value:
@@ -67,7 +67,7 @@ _AS_BATCH_NORM = total(
     0.0,
     product(1.0, _BY_DEVIATION, X, SCALE),
     SHIFT,
-    minus=(product(1.0, _BY_DEVIATION, Mean(X), SCALE),),
+    minus=(product(1.0, _BY_DEVIATION, MeanTerm(X), SCALE),),
 )
 
 # ---- activations --------------------------------------------------------------------
@@ -97,15 +97,15 @@ _TANH_GELU = _times_share(
         ),
     )
 )
-_LOGISTIC = product(1.0, Reciprocal(total(1.0, call("exp", product(-1.0, X)))))
+_LOGISTIC = product(1.0, ReciprocalTerm(total(1.0, call("exp", product(-1.0, X)))))
 
 # ---- softmax ------------------------------------------------------------------------
 
 _LARGEST = call("reduce_max", X, axes="axes")
-_HIGHEST = any_of(_LARGEST, call("maximum", Number(-inf), _LARGEST))
+_HIGHEST = any_of(_LARGEST, call("maximum", NumberTerm(-inf), _LARGEST))
 _POWERS = call("exp", total(0.0, X, minus=(_HIGHEST,)))
 _POWER_SUM = call("reduce_sum", _POWERS, axes="axes")
-_SOFTMAX = product(1.0, _POWERS, Reciprocal(_POWER_SUM))
+_SOFTMAX = product(1.0, _POWERS, ReciprocalTerm(_POWER_SUM))
 _LOG_SOFTMAX = total(0.0, X, minus=(_HIGHEST, call("log", _POWER_SUM)))
 
 
@@ -114,7 +114,7 @@ def _has_one_axis(m: Captured) -> bool:
 
 
 ROWS = (
-    Row(
+    RewriteRow(
         "layer norm",
         product(1.0, _BY_DEVIATION, _CENTERED),
         lambda b, m: _normal(b, m, centered=True),
@@ -122,7 +122,7 @@ ROWS = (
         example=forms.layer_norm,
         near_miss=lambda b, x: forms.layer_norm(b, x, axis=0),
     ),
-    Row(
+    RewriteRow(
         "layer norm with a scale",
         product(1.0, _BY_DEVIATION, _CENTERED, SCALE),
         lambda b, m: b.multiply(_normal(b, m, centered=True), m.scale),
@@ -130,7 +130,7 @@ ROWS = (
         example=lambda b, x, y: b.multiply(forms.layer_norm(b, x), y),
         near_miss=lambda b, x, y: b.multiply(forms.layer_norm(b, x, axis=0), y),
     ),
-    Row(
+    RewriteRow(
         "layer norm as a batch norm",
         _AS_BATCH_NORM,
         lambda b, m: b.add(b.multiply(_normal(b, m, centered=True), m.scale), m.shift),
@@ -138,7 +138,7 @@ ROWS = (
         example=lambda b, x, y, z: forms.batch_norm(b, x, y, z, forms.mean(b, x)),
         near_miss=lambda b, x, y, z: forms.batch_norm(b, x, y, z, forms.mean(b, y)),
     ),
-    Row(
+    RewriteRow(
         "RMS norm",
         product(1.0, _BY_ROOT_MEAN_SQUARE, X),
         lambda b, m: _normal(b, m, centered=False),
@@ -146,7 +146,7 @@ ROWS = (
         example=forms.rms_norm,
         near_miss=forms.by_root_sum,
     ),
-    Row(
+    RewriteRow(
         "RMS norm with a scale",
         product(1.0, _BY_ROOT_MEAN_SQUARE, X, SCALE),
         lambda b, m: b.multiply(_normal(b, m, centered=False), m.scale),
@@ -154,7 +154,7 @@ ROWS = (
         example=lambda b, x, y: b.multiply(forms.rms_norm(b, x), y),
         near_miss=lambda b, x, y: b.multiply(forms.by_root_sum(b, x), y),
     ),
-    Row(
+    RewriteRow(
         "gelu",
         _EXACT_GELU,
         lambda b, m: b.gelu(m.x, form="exact"),
@@ -162,7 +162,7 @@ ROWS = (
         example=forms.gelu,
         near_miss=lambda b, x: forms.gelu(b, x, factor=0.7),
     ),
-    Row(
+    RewriteRow(
         "gelu by tanh",
         _TANH_GELU,
         lambda b, m: b.gelu(m.x, form="tanh"),
@@ -170,7 +170,7 @@ ROWS = (
         example=forms.tanh_gelu,
         near_miss=lambda b, x: forms.tanh_gelu(b, x, cubic=0.05),
     ),
-    Row(
+    RewriteRow(
         "logistic",
         _LOGISTIC,
         lambda b, m: b.logistic(m.x),
@@ -178,7 +178,7 @@ ROWS = (
         example=forms.logistic,
         near_miss=lambda b, x: forms.logistic(b, x, one=2.0),
     ),
-    Row(
+    RewriteRow(
         "softmax",
         _SOFTMAX,
         lambda b, m: b.softmax(m.x, axis=m.axes[0]),
@@ -187,7 +187,7 @@ ROWS = (
         near_miss=lambda b, x: forms.share(b, b.exp(x)),
         where=_has_one_axis,
     ),
-    Row(
+    RewriteRow(
         "log softmax",
         _LOG_SOFTMAX,
         lambda b, m: b.log_softmax(m.x, axis=m.axes[0]),

@@ -34,7 +34,9 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
     """
     compute = derived.compute
 
-    def write(op: Operation, operands: list[_Variants]) -> Sequence[_Variants]:
+    def write(
+        op: Operation, operands: list[_DtypeReplacements]
+    ) -> Sequence[_DtypeReplacements]:
         if isinstance(op, func.CallOp):
             given = [each.read(WIDE) for each in operands]
             results, kind = _write_call(op, given, compute), LOW
@@ -50,7 +52,7 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
     return [each.read(WIDE) for each in walk(primal_block, given, write)]
 
 
-class _Variants:
+class _DtypeReplacements:
     """The replacements of a value of the function, in the dtypes that were wanted.
 
     Args:
@@ -85,15 +87,15 @@ def _cast(value: Value, dtype: str) -> Value:
 
 def _variants(
     olds: Sequence[Value], news: Sequence[Value], kinds: Iterable[str], compute: str
-) -> list[_Variants]:
+) -> list[_DtypeReplacements]:
     return [
-        _Variants(Tensor.of(old).dtype, new, kind, compute)
+        _DtypeReplacements(Tensor.of(old).dtype, new, kind, compute)
         for old, new, kind in zip(olds, news, kinds, strict=False)
     ]
 
 
 def _write_op(
-    op: GraphOp, operands: Sequence[_Variants], compute: str
+    op: GraphOp, operands: Sequence[_DtypeReplacements], compute: str
 ) -> tuple[Sequence[Value], str]:
     """Write the op on variants of its operands; return its results, and their kind."""
     kind = kind_of(op, operands, compute)

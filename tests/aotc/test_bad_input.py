@@ -29,7 +29,7 @@ from aotc import (
 from aotc import numpy as anp
 from aotc.dialects import context
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.errors import AotcError
 from aotc.mlir import ir
 from aotc.tracing.array import Array
@@ -107,7 +107,7 @@ OTHERS = {
 
 def symbolic():
     """A size that is known only when the model runs."""
-    return Dim.symbol(0)
+    return SymbolicDim.symbol(0)
 
 
 def wrong(old):

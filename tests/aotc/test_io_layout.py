@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.checks.parity import Plan
+from aotc.checks.parity import ComparisonOptions
 from aotc.cli.main import main
 from aotc.errors import AotcError, InputError
 from aotc.machine.target import Target
@@ -44,7 +44,7 @@ def test_an_imported_network_takes_and_returns_images_of_channels_last(
     """The comparison with its framework, the manifest, calls, and IR of any stage."""
     dump, bundle = tmp_path / "ir", tmp_path / "a"
     asked = {**CHOICES, "io_layout": "nhwc", "dump": dump, "output": bundle}
-    report = build(source, parity=Plan(), self_check="off", **asked)
+    report = build(source, parity=ComparisonOptions(), self_check="off", **asked)
     (parity,) = report.parities
     assert parity.passed
     assert len(parity.sizes) == 2

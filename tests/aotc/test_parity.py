@@ -12,7 +12,7 @@ from aotc.artifacts.manifest import FILE
 from aotc.checks.comparable import comparable_targets
 from aotc.checks.differences import compare
 from aotc.checks.inputs import samples_of
-from aotc.checks.parity import Choice, Plan
+from aotc.checks.parity import ComparisonOptions, InputOptions
 from aotc.cli.main import main
 from aotc.dialects import OPS
 from aotc.dialects.functions.functions import functions_of
@@ -52,14 +52,18 @@ def model(tmp_path):
 def mismatch(model, tmp_path, bisect=True):
     """The figures of a build that is refused."""
     with pytest.raises(Finding) as caught:
-        pipeline.build(model, output=tmp_path, sign=False, parity=Plan(bisect=bisect))
+        pipeline.build(
+            model, output=tmp_path, sign=False, parity=ComparisonOptions(bisect=bisect)
+        )
     assert caught.value.code == "parity"
     assert not list(tmp_path.glob("*.aotc"))
     return caught.value.parities[0]
 
 
 def test_a_build_with_parity_puts_the_figures_into_the_manifest(model, tmp_path):
-    report = pipeline.build(model, output=tmp_path, sign=False, parity=Plan())
+    report = pipeline.build(
+        model, output=tmp_path, sign=False, parity=ComparisonOptions()
+    )
     manifest = json.loads((report.bundle / FILE).read_bytes())
     (found,) = manifest["parity"]
     assert found["passed"]
@@ -127,13 +131,15 @@ def test_the_verb_answers_with_figures_and_an_exit_code(
 
 def test_sizes_and_inputs_that_there_are_not_are_refused(model, tmp_path):
     for choice, code in (
-        (Choice(sizes={"n": 3}), "unknown-size"),
-        (Choice(sizes={"batch": 0}), "bad-size"),
-        (Choice(given={"z": np.zeros(3)}), "unknown-input"),
-        (Choice(given={"x": np.zeros((2, 4), "f")}), "input-mismatch"),
+        (InputOptions(sizes={"n": 3}), "unknown-size"),
+        (InputOptions(sizes={"batch": 0}), "bad-size"),
+        (InputOptions(given={"z": np.zeros(3)}), "unknown-input"),
+        (InputOptions(given={"x": np.zeros((2, 4), "f")}), "input-mismatch"),
     ):
         with pytest.raises(InputError) as caught:
-            pipeline.build(model, output=tmp_path, sign=False, parity=Plan(choice))
+            pipeline.build(
+                model, output=tmp_path, sign=False, parity=ComparisonOptions(choice)
+            )
         assert caught.value.code == code
 
 
@@ -158,7 +164,10 @@ def test_targets_that_do_not_run_here_are_named_before_any_work(tmp_path):
         assert comparable_targets(targets) == targets[:1]
     with pytest.raises(SetupError, match="no target runs here") as caught:
         pipeline.build(
-            tmp_path / "none.py", targets=targets[1:], parity=Plan(), sign=False
+            tmp_path / "none.py",
+            targets=targets[1:],
+            parity=ComparisonOptions(),
+            sign=False,
         )
     assert caught.value.code == "incompatible"
 
@@ -224,6 +233,6 @@ def test_examples_belong_to_inputs_by_name():
     example = {"a": np.array([5, 6, 7], "i4"), "x": np.zeros((4, 2), "f4")}
     with program.module.context, ir.Location.unknown():
         entry = program.entry("main")
-        (sample,) = samples_of(program.module, entry, Choice(samples=1), example)
+        (sample,) = samples_of(program.module, entry, InputOptions(samples=1), example)
     assert sample.sizes == {"rows": 4, "terms": 3}
     assert sample.arrays[1].min() >= 5

@@ -18,7 +18,7 @@ from aotc.pipeline.request import STOPS
 from aotc.programs import program
 from aotc.programs.program import GRAPH_STAGES
 from aotc.tracing import title
-from aotc.worker.rewrites import Kind, rewrites_for
+from aotc.worker.rewrites import HardwareKind, rewrites_for
 
 MODEL = """
 import aotc
@@ -160,7 +160,7 @@ def test_the_dump_holds_what_is_rewritten_on_the_side_of_iree(model, tmp_path):
     files = sorted((tmp_path / "ir" / "vmvx" / "vmfb-passes").iterdir())
     assert [file.name for file in files] == [
         f"{number:02d}-{each.name}.mlir"
-        for number, each in enumerate(rewrites_for(Kind.CPU), 1)
+        for number, each in enumerate(rewrites_for(HardwareKind.CPU), 1)
     ]
     phases = "util.func", "stream.", "vm.func"
     for file, expected in zip(files, phases, strict=True):
@@ -180,7 +180,10 @@ def test_a_report_says_what_the_build_cost(model, tmp_path, monkeypatch):
     assert variant["statistics"]["dispatches"] >= 1
     assert variant["peak_bytes"] > 0
     shared, (own,) = document["passes"], document["variant_passes"].values()
-    passes = [*map(str, all_passes()), *(each.name for each in rewrites_for(Kind.CPU))]
+    passes = [
+        *map(str, all_passes()),
+        *(each.name for each in rewrites_for(HardwareKind.CPU)),
+    ]
     assert [p["pass"] for p in [*shared, *own]] == passes
     assert report.bundle.name == "small-1.0.0.aotc"
 

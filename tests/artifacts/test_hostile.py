@@ -15,10 +15,10 @@ from aotc.artifacts import selection, sign, strict_json
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.pack import read_bundle
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.errors import AotcError, VerificationError
 from aotc.runtime.arguments import flattener
-from aotc.runtime.contract import Contract
+from aotc.runtime.contract import CallContract
 
 HOST = Host(
     arch="x86_64",
@@ -98,7 +98,7 @@ def test_checks_symbols_in_linear_time(manifest_data):
     start = time.process_time()
     manifest = Manifest(data)
     leaves = manifest.entry_points["e0"].inputs
-    Contract("e0", leaves, manifest.symbols)
+    CallContract("e0", leaves, manifest.symbols)
     assert time.process_time() - start < SECONDS
 
 
@@ -143,7 +143,9 @@ def test_a_size_that_divides_by_zero_is_a_shape_error(manifest_data):
     shape = ["batch", "k", "batch // (k - 1)"]
     manifest_data["entry_points"][0]["inputs"][0]["shape"] = shape
     manifest = Manifest(manifest_data)
-    contract = Contract("e", manifest.entry_points["predict"].inputs, manifest.symbols)
+    contract = CallContract(
+        "e", manifest.entry_points["predict"].inputs, manifest.symbols
+    )
     with pytest.raises(AotcError, match="divides by zero"):
         contract.arrays([np.zeros((2, 1, 2), np.float32)])
 
@@ -169,7 +171,7 @@ def use(manifest):
     """All that the loader does with a manifest before it has the files."""
     for entry in manifest.entry_points.values():
         flattener(entry.name, entry.arguments)
-        Contract(entry.name, entry.inputs, manifest.symbols)
+        CallContract(entry.name, entry.inputs, manifest.symbols)
     selection.select(manifest, HOST)
     assert manifest.states is not None
     assert manifest.weights is not None
@@ -230,7 +232,7 @@ def test_dimensions_of_any_text_are_read_or_refused():
     for _ in range(3000):
         text = "".join(chance.choices(parts, k=chance.randint(1, 20)))
         try:
-            dim = Dim.parse(text)
+            dim = SizeExpression.parse(text)
         except ValueError:
             continue
         dim.decides(())

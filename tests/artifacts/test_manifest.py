@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aotc.artifacts import schema, strict_json
 from aotc.artifacts.manifest import Guard, Manifest, Symbol
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.core import dtypes
 from aotc.errors import VerificationError
 from tests.refusals import refusal
@@ -144,7 +144,7 @@ def test_knows_the_dtypes_of_aotc():
 
 @given(st.integers(0, 99), st.integers(1, 99))
 def test_computes_dimensions(n, m):
-    dim = Dim.parse("(2*n + 1) // m - -3 % m")
+    dim = SizeExpression.parse("(2*n + 1) // m - -3 % m")
     assert dim.symbols == {"n", "m"}
     assert dim.value({"n": n, "m": m}) == (2 * n + 1) // m - -3 % m
 

@@ -13,7 +13,7 @@ from aotc.artifacts.checked import checks_of
 from aotc.artifacts.manifest import FILE
 from aotc.checks import reuse, self_check
 from aotc.checks.blocks import blocks_of
-from aotc.checks.work import TOO_LONG, OverBudget, Work
+from aotc.checks.work import TOO_LONG, OverBudget, WorkBudget
 from aotc.cli.inspect import _self_check
 from aotc.dialects import context
 from aotc.dialects.functions.functions import functions_of
@@ -67,7 +67,7 @@ def model(tmp_path, monkeypatch):
     def refuse(self, ops, symbols):
         raise OverBudget(TOO_LONG)
 
-    monkeypatch.setattr(Work, "require", refuse)
+    monkeypatch.setattr(WorkBudget, "require", refuse)
     return file
 
 
@@ -285,5 +285,5 @@ def test_targets_have_equal_shares_of_the_work(monkeypatch):
     subject = SimpleNamespace(entry=SimpleNamespace(name="step"))
     rows = {("step", x): SimpleNamespace(checked=x == "known") for x in names}
     codes = [(SimpleNamespace(target=x),) for x in names]
-    self_check._check_by_blocks(rows, subject, None, codes, Work(3000.0, 1e9))
+    self_check._check_by_blocks(rows, subject, None, codes, WorkBudget(3000.0, 1e9))
     assert shares == [1000.0] * 3

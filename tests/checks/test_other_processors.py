@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from aotc.checks.compiled import Code
+from aotc.checks.compiled import UnbundledCode
 from aotc.checks.process import CompiledProcess
 from aotc.core import options
 from aotc.errors import CompileError, SetupError
 
-NO_CODE = Code(b"", "riscv64", "llvm-cpu", ())
+NO_CODE = UnbundledCode(b"", "riscv64", "llvm-cpu", ())
 
 
 def test_code_for_another_processor_is_loaded_by_its_python(tmp_path):

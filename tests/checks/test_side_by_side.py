@@ -9,8 +9,8 @@ import aotc
 from aotc.checks.random_errors import with_errors
 from aotc.checks.samples import items_of
 from aotc.checks.side_by_side import SideBySide
-from aotc.checks.subject import Subject
-from aotc.checks.work import OverBudget, Work
+from aotc.checks.subject import CheckedEntry
+from aotc.checks.work import OverBudget, WorkBudget
 from aotc.core import options
 from aotc.tracing.assembly import trace
 
@@ -28,7 +28,9 @@ def entry(name):
 @pytest.fixture(scope="module")
 def jobs():
     program = trace([entry(name) for name in SIZES], {})
-    subjects = [Subject(program, program.module, each) for each in program.entry_points]
+    subjects = [
+        CheckedEntry(program, program.module, each) for each in program.entry_points
+    ]
     return [
         (subject, items_of(program, program.module, subject.entry)[0])
         for subject in subjects
@@ -37,7 +39,7 @@ def jobs():
 
 def found(compared, jobs, left):
     """The findings, or the refusal, of each item, and the work that is left."""
-    work, rows = Work(left, 100), []
+    work, rows = WorkBudget(left, 100), []
     for subject, item in jobs:
         try:
             rows.append(compared(subject, item, work.part(0.6 * work.left)))
@@ -61,7 +63,7 @@ def test_findings_are_those_of_one_item_after_the_other(jobs, left, failing):
 
     expected = found(compare, jobs, left)
     with options.override("AOTC_JOBS", "2"), SideBySide(compare) as compared:
-        compared.start(jobs, Work(left, 100))
+        compared.start(jobs, WorkBudget(left, 100))
         assert found(compared.findings, jobs, left) == expected
 
 
@@ -78,7 +80,7 @@ def test_two_items_are_compared_at_a_time_if_as_many_jobs_may_run(jobs, jobs_at_
         options.override("AOTC_JOBS", str(jobs_at_a_time)),
         SideBySide(compare) as compared,
     ):
-        compared.start(jobs, Work(100, 100))
+        compared.start(jobs, WorkBudget(100, 100))
         rows, _ = found(compared.findings, jobs, 100)
     assert rows == [jobs_at_a_time == 1] * len(jobs)
 
@@ -96,7 +98,7 @@ def test_what_nobody_waits_for_any_more_ends(jobs):
 
     def interrupted():
         with SideBySide(compare) as compared:
-            compared.start(jobs, Work(100, 100))
+            compared.start(jobs, WorkBudget(100, 100))
             assert has_begun.wait(60)
             raise KeyboardInterrupt
 

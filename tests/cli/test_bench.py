@@ -17,7 +17,7 @@ from aotc.cli.main import main
 from aotc.errors import CompileError, InputError, SetupError
 from aotc.processes import asking
 from aotc.timing import dispatches, inputs, process
-from aotc.timing.messages import Subject
+from aotc.timing.messages import TimedBundle
 from aotc.timing.statistics import Comparison, Latency
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format-1"  # an entry that trains
@@ -86,7 +86,7 @@ def test_says_what_keeps_the_memory_that_calls_give_back(
     assert few["bundles"][0]["page_faults_per_call"] < 1000
     assert not [note for note in few["notes"] if "MALLOC" in note]
     many = property(lambda measured: 20_748.25)
-    monkeypatch.setattr("aotc.timing.rounds.Measurement.page_faults", many)
+    monkeypatch.setattr("aotc.timing.rounds.BundleMeasurement.page_faults", many)
     (note,) = (note for note in bench(*arguments)["notes"] if "MALLOC" in note)
     assert "takes 20748 pages" in note
 
@@ -120,7 +120,7 @@ def test_each_round_begins_with_the_first_states() -> None:
 
     x = np.ones(3, "f4")
     keys = (str(GOLDEN / "signer.pem"),)
-    subject = Subject(
+    subject = TimedBundle(
         str(GOLDEN / "bundle"), "train_step", {"x": x}, keys=keys, target="vmvx"
     )
     caller = Caller(subject)
@@ -184,11 +184,11 @@ def test_dispatches_of_a_call_are_added_and_calls_are_not() -> None:
 def test_a_profile_tells_of_dispatches_that_calls_do_not_make_equally_often() -> None:
     counts = {"lost": 0.98, "loop": 39.4, "whole": 2.0, "of_loading": 0.005}
     found = tuple(dispatches.Dispatch(name, n, 1, 1) for name, n in counts.items())
-    assert dispatches.Profile("f", 200, found).uneven == ("lost", "loop")
+    assert dispatches.DispatchProfile("f", 200, found).uneven == ("lost", "loop")
 
 
 def test_a_profile_of_no_processor_is_refused(shelf: Any) -> None:
-    subject = Subject(shelf.bundle(), "add", keys=(shelf.public_key,))
+    subject = TimedBundle(shelf.bundle(), "add", keys=(shelf.public_key,))
     loaded = SimpleNamespace(variant="vmvx", threads=None)  # as for a GPU
     measured: Any = SimpleNamespace(subject=subject, loaded=loaded, times=[1])
     with pytest.raises(InputError) as caught:
@@ -297,7 +297,7 @@ def test_a_process_that_dies_is_told_with_its_signal(
 
     monkeypatch.setattr(asking.subprocess, "Popen", start)
     with pytest.raises(CompileError, match=r"runs 'add' died of SIGSEGV") as caught:
-        process.Process(Subject("b", "add"))
+        process.TimingProcess(TimedBundle("b", "add"))
     assert caught.value.code == "compiled-code-died"
 
 

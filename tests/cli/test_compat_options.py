@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import click
 import pytest
 
-from aotc.cli.compat_options import Share, Version
+from aotc.cli.compat_options import Percentage, Version
 from aotc.cli.main import main
 
 
@@ -106,12 +106,12 @@ def test_options_that_go_together_do(ask, options, says):
 )  # fmt: skip
 def test_what_is_no_share_is_refused(share):
     with pytest.raises(click.UsageError, match="expected a share such as 99% or 0.99"):
-        Share().convert(share, None, None)
+        Percentage().convert(share, None, None)
 
 
 def test_a_share_is_a_fraction_or_a_percentage():
     texts = ["0", "0%", "1", "100%", "0.5", "99.999%", "1.0"]
-    found = [Share().convert(text, None, None) for text in texts]
+    found = [Percentage().convert(text, None, None) for text in texts]
     assert found == [0, 0, 1, 1, Fraction(1, 2), Fraction(99_999, 100_000), 1]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from aotc.cli import progress
 from aotc.cli.main import main
-from aotc.cli.progress import Bar, Reporter, bar, reporter
+from aotc.cli.progress import Bar, ProgressReporter, bar, reporter
 
 
 class Terminal(io.StringIO):
@@ -88,7 +88,7 @@ def test_live_line_names_the_stage_and_is_cleared(
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    shown = Reporter(live=True)
+    shown = ProgressReporter(live=True)
     with shown.stage("compile [/x]"):
         shown.step("cpu")
     assert "compile [/x] › cpu" in terminal.getvalue()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from aotc.artifacts.manifest import EntryPoint, Leaf, Manifest
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.cli.main import main
 from aotc.core import dtypes
 from aotc.pipeline import IR_STAGES
@@ -304,7 +304,7 @@ def array(manifest: Manifest, leaf: Leaf, shape: tuple[int, ...]) -> np.ndarray:
 def shape_of(manifest: Manifest, leaf: Leaf) -> tuple[int, ...]:
     sizes = symbols(manifest)
     return tuple(
-        size if isinstance(size, int) else Dim.parse(size).value(sizes)
+        size if isinstance(size, int) else SizeExpression.parse(size).value(sizes)
         for size in leaf.shape
     )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aotc.cli.main import main
 from aotc.core import options
-from aotc.core.cache import Cache, Recipe
+from aotc.core.cache import Cache, CacheRecipe
 from aotc.counting import counters
 from aotc.errors import InputError
 from aotc.machine.target import Target
@@ -32,7 +32,7 @@ def double(x):
 
 
 def recipe(**parts):
-    return Recipe("module", "m", parts)
+    return CacheRecipe("module", "m", parts)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_what_was_kept_is_found_by_all_its_parts_only(cache):
     assert cache.find(recipe(a="2")) is None
     assert cache.find(recipe(a="1", b="")) is None
     assert cache.why_missing(recipe(a="2")) == "changed: a"
-    assert "nothing" in cache.why_missing(Recipe("module", "other", {"a": "1"}))
+    assert "nothing" in cache.why_missing(CacheRecipe("module", "other", {"a": "1"}))
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])

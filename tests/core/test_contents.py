@@ -8,7 +8,12 @@ import itertools
 import numpy as np
 import pytest
 
-from aotc.core.contents import ContentDigest, TooLarge, UnknownValue, content_key
+from aotc.core.contents import (
+    ContainerTooLarge,
+    ContentDigest,
+    UnknownValue,
+    content_key,
+)
 from aotc.hybrid_programs.packages.values import digests
 from aotc.just_in_time.function_digests import function_digest
 
@@ -142,7 +147,7 @@ def test_a_subclass_of_a_container_is_another_kind_of_value():
 
 
 def test_what_is_too_large_or_unknown_is_refused():
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContainerTooLarge):
         content_key([*range(1024)])
     assert content_key([*range(1023)])
     with pytest.raises(UnknownValue):

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from aotc.core import locking
-from aotc.core.cache import Cache, Recipe
+from aotc.core.cache import Cache, CacheRecipe
 from aotc.core.locking import file_lock
 
 HOLD = """
@@ -134,7 +134,7 @@ def test_without_locks_nobody_waits(tmp_path, monkeypatch, number):
 
 
 def test_a_value_of_the_cache_is_made_once_by_many(tmp_path):
-    cache, recipe, made = Cache(tmp_path / "c", 1 << 20), Recipe("k", "l", {}), []
+    cache, recipe, made = Cache(tmp_path / "c", 1 << 20), CacheRecipe("k", "l", {}), []
 
     def make():
         if cache.find(recipe) is not None:
@@ -156,5 +156,5 @@ def test_a_value_of_the_cache_is_made_once_by_many(tmp_path):
 def test_a_cache_that_cannot_be_written_to_makes_nobody_wait(tmp_path):
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file" / "c", 1 << 20)
-    with cache.lock(Recipe("k", "l", {})) as is_there:
+    with cache.lock(CacheRecipe("k", "l", {})) as is_there:
         assert not is_there

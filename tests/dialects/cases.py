@@ -19,9 +19,9 @@ from aotc.dialects import OPS, context, limits
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import functions_of, signature
 from aotc.dialects.graph import Reason, as_tuple
-from aotc.dialects.rules.samples import Sample
+from aotc.dialects.rules.samples import OpSample
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.errors import AotcError
 from aotc.mlir import ir
 from aotc.passes import run_passes
@@ -38,7 +38,7 @@ class Case:
 
     op: str
     label: str
-    sample: Sample
+    sample: OpSample
 
     def __str__(self) -> str:
         return f"{self.op}_{self.label}"
@@ -181,7 +181,7 @@ class Case:
         function is the op alone.
         """
         with context():
-            sizes = {name: Dim.symbol(i) for i, name in enumerate(self.symbols)}
+            sizes = {name: SymbolicDim.symbol(i) for i, name in enumerate(self.symbols)}
             types = self.types(sizes) + [Tensor((d,), "f32") for d in sizes.values()]
             trace = Trace(module, str(self), types, [Contract(name) for name in sizes])
             attributes = self.attributes(sizes)
@@ -210,7 +210,7 @@ def type_of(operand: Any, sizes: Sizes) -> Tensor:
 # ---- samples in other dtypes --------------------------------------------------------
 
 
-def main_dtype(sample: Sample) -> str:
+def main_dtype(sample: OpSample) -> str:
     """The dtype that the op computes in: of its first operand that is not a mask."""
     found = [type_of(x, _Any()).dtype for x in sample.operands]
     if not sample.operands:
@@ -225,7 +225,7 @@ class _Any(dict[str, Any]):
         return 1
 
 
-def in_dtype(sample: Sample, dtype: str) -> Sample:
+def in_dtype(sample: OpSample, dtype: str) -> OpSample:
     """The sample with `dtype` in the place of its main dtype."""
     main, target = main_dtype(sample), dtypes.to_numpy(dtype)
 
@@ -264,14 +264,14 @@ def edges(dtype: str) -> Any:
     return np.array(values, target)
 
 
-def _is_elementwise(op: Any, sample: Sample) -> bool:
+def _is_elementwise(op: Any, sample: OpSample) -> bool:
     """Whether all operands are of one type, the result's shape is theirs too."""
     kinds = [type_of(x, _Any()) for x in sample.operands]
     same = bool(kinds) and all(kind == kinds[0] for kind in kinds)
     return same and op.on_scalars and not op.rearranges and op.dtypes
 
 
-def _with_edges(sample: Sample, dtype: str) -> Sample:
+def _with_edges(sample: OpSample, dtype: str) -> OpSample:
     """The sample on all combinations of edge values, and some random ones."""
     count = len(sample.operands)
     grid = np.meshgrid(*[edges(dtype)] * count, indexing="ij")
@@ -298,7 +298,7 @@ def cases_of(name: str) -> Iterator[Case]:
             for target in op.dtypes:
                 if name == "bitcast" and dtypes.bits(target) != dtypes.bits(dtype):
                     continue
-                sample = Sample((edges(dtype),), {"dtype": target})
+                sample = OpSample((edges(dtype),), {"dtype": target})
                 yield Case(name, f"{dtype}_to_{target}", sample)
         elif _is_elementwise(op, first):
             yield Case(

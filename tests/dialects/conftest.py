@@ -18,7 +18,7 @@ from aotc.dialects.functions.transform import Batch, Jvp, Vjp, derive
 from aotc.dialects.graph import as_tuple
 from aotc.dialects.ops.binary import Binary
 from aotc.dialects.ops.unary import Unary
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.tracing.tracing import Array, Trace
@@ -150,7 +150,7 @@ class Differentiate:
         return derived.signature(types, [])[0] if type(derived) is Batch else types
 
     def _op(self, trace: Trace, case: Case, values: Sequence[Any]) -> Any:
-        sizes = {name: Dim.symbol(i) for i, name in enumerate(case.symbols)}
+        sizes = {name: SymbolicDim.symbol(i) for i, name in enumerate(case.symbols)}
         trace.build(case.op, *values, **case.attributes(sizes))
         return trace.block.operations[len(trace.block.operations) - 1]
 

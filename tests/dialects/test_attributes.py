@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from aotc.dialects import context
-from aotc.dialects.attributes import Array
+from aotc.dialects.attributes import DenseElements
 from aotc.mlir import ir
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
@@ -14,9 +14,9 @@ EVERY = np.arange(1 << 16, dtype=np.uint16)
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
 def test_a_constant_keeps_every_number_of_half_precision(dtype):
     with context(), ir.Location.unknown():
-        found = Array.decode(Array.encode(EVERY.view(dtype)))
+        found = DenseElements.decode(DenseElements.encode(EVERY.view(dtype)))
         one_by_one = [
-            Array.decode(Array.encode(EVERY[n : n + 1].view(dtype)))
+            DenseElements.decode(DenseElements.encode(EVERY[n : n + 1].view(dtype)))
             for n in range(0, len(EVERY), 997)
         ]
     np.testing.assert_array_equal(found.view(np.uint16), EVERY)

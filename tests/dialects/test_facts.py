@@ -9,7 +9,7 @@ import pytest
 
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.lowering.numbers import Numbers
+from aotc.dialects.lowering.numbers import ScalarLowering
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.mlir import func, ir
 from aotc.tracing.array import Array
@@ -99,7 +99,7 @@ def test_ops_of_scalars_are_written_on_elements(name, graph):
         with ir.InsertionPoint(graph.body):
             written = func.FuncOp("written", (elements, []))
         with ir.InsertionPoint(written.add_entry_block()):
-            lowered = type(op).lower(Numbers([]), op, *written.arguments)
+            lowered = type(op).lower(ScalarLowering([]), op, *written.arguments)
         assert lowered.type == lowered_element(Tensor.of(op.y).dtype)
 
 

@@ -18,7 +18,7 @@ from aotc.core.pytree import Structure
 from aotc.dialects import context
 from aotc.dialects.functions.entries import Entry, Port
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
@@ -246,7 +246,7 @@ def test_sizes_with_limits_and_quotients_are_computed():
     contracts = [Contract("n"), Contract("m", 4, None, multiple_of=2)]
     for module in (every, lowered):
         with context():
-            shapes = [(Dim.symbol(0), 4), (Dim.symbol(1) * 2, 4)]
+            shapes = [(SymbolicDim.symbol(0), 4), (SymbolicDim.symbol(1) * 2, 4)]
             types = [Tensor(shape, "f32") for shape in shapes]
         for name, function in SIZES.items():
             trace = Trace(module, name, types, contracts)

@@ -14,7 +14,7 @@ from aotc.dialects.functions.entries import Entry, entries_of, write_entry
 from aotc.dialects.functions.functions import functions_of, signature
 from aotc.dialects.graph import Reason
 from aotc.dialects.plain import plain_of
-from aotc.dialects.rules.samples import Sample, f32, i32
+from aotc.dialects.rules.samples import OpSample, f32, i32
 from aotc.dialects.sizes.contracts import Contract
 from tests.dialects.cases import Case
 
@@ -32,39 +32,39 @@ ATTENTION = {"scale": 0.5, "causal": False, "safe": False}
 
 # ops along padded axes of each kind, which their own samples do not have
 MORE = [
-    ("reduce_sum", Sample((f32("n", 3, "m"),), {"axes": (0, 2)})),
-    ("reduce_max", Sample((i32(3, "n"),), {"axes": (1,)})),
-    ("reduce_prod", Sample((f32("n", "n"),), {"axes": (0,)})),
-    ("argmax", Sample((f32(3, "n"),), {"axis": 1})),
-    ("softmax", Sample((f32("m", "n"),), {"axis": 1})),
-    ("log_softmax", Sample((f32("n", 4),), {"axis": 0})),
-    ("cumsum", Sample((f32("n", 3),), {"axis": 0, "reverse": True})),
-    ("cumsum", Sample((i32(2, "n"),), {"axis": 1, "reverse": False})),
-    ("cummax", Sample((f32("n", "m"),), {"axis": 0, "reverse": True})),
-    ("cumlogsumexp", Sample((f32("n", 2),), {"axis": 0, "reverse": True})),
-    ("dot_general", Sample((f32("m", 2, "n"), f32("m", "n", 3)), AXES)),
-    ("dot_general", Sample((f32(2, "n", "m"), f32(2, "m", "n")), AXES)),
+    ("reduce_sum", OpSample((f32("n", 3, "m"),), {"axes": (0, 2)})),
+    ("reduce_max", OpSample((i32(3, "n"),), {"axes": (1,)})),
+    ("reduce_prod", OpSample((f32("n", "n"),), {"axes": (0,)})),
+    ("argmax", OpSample((f32(3, "n"),), {"axis": 1})),
+    ("softmax", OpSample((f32("m", "n"),), {"axis": 1})),
+    ("log_softmax", OpSample((f32("n", 4),), {"axis": 0})),
+    ("cumsum", OpSample((f32("n", 3),), {"axis": 0, "reverse": True})),
+    ("cumsum", OpSample((i32(2, "n"),), {"axis": 1, "reverse": False})),
+    ("cummax", OpSample((f32("n", "m"),), {"axis": 0, "reverse": True})),
+    ("cumlogsumexp", OpSample((f32("n", 2),), {"axis": 0, "reverse": True})),
+    ("dot_general", OpSample((f32("m", 2, "n"), f32("m", "n", 3)), AXES)),
+    ("dot_general", OpSample((f32(2, "n", "m"), f32(2, "m", "n")), AXES)),
     (
         "conv_general",
-        Sample(
+        OpSample(
             (f32("n", "h", "w", 2), f32(3, 3, 2, 4)),
             {**FLAT, "strides": (2, 1), "groups": 1},
         ),
     ),
     (
         "max_pool",
-        Sample((f32(1, "h", "w", 2),), {**FLAT, "window": (3, 3), "strides": (2, 1)}),
+        OpSample((f32(1, "h", "w", 2),), {**FLAT, "window": (3, 3), "strides": (2, 1)}),
     ),
     (
         "attention",
-        Sample(
+        OpSample(
             (f32("b", "l", 2, 4), f32("b", "s", 2, 4), f32("b", "s", 2, 4), f32()),
             ATTENTION,
         ),
     ),
     (
         "attention",
-        Sample(
+        OpSample(
             (
                 f32(1, "s", 2, 4),
                 f32(1, "s", 1, 4),
@@ -74,47 +74,52 @@ MORE = [
             {**ATTENTION, "causal": True},
         ),
     ),
-    ("reshape", Sample((f32("n", 2, 3),), {"shape": (6, "n")})),
-    ("reshape", Sample((f32(2, "n"),), {"shape": (1, 2, 1, "n", 1)})),
-    ("reverse", Sample((f32("n", 3),), {"axes": (1,)})),
+    ("reshape", OpSample((f32("n", 2, 3),), {"shape": (6, "n")})),
+    ("reshape", OpSample((f32(2, "n"),), {"shape": (1, 2, 1, "n", 1)})),
+    ("reverse", OpSample((f32("n", 3),), {"axes": (1,)})),
     (
         "slice",
-        Sample((f32("n", 6),), {"start": (0, 1), "sizes": ("n", 2), "strides": (1, 2)}),
+        OpSample(
+            (f32("n", 6),), {"start": (0, 1), "sizes": ("n", 2), "strides": (1, 2)}
+        ),
     ),
     (
         "pad",
-        Sample(
+        OpSample(
             (f32("n", "m"),),
             {"low": (2, 0), "high": (1, -1), "interior": (1, 0), "value": 0.5},
         ),
     ),
-    ("concatenate", Sample((f32(2, 3), f32("n", 3)), {"axis": 0})),
+    ("concatenate", OpSample((f32(2, 3), f32("n", 3)), {"axis": 0})),
     (
         "normalize",
-        Sample((f32("n", 3),), {"axes": (1,), "epsilon": 1e-5, "centered": True}),
+        OpSample((f32("n", 3),), {"axes": (1,), "epsilon": 1e-5, "centered": True}),
     ),
     (
         "gather",
-        Sample(
+        OpSample(
             (f32(5, "n"), i32("m")),
             {"axes": (0,), "along": (0,), "kept": (1,), "mode": "clip"},
         ),
     ),
     (
         "scatter_add",
-        Sample(
+        OpSample(
             (f32(5, "n"), f32(3, "n"), np.array([0, 4, 0], "i4")),
             {"axes": (0,), "along": (0,), "kept": (1,), "mode": "drop"},
         ),
     ),
-    ("concatenate", Sample((f32(2, "n", "m"), f32(2, "k", "m")), {"axis": 1})),
+    ("concatenate", OpSample((f32(2, "n", "m"), f32(2, "k", "m")), {"axis": 1})),
     *[
-        ("argsort", Sample((of(3, "n"),), {"axis": 1, "descending": back, "count": n}))
+        (
+            "argsort",
+            OpSample((of(3, "n"),), {"axis": 1, "descending": back, "count": n}),
+        )
         for of in (f32, i32)
         for back, n in ((False, ("n",)), (True, (1,)))
     ],
     *[
-        ("gather", Sample((f32("n", "m"), *at), {**maps, "mode": mode}))
+        ("gather", OpSample((f32("n", "m"), *at), {**maps, "mode": mode}))
         for mode in ("clip", "drop")
         for at, maps in (
             ((INDICES,), {"axes": (0,), "along": (0,), "kept": (1,)}),
@@ -124,7 +129,7 @@ MORE = [
         )
     ],
     *[
-        (op, Sample((f32(x, 3), f32(many, 3), at), {**ROWS, "mode": mode}))
+        (op, OpSample((f32(x, 3), f32(many, 3), at), {**ROWS, "mode": mode}))
         for op, mode in (("scatter", "drop"), ("scatter_add", "clip"))
         for x, many, at in (
             ("n", 5, INDICES),
@@ -203,7 +208,7 @@ def test_an_op_is_padded_along_axes_of_any_size(use, graph, size):
 def test_a_gradient_of_attention_is_padded_where_none_of_a_bias_is_read(graph):
     query, key, rows = f32("b", "l", 2, 4), f32("b", "s", 2, 4), f32("b", 2, "l")
     operands = query, key, key, f32(1, 1, 1, "s"), query, rows, rows
-    use = Case("attention_gradient", "padded", Sample(operands, ATTENTION))
+    use = Case("attention_gradient", "padded", OpSample(operands, ATTENTION))
 
     def body(trace, *values):
         return OPS["attention_gradient"].build(*values, **ATTENTION)[:3]

@@ -14,7 +14,7 @@ from aotc.dialects.patterns.structure import replacement
 from aotc.dialects.rewrite_examples import NAME, module_of, root_of
 from aotc.mlir import ir
 from aotc.passes import recover_ops, run_passes
-from aotc.passes.recovery.labels import Numbers
+from aotc.passes.recovery.labels import SplatValues
 from aotc.passes.recovery.table import ROWS
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ each_row = pytest.mark.parametrize("row", NAMED, ids=NAMED.get)
 def _replaced(row, root):
     """What a row puts in the place of an op, as its pass does."""
     if row in ROWS:
-        found = recover_ops.replacement(row, root, Numbers({}))
+        found = recover_ops.replacement(row, root, SplatValues({}))
         return found and found.value
     assert row in type(root).simplify
     return replacement([row], root)

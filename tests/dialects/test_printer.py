@@ -6,7 +6,7 @@ import pytest
 from aotc.dialects import context
 from aotc.dialects.printer import format_module
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.mlir import ir
 from aotc.tracing.tracing import Array, Trace
 
@@ -15,7 +15,7 @@ from aotc.tracing.tracing import Array, Trace
 def trace(graph):
     """A function of x: f32[batch, 4] and an argument without a name."""
     with context():
-        types = [Tensor((Dim.symbol(0) * 2, 4), "f32"), Tensor((4, 2), "f32")]
+        types = [Tensor((SymbolicDim.symbol(0) * 2, 4), "f32"), Tensor((4, 2), "f32")]
         built = Trace(graph, "predict", types, [Contract("batch", 2, 64, 2)])
         names = [{"graph.name": ir.StringAttr.get("x")}, {}]
         built.function.attributes["arg_attrs"] = ir.ArrayAttr.get(

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotc.artifacts.shapes import Dim as ManifestDim
+from aotc.artifacts.shapes import SizeExpression
 from aotc.dialects import context
 from aotc.dialects.functions.symbol_solver import solve_symbols
 from aotc.dialects.sizes import affine
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import (
-    Dim,
+    SymbolicDim,
     Tensor,
     bounds,
     ceil_divide,
@@ -42,7 +42,7 @@ def _known():
 
 def sizes():
     """The sizes called n, m and k."""
-    return Dim.symbol(0), Dim.symbol(1), Dim.symbol(2) * 4
+    return SymbolicDim.symbol(0), SymbolicDim.symbol(1), SymbolicDim.symbol(2) * 4
 
 
 OPERATIONS = {
@@ -87,7 +87,7 @@ def computed(tree, leaf):
 def test_an_expression_of_sizes_is_that_of_their_values(tree, drawn):
     size = computed(tree, dict(zip("nmk", sizes(), strict=True)))
     low, high = bounds(size)
-    text = ManifestDim.parse(str(size))
+    text = SizeExpression.parse(str(size))
     assert shape_of_map(shape_map((size,))) == (size,)
     for n, m, k in drawn:
         names = {"n": n, "m": m, "k": k}
@@ -104,7 +104,7 @@ def test_a_quotient_has_bounds_where_no_contract_says_that_its_divisor_is_not_0(
 ):
     named = dict(zip("nmk", values, strict=True))
     numerator = computed(tree, dict(zip("nmk", sizes(), strict=True)))
-    quotient_size = OPERATIONS[name](numerator, Dim.symbol(1))
+    quotient_size = OPERATIONS[name](numerator, SymbolicDim.symbol(1))
     with known_contracts([]):
         low, high = bounds(quotient_size)
     assert low <= OPERATIONS[name](computed(tree, named), named["m"]) <= high
@@ -205,7 +205,7 @@ def test_symbols_are_solved_from_sizes_that_are_linear_in_them():
 
 def test_a_product_is_one_size_in_whatever_order_it_is_written():
     """What sizes are of a shape is written and read again, and broadcast to."""
-    four = [Dim.symbol(i) for i in range(4)]
+    four = [SymbolicDim.symbol(i) for i in range(4)]
     expected = 6 * four[0] * four[1] * four[2] * four[3]
     for a, b, c, d in itertools.permutations(four):
         assert (a * 2) * (b * (c * 3)) * d == expected
@@ -225,8 +225,8 @@ def test_iree_misjudges_sums_whose_negative_terms_share_a_factor_as_unsigned() -
 @given(VALUES, st.lists(st.integers(-9, 9), min_size=3, max_size=3))
 def test_a_difference_of_two_sums_is_the_size(values, factors) -> None:
     size = sum((s * f for s, f in zip(sizes(), factors, strict=True)), start=-7)
-    if isinstance(size, Dim):
-        added, taken = map(Dim, affine.as_difference(size.expr))
+    if isinstance(size, SymbolicDim):
+        added, taken = map(SymbolicDim, affine.as_difference(size.expr))
         known = [values[0], values[1], values[2] // 4]
         left, right = (evaluate_size(each, known) for each in (added, taken))
         assert left - right == evaluate_size(size, known)

@@ -11,15 +11,15 @@ import pytest
 
 from aotc.dialects import OPS, context, control
 from aotc.dialects.attributes import (
-    Array,
     Bool,
+    DenseElements,
     Float,
     Int,
     Ints,
     Sizes,
     Str,
-    Symbol,
-    Symbols,
+    SymbolReference,
+    SymbolReferences,
 )
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
@@ -35,9 +35,9 @@ UNUSUAL = {
     Str: ["", "nonsense", "{}{:d}"],
     Bool: [True, False],
     Sizes: [(), (0,), (2**40, 2**40)],
-    Symbol: ["nowhere"],
-    Symbols: [(), ("nowhere",)],
-    Array: [np.zeros((2, 0), "i4")],
+    SymbolReference: ["nowhere"],
+    SymbolReferences: [(), ("nowhere",)],
+    DenseElements: [np.zeros((2, 0), "i4")],
 }
 
 

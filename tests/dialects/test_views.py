@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc.dialects import context
-from aotc.dialects.movement.views import Loop, Stride, View, common_loops
-from aotc.dialects.types import Dim
+from aotc.dialects.movement.views import Stride, StridedLoop, View, common_loops
+from aotc.dialects.types import SymbolicDim
 
 SHAPES = [(2, 3, 4), (6, 4), (1, 5), (12,), (2, 1, 6, 1), (1,), (4, 2, 2, 3)]
 
@@ -114,7 +114,7 @@ def test_strides_merge_within_an_axis_and_in_memory_across_axes() -> None:
 
 def test_axes_of_symbolic_sizes_split_where_the_contracts_prove_it() -> None:
     with context():
-        n = Dim.symbol(0)
+        n = SymbolicDim.symbol(0)
         memory = View.of_memory((n, 3, 4))
         assert memory.axes == (
             (Stride(n, 0, 12),),
@@ -130,7 +130,7 @@ def test_axes_of_symbolic_sizes_split_where_the_contracts_prove_it() -> None:
 
 def test_products_of_sizes_are_the_same_in_any_order_of_their_symbols() -> None:
     with context():
-        a, b, c = map(Dim.symbol, range(3))
+        a, b, c = map(SymbolicDim.symbol, range(3))
         pairs = View.identity((a, b, c)).reshape((a * b, c))
         assert pairs is not None
         flat = pairs.transpose((1, 0)).reshape((c * a * b,))
@@ -157,8 +157,8 @@ def test_padding_is_no_view_where_other_elements_lie() -> None:
 def test_loops_over_two_operands_are_as_few_as_both_allow() -> None:
     left = View.of_memory((2, 3, 4))
     right = View.of_memory((4, 2, 3)).transpose((1, 2, 0))
-    assert common_loops([left, right], [(0, 1), (0, 1)]) == [Loop(6, (4, 1))]
+    assert common_loops([left, right], [(0, 1), (0, 1)]) == [StridedLoop(6, (4, 1))]
     assert common_loops([left, right], [(0, 1, 2)] * 2) == [
-        Loop(6, (4, 1)),
-        Loop(4, (1, 6)),
+        StridedLoop(6, (4, 1)),
+        StridedLoop(4, (1, 6)),
     ]

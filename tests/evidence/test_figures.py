@@ -16,18 +16,18 @@ from aotc.evidence.messages import (
     PADDED,
     REFUSED,
     ROUTED,
-    Loaded,
+    LoadedContender,
     Replayed,
     Way,
 )
-from aotc.evidence.replay import Measurement, measure
+from aotc.evidence.replay import ReplayMeasurement, measure
 from aotc.evidence.report import evidence_of
 from aotc.evidence.requests import Requests
-from aotc.timing.messages import Subject
+from aotc.timing.messages import TimedBundle
 from aotc.traffic import Traffic
 
 MS = 10**6
-LOADED = Loaded("toy 1.0, 00", "vmvx", 1, 2, 5, 1024, 3 * MS, 100, ())
+LOADED = LoadedContender("toy 1.0, 00", "vmvx", 1, 2, 5, 1024, 3 * MS, 100, ())
 ORDER = (0, 1, 1, 2, 0)
 WAYS = (Way(OWN, "a", 4), Way(PADDED, "a", 3, 1), Way(REFUSED, "", 9))
 
@@ -37,8 +37,8 @@ def measured(name, *rounds, ways=WAYS):
     replays = [
         Replayed(tuple(t and t * MS for t in times), ways, 0, 200) for times in rounds
     ]
-    return Measurement(
-        Contender(name, Subject(name, "f")), LOADED, replays[0], (*replays,)
+    return ReplayMeasurement(
+        Contender(name, TimedBundle(name, "f")), LOADED, replays[0], (*replays,)
     )
 
 
@@ -113,9 +113,11 @@ def test_the_first_compilation_of_a_process_is_no_recompilation(cold, warm, agai
     def replay(compiles):
         return Replayed((MS,) * 5, WAYS, compiles, 200)
 
-    contender = Contender("jit", Subject("jit", "f"))
+    contender = Contender("jit", TimedBundle("jit", "f"))
     rounds = tuple(map(replay, warm))
-    assert Measurement(contender, LOADED, replay(cold), rounds).recompiles == again
+    assert (
+        ReplayMeasurement(contender, LOADED, replay(cold), rounds).recompiles == again
+    )
 
 
 def test_islands_of_the_program_of_a_region_are_told():
@@ -182,7 +184,7 @@ def test_what_fails_is_left_out_with_a_note_if_that_is_allowed(monkeypatch):
             return played
 
     monkeypatch.setattr("aotc.evidence.replay.Server", Server)
-    good, bad = (Contender(name, Subject(name, "f")) for name in ("good", "bad"))
+    good, bad = (Contender(name, TimedBundle(name, "f")) for name in ("good", "bad"))
     asked = Requests(({}, {}, {}), ORDER), 0, 0.001
     (found,), notes = measure([bad, good], *asked, may_leave_out=True)
     assert (found.contender, len(found.rounds)) == (good, 3)

@@ -12,7 +12,7 @@ from aotc.evidence.models import (
     build_contenders,
     power_above,
 )
-from aotc.evidence.signature import Signature
+from aotc.evidence.signature import EntrySignature
 from aotc.pipeline.report import Silent
 from aotc.traffic import Traffic
 
@@ -22,7 +22,7 @@ def case_of(contracts, rows):
     traffic = Traffic(tuple(symbols), dict.fromkeys(rows, 1))
     return Case(
         source="model.py",
-        signature=Signature("f", symbols),
+        signature=EntrySignature("f", symbols),
         traffic=traffic,
         traffic_file=Path("traffic.csv"),
         max_variants=3,

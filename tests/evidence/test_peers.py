@@ -13,16 +13,23 @@ from aotc.artifacts.manifest import Leaf
 from aotc.errors import CompileError, InputError, SetupError
 from aotc.evidence import replay
 from aotc.evidence.contenders import Contender
-from aotc.evidence.messages import Loaded, Order, Outputs, OutputsOf, Replayed, Way
+from aotc.evidence.messages import (
+    LoadedContender,
+    Outputs,
+    OutputsOf,
+    Replayed,
+    ReplayOrder,
+    Way,
+)
 from aotc.evidence.peers import PEERS, Peer, choosing
 from aotc.evidence.peers.agreement import require_agreement
 from aotc.evidence.peers.choosing import choose_peers
-from aotc.evidence.peers.engine import Port
+from aotc.evidence.peers.engine import PeerInput
 from aotc.evidence.peers.matching import match_inputs, match_outputs
 from aotc.evidence.requests import Requests
 from aotc.evidence.serve import answer, load_player
-from aotc.evidence.signature import Signature
-from aotc.timing.messages import Subject
+from aotc.evidence.signature import EntrySignature
+from aotc.timing.messages import TimedBundle
 
 X, K = Leaf("x", "f32", ("n", 8)), Leaf("k", "i32", ())
 
@@ -31,7 +38,7 @@ X, K = Leaf("x", "f32", ("n", 8)), Leaf("k", "i32", ())
 
 
 def port(name, dtype="f32", *shape):
-    return Port(name, dtype, shape)
+    return PeerInput(name, dtype, shape)
 
 
 def test_inputs_are_matched_by_name_in_any_order():
@@ -122,7 +129,7 @@ def installed(monkeypatch, tmp_path):
     return install
 
 
-SIGNATURE = Signature("f", {}, (), (X, K))
+SIGNATURE = EntrySignature("f", {}, (), (X, K))
 
 
 def test_peers_run_the_source_or_the_file_that_is_named(installed):
@@ -134,7 +141,7 @@ def test_peers_run_the_source_or_the_file_that_is_named(installed):
     for each in found:
         assert each.is_peer
         assert (each.subject.threads, each.inputs) == (2, (X, K))
-    assert not Contender("jit", Subject("model.py", "f"), player="jit").is_peer
+    assert not Contender("jit", TimedBundle("model.py", "f"), player="jit").is_peer
 
 
 @pytest.mark.parametrize(
@@ -217,10 +224,10 @@ def double(monkeypatch, tmp_path):
     def order(name="model", **asked):
         (tmp_path / f"{name}.onnx").write_bytes(b"12345678")
         (tmp_path / f"{name}.onnx.data").write_bytes(b"12")
-        subject = Subject(str(tmp_path / f"{name}.onnx"), "f", threads=3)
+        subject = TimedBundle(str(tmp_path / f"{name}.onnx"), "f", threads=3)
         requests = Requests(({"n": 2}, {"n": 5}), (1, 0, 1))
         given = {"inputs": (X, K), "requests": requests, "seed": 4, **asked}
-        return Order("onnxruntime", subject, **given)
+        return ReplayOrder("onnxruntime", subject, **given)
 
     return order
 
@@ -264,7 +271,7 @@ def test_what_a_peer_raises_is_an_error_of_the_peer(double, monkeypatch):
 
 
 MS = 10**6
-NOTHING = Loaded("", "", 1, None, None, 0, MS, 0, ())
+NOTHING = LoadedContender("", "", 1, None, None, 0, MS, 0, ())
 
 
 @pytest.fixture
@@ -297,8 +304,8 @@ def served(monkeypatch):
 
 
 REQUESTS = Requests(({"n": 2}, {"n": 5}), (0, 1))
-DYNAMIC = Contender("dynamic", Subject("dynamic", "f"))
-TORCH = Contender("torch", Subject("torch", "f"), player="torch")
+DYNAMIC = Contender("dynamic", TimedBundle("dynamic", "f"))
+TORCH = Contender("torch", TimedBundle("torch", "f"), player="torch")
 
 
 def test_a_peer_is_compared_with_the_first_contender_of_aotc(served):

@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.graphs.pieces import Node, connect, split
+from aotc.hybrid_programs.graphs.pieces import GraphNode, connect, split
 from aotc.hybrid_programs.graphs.split_graphs import SplitGraph
 
 
@@ -15,7 +15,7 @@ def _nodes(*rows):
         reads, _, makes = row.strip("!").partition("->")
         reason = "no importer" if row.startswith("!") else ""
         places = frozenset(reads.split()), (*makes.split(),)
-        found.append(Node(*places, f"op{number}", f"file:{number}", reason))
+        found.append(GraphNode(*places, f"op{number}", f"file:{number}", reason))
     return found
 
 

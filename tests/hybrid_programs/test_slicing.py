@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.packages.slicing import Slice
+from aotc.hybrid_programs.packages.slicing import ProgramSlice
 
 ARRAY = "TABLE = numpy.zeros((2, 3))\n"
 LIST = "OUT = []\n"
@@ -177,7 +177,7 @@ def _executed(body):
 def _sliced(source, stays=lambda node: False):
     tree = ast.parse(source)
     scope = _executed(tree.body)
-    return Slice(tree.body, scope, tree.body[-1:], stays)
+    return ProgramSlice(tree.body, scope, tree.body[-1:], stays)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -219,7 +219,7 @@ def test_a_name_without_a_statement_is_told():
     tree = ast.parse(_module("", "K"))
     scope = {**_executed(tree.body), "K": 3}
     with pytest.raises(InputError) as caught:
-        Slice(tree.body, scope, tree.body[-1:], lambda node: False)
+        ProgramSlice(tree.body, scope, tree.body[-1:], lambda node: False)
     assert "line 4: no statement of the module gives 'K'" in caught.value.message
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aotc.dialects import context
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import known_contracts
-from aotc.dialects.types import Dim, evaluate_size
+from aotc.dialects.types import SymbolicDim, evaluate_size
 from aotc.errors import InputError
 from aotc.importers.common import known_sizes
 from aotc.importers.common.scaling import rounding
@@ -54,7 +54,7 @@ NUMBERS = st.integers(-20, 20)
 def sizes(draw):
     """A number, or a sum of n, m and k: as small ones as decide something."""
     a, b, c = (draw(st.sampled_from([-1, 0, 0, 1, 3])) for _ in range(3))
-    n, m, k = (Dim.symbol(i) for i in range(3))
+    n, m, k = (SymbolicDim.symbol(i) for i in range(3))
     return n * a + m * b + k * 4 * c + draw(NUMBERS)
 
 
@@ -63,7 +63,12 @@ def sizes(draw):
 @settings(max_examples=100, deadline=None)
 def test_what_is_decided_of_sizes_holds_for_all_that_they_can_be(function, a, b):
     found = decided(function, a, b)
-    assert found is not None or b == 0 or isinstance(a, Dim) or isinstance(b, Dim)
+    assert (
+        found is not None
+        or b == 0
+        or isinstance(a, SymbolicDim)
+        or isinstance(b, SymbolicDim)
+    )
     if found is None:
         return
     for call in CALLS:
@@ -76,13 +81,13 @@ def test_what_is_decided_of_sizes_holds_for_all_that_they_can_be(function, a, b)
 @settings(max_examples=100, deadline=None)
 def test_a_sign_that_is_decided_is_that_of_all_sizes(a):
     found = decided(known_sizes.sign, a)
-    assert found is not None or isinstance(a, Dim)
+    assert found is not None or isinstance(a, SymbolicDim)
     signs = {np.sign(evaluate_size(a, call)) for call in CALLS}
     assert found is None or signs == {found}
 
 
 def test_decides_what_the_contracts_do():
-    n, m, k = Dim.symbol(0), Dim.symbol(1), Dim.symbol(2) * 4
+    n, m, k = SymbolicDim.symbol(0), SymbolicDim.symbol(1), SymbolicDim.symbol(2) * 4
     assert known_sizes.is_equal(n + m, m + n)
     assert known_sizes.is_different(m, 10)
     assert known_sizes.sign(m - 1) == 1
@@ -105,11 +110,11 @@ def test_numbers_that_are_not_whole_are_no_sizes():
         known_sizes.whole(2.5)
     up = rounding(math.ceil)
     assert (up(2.5), up(-2.5), up(3), up(math.inf)) == (3, -2, 3, math.inf)
-    assert up(Dim.symbol(0)) == Dim.symbol(0)
+    assert up(SymbolicDim.symbol(0)) == SymbolicDim.symbol(0)
 
 
 def test_functions_of_sizes_broadcast_over_arrays():
-    n = Dim.symbol(0)
+    n = SymbolicDim.symbol(0)
     sizes = np.array([[n, 7], [-7, 2 * n]], object)
     twice = known_sizes.elementwise(known_sizes.divide)(sizes[1:], np.array(2, object))
     assert twice.tolist() == [[-3, n]]

@@ -9,7 +9,7 @@ from onnx import parser  # noqa: E402
 
 from aotc.importers.onnx.network import network_of  # noqa: E402
 from aotc.importers.onnx.reading import model_of  # noqa: E402
-from aotc.importers.onnx.tensors import Files  # noqa: E402
+from aotc.importers.onnx.tensors import OnnxFiles  # noqa: E402
 
 SHAPE = (4, 6, 5, 7)
 NOISE = np.random.default_rng(0).standard_normal(SHAPE)
@@ -61,7 +61,7 @@ def test_a_mean_of_1000_costs_no_digits(node):
         net (float[4, 6, 5, 7] x) => (float[a, b, c, d] y) <{tensors}> {{ y = {node} }}
     """)
     x = (NOISE + 1000).astype("f4")
-    network = network_of(model_of(proto, "net", Files(None, b"")), {})
+    network = network_of(model_of(proto, "net", OnnxFiles(None, b"")), {})
     stored = [] if network.weights is None else [network.weights.tree]
     wanted = NODES[node](x.astype("f8"))
     np.testing.assert_allclose(np.asarray(network(*stored, x)), wanted, 1e-3, 1e-3)

@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from aotc.importers.onnx import from_onnx  # noqa: E402
 from aotc.importers.onnx.network import network_of  # noqa: E402
 from aotc.importers.onnx.reading import model_of  # noqa: E402
-from aotc.importers.onnx.tensors import Files  # noqa: E402
+from aotc.importers.onnx.tensors import OnnxFiles  # noqa: E402
 from tests.importers.onnx_files import sizes_of  # noqa: E402
 
 # ---- types --------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_onnx_own_tests_of_the_commonest_operators_pass():
     for name in _CASES:
         case = found[name]
         inputs, outputs = case.data_sets[0]
-        net = network_of(model_of(case.model, name, Files(None, b"")), {})
+        net = network_of(model_of(case.model, name, OnnxFiles(None, b"")), {})
         results = net(*inputs)
         results = list(results.values()) if isinstance(results, dict) else [results]
         for got, want in zip(results, outputs, strict=True):

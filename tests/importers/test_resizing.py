@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from aotc.importers.onnx.network import network_of  # noqa: E402
 from aotc.importers.onnx.reading import model_of  # noqa: E402
-from aotc.importers.onnx.tensors import Files  # noqa: E402
+from aotc.importers.onnx.tensors import OnnxFiles  # noqa: E402
 
 
 def resized(size, factor, op="Resize", opset=19, **attributes):
@@ -35,7 +35,7 @@ def resized(size, factor, op="Resize", opset=19, **attributes):
     graph = helper.make_graph([node], "resize", ends[:1], ends[1:], stored)
     opsets = [helper.make_opsetid("", opset)]
     model = helper.make_model(graph, opset_imports=opsets)
-    return network_of(model_of(model, "resize", Files(None, b"")), {})
+    return network_of(model_of(model, "resize", OnnxFiles(None, b"")), {})
 
 
 def taken(size, factor, is_open, **attributes):
@@ -202,7 +202,9 @@ def test_sizes_that_an_onnx_file_computes_in_floats_are_onnx_runtimes(dtype):
     ):
         model = sized(steps, dtype)
         session = runtime.InferenceSession(model.SerializeToString())
-        program = network_of(model_of(model, "sizes", Files(None, b"")), {}).program()
+        program = network_of(
+            model_of(model, "sizes", OnnxFiles(None, b"")), {}
+        ).program()
         (entry,) = program.entries
         refused = []
         for h, w in ((2, 3), (10, 20), (33, 7), (90, 50), (100, 31), (170, 64)):

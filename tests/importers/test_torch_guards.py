@@ -5,12 +5,11 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.artifacts.manifest import Guard as ManifestGuard
-from aotc.artifacts.manifest import Leaf, Symbol
-from aotc.checks.inputs import Choice, samples_of
+from aotc.artifacts.manifest import Guard, Leaf, Symbol
+from aotc.checks.inputs import InputOptions, samples_of
 from aotc.errors import InputError
 from aotc.importers import load
-from aotc.runtime.contract import Contract
+from aotc.runtime.contract import CallContract
 
 torch = pytest.importorskip("torch")
 network_of = pytest.importorskip("aotc.importers.torch.network").network_of
@@ -99,8 +98,8 @@ def test_a_file_keeps_the_guards(tmp_path):
 def test_the_loader_refuses_a_call_that_breaks_a_guard():
     leaves = [Leaf("x", "f32", ("n", "m"))]
     symbols = {"n": Symbol(1, None, 1), "m": Symbol(1, None, 1)}
-    guard = ManifestGuard("n != m", "it was traced so", "model.py:7")
-    contract = Contract("main", leaves, symbols, [guard])
+    guard = Guard("n != m", "it was traced so", "model.py:7")
+    contract = CallContract("main", leaves, symbols, [guard])
     contract.arrays([np.ones((2, 3), "f4")])
     for _ in range(2):  # what is refused is not remembered as allowed
         with pytest.raises(InputError, match="m = 4, n = 4: it was traced") as caught:
@@ -162,7 +161,7 @@ def test_an_entry_that_calls_a_network_is_held_to_its_guards(model):
 def test_sizes_to_compare_on_are_those_that_the_guards_allow():
     program = network_of(branching()).program()
     (entry,) = program.entries
-    found = samples_of(program.module, entry, Choice(samples=4), None)
+    found = samples_of(program.module, entry, InputOptions(samples=4), None)
     assert all(x.sizes["rows"] != x.sizes["columns"] for x in found)
 
 

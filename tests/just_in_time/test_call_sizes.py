@@ -9,7 +9,7 @@ import pytest
 import aotc
 import aotc.numpy as np
 from aotc import control, reference
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.errors import InputError
 from aotc.tracing.assembly import trace
 from aotc.tracing.call_sizes import CallSize, compiler_sizes
@@ -260,14 +260,14 @@ def test_types_and_ops_have_the_compilers_sizes():
         seen.extend([x.shape[0], x.size, np.shape(x)[0], np.size(x), x.shape[0] + 1])
         seen.extend([2 * x.shape[0], -x.shape[0], x.shape[0] // 2, x.shape[0] % 3])
         seen.append(np.broadcast_shapes(x.shape, (1, 2))[0])
-        assert type(x.type.shape[0]) is Dim
+        assert type(x.type.shape[0]) is SymbolicDim
         with pytest.raises(TypeError, match="the compiler's sizes"):
             Tensor(x.shape, "f32")
         return np.zeros((x.shape[0] + 1, 2))
 
     trace([aotc.entry(x=aotc.Spec(("n", 2)))(look)], {})
     assert all(type(size) is CallSize for size in seen)
-    assert all(type(size) is Dim for size in compiler_sizes(tuple(seen)))
+    assert all(type(size) is SymbolicDim for size in compiler_sizes(tuple(seen)))
 
 
 def test_what_python_decided_on_is_a_condition_of_what_is_exported():

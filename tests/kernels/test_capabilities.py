@@ -20,10 +20,10 @@ from aotc.kernels.elementwise import ALIKE, BY_ROWS, OF_COLUMNS, Elementwise
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
-    Number,
     PerColumn,
     PerGroup,
     PerRow,
+    ScalarOperand,
     SomeColumns,
     Whole,
     operand_of,
@@ -80,7 +80,7 @@ def read(found, memory, columns):
     match found:
         case Whole():
             return None
-        case Number():
+        case ScalarOperand():
             return memory[0 * at]
         case PerColumn(width=width):
             return memory[at % width]
@@ -114,7 +114,7 @@ def test_what_an_operand_is_said_to_be_has_the_elements_of_a_broadcast(operand):
             else:
                 assert found.source == block.arguments[0]
                 assert given.tolist() == expected.flatten().tolist()
-    assert met == {Whole, Number, PerColumn, PerRow, PerGroup}
+    assert met == {Whole, ScalarOperand, PerColumn, PerRow, PerGroup}
 
 
 def test_what_is_taken_fits_the_columns(operand):

@@ -13,7 +13,7 @@ from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.ops.effects import Print
 from aotc.importers import load
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import are_panels_outer, choose_tile, split_evenly
 from aotc.machine import processor
@@ -259,7 +259,9 @@ def test_a_tile_fits_into_the_registers(level):
     for rows in (1, 2, 7, 49, 128, 3136):
         for features in (8, 17, 64, 100, 768, 50257):
             for depth in (3, 64, 1024, 4096):
-                shape = Geometry(rows, (1, 1), depth, (1, 1), features, (1, 1))
+                shape = ConvolutionGeometry(
+                    rows, (1, 1), depth, (1, 1), features, (1, 1)
+                )
                 tile = choose_tile(shape, machine)
                 held = min(tile.rows, tile.vectors)
                 assert tile.rows * tile.vectors + held + 1 <= machine.registers
@@ -271,5 +273,5 @@ def test_a_weight_that_leaves_the_caches_is_gone_through_once():
     machine = machine_of(Target.parse("x86_64-v3"))
     sizes = {(128, 768, 3072): True, (128, 64, 64): False, (3136, 768, 3072): False}
     for (rows, depth, features), expected in sizes.items():
-        shape = Geometry(1, (1, rows), depth, (1, 1), features, (1, rows))
+        shape = ConvolutionGeometry(1, (1, rows), depth, (1, 1), features, (1, rows))
         assert are_panels_outer(shape, choose_tile(shape, machine)) == expected

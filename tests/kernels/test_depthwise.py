@@ -10,7 +10,7 @@ from aotc import reference
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.depthwise import Sweep, choose_sweep
 from aotc.machine import processor
@@ -76,7 +76,7 @@ def test_windows_with_what_follows_are_one_region(level):
 
 def _depthwise(size, channels, window):
     padding = tuple(n // 2 for n in window)
-    return Geometry(
+    return ConvolutionGeometry(
         1, size, channels, window, channels, size, padding=padding, groups=channels
     )
 

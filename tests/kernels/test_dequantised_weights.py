@@ -16,7 +16,7 @@ from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.limits import refusals
 from aotc.dialects.types import Tensor
 from aotc.importers import load
-from aotc.kernels.refusal import Refusal
+from aotc.kernels.refusal import KernelRefusal
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -101,7 +101,7 @@ def test_kernels_and_archives_have_no_more_than_the_bits(level):
     largest = 192 * 256  # bytes of the largest weights together, in whole panels
     for array in unit.program.parameters.values():
         assert array.nbytes <= largest
-    assert not [note for note in unit.notes if isinstance(note, Refusal)]
+    assert not [note for note in unit.notes if isinstance(note, KernelRefusal)]
 
 
 BOTH_WAYS = """
@@ -131,7 +131,7 @@ def test_integers_that_are_read_both_ways_are_stored_in_both_orders_alone(tmp_pa
     size, scales = 2048 * 2048 // 2, 2 * 2048 * 2048 // 32
     stored = sum(each.nbytes for each in unit.program.parameters.values())
     assert stored == 2 * (size + scales)
-    assert not [note for note in unit.notes if isinstance(note, Refusal)]
+    assert not [note for note in unit.notes if isinstance(note, KernelRefusal)]
 
 
 def test_rows_of_bf16_are_read_as_they_are():

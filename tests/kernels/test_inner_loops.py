@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import choose_tile
 from aotc.machine.target import Target
@@ -58,7 +58,9 @@ def test_the_sums_of_a_tile_are_in_registers(name, tmp_path):
     model, target = tmp_path / "model.py", Target.parse(name)
     model.write_text(MODEL)
     machine = machine_of(target)
-    tile = choose_tile(Geometry(120, (1, 1), 64, (1, 1), 240, (1, 1)), machine)
+    tile = choose_tile(
+        ConvolutionGeometry(120, (1, 1), 64, (1, 1), 240, (1, 1)), machine
+    )
     loops = [x for x in inner_loops(assembly(model, target)) if x.is_of_products]
     assert max(x.multiply_adds for x in loops) == tile.rows * tile.vectors
     most = {"aarch64": 2}.get(name, 0)  # of a turn with 24 multiply-adds

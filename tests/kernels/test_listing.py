@@ -8,10 +8,10 @@ from aotc.cli.main import main
 from aotc.cli.sarif import sarif
 from aotc.explain import explain
 from aotc.importers import load
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.listing import _places, kernels_listed
 from aotc.kernels.machine import machine_of
-from aotc.kernels.planning.tile import Tile, choose_tile, cycles
+from aotc.kernels.planning.tile import ContractionTile, choose_tile, cycles
 from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
@@ -79,7 +79,7 @@ def test_tells_what_a_kernel_computes_how_and_where_from(variants, model):
     (region,) = [row for row in rows if "layers" in row["entries"]]
     assert region["ops"] == ["dot_general", "gelu"]
     assert region["family"] == "contraction"
-    schedule = Tile.of_plain(region["tile"])
+    schedule = ContractionTile.of_plain(region["tile"])
     assert region["schedule"] == str(schedule)
     assert region["flops"] == 2 * 32 * 64 * 64 + 32 * 64
     assert region["bytes_read"] == 4 * (32 * 64 + 64 * 64)
@@ -181,7 +181,9 @@ def test_explain_notes_once_what_has_no_kernel_for_several_targets(model):
 def test_the_model_of_cycles_is_of_the_whole_call(target, lines):
     """No kernel is above the peak, and a large one comes near to it."""
     machine = machine_of(Target.parse(target))
-    shape = Geometry(1, (lines, 56), 64, (3, 3), 64, (lines, 56), padding=(1, 1))
+    shape = ConvolutionGeometry(
+        1, (lines, 56), 64, (3, 3), 64, (lines, 56), padding=(1, 1)
+    )
     tile = choose_tile(shape, machine)
     expected = cycles(shape, tile.rows, tile.vectors, machine)
     peak = 2 * machine.lanes * machine.multiply_adds

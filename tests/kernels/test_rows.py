@@ -16,7 +16,7 @@ from aotc.kernels.machine import machine_of
 from aotc.kernels.planning import reductions
 from aotc.kernels.planning.columns import ColumnTile
 from aotc.kernels.planning.columns import choose_tile as choose_columns
-from aotc.kernels.planning.reductions import Matrices
+from aotc.kernels.planning.reductions import MatrixBatch
 from aotc.kernels.planning.rows import RowTile, choose_tile
 from aotc.kernels.refusal import refusals_in
 from aotc.machine import processor
@@ -174,7 +174,7 @@ def test_tells_why_a_norm_or_a_softmax_has_no_kernel(tmp_path):
 
 def test_short_rows_that_give_one_number_are_gone_through_side_by_side():
     machine = machine_of(Target.parse("x86_64-v4"))
-    short, long = Matrices(1536, 128), Matrices(64, 50257)
+    short, long = MatrixBatch(1536, 128), MatrixBatch(64, 50257)
     assert choose_tile(short, machine, is_reduced=True) == RowTile(16, 16, 1, 64)
     assert choose_tile(short, machine, is_reduced=False) == RowTile(16, 1, 8, 64)
     assert choose_tile(long, machine, is_reduced=True) == RowTile(16, 1, 8, 1)
@@ -210,7 +210,7 @@ def test_looks_once_at_each_op_that_a_sum_is_made_of(tmp_path, monkeypatch):
 
 def test_columns_are_gone_through_side_by_side_and_shared_where_they_are_many():
     machine = machine_of(Target.parse("x86_64-v4"))
-    pixels = choose_columns(Matrices(1, 49, 2048), machine)
+    pixels = choose_columns(MatrixBatch(1, 49, 2048), machine)
     assert pixels == ColumnTile(lanes=16, vectors=22, steps=1, tiles=3, block=1)
-    narrow = choose_columns(Matrices(64, 49, 32), machine)
+    narrow = choose_columns(MatrixBatch(64, 49, 32), machine)
     assert narrow == ColumnTile(lanes=16, vectors=2, steps=4, tiles=1, block=32)

@@ -7,7 +7,7 @@ import pytest
 from aotc.errors import InputError
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.planning.attention import AttentionTile
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.kernels.schedule import Schedule
 
 SCHEDULES = sorted({x.schedule for x in FAMILIES.values()}, key=lambda x: x.__name__)
@@ -26,7 +26,7 @@ def test_the_mapping_of_a_schedule_reads_back(kind):
 
 
 def test_a_mapping_leaves_out_what_is_usual():
-    tile = Tile(16, 3, 8, 2, terms=2)
+    tile = ContractionTile(16, 3, 8, 2, terms=2)
     assert tile.to_plain() == {
         "lanes": 16, "vectors": 3, "rows": 8, "block": 2, "terms": 2
     }  # fmt: skip
@@ -45,16 +45,16 @@ def test_a_mapping_leaves_out_what_is_usual():
 def test_a_mapping_that_is_no_schedule_is_refused_with_the_names_of_one(plain, got):
     expected = r"each of lanes, vectors, rows, block, products \(or none\), .*" + got
     with pytest.raises(InputError, match=expected) as caught:
-        Tile.of_plain(plain)
+        ContractionTile.of_plain(plain)
     assert caught.value.code == "bad-schedule"
 
 
 @pytest.mark.parametrize(
     ("schedule", "text"),
     [
-        (Tile(16, 1, 6, 2), "6 rows × 1 vector of 16, block 2"),
+        (ContractionTile(16, 1, 6, 2), "6 rows × 1 vector of 16, block 2"),
         (
-            Tile(8, 2, 1, 3, 4, packed=0, ahead=1, terms=2),
+            ContractionTile(8, 2, 1, 3, 4, packed=0, ahead=1, terms=2),
             "1 row × 2 vectors of 8, block 3, products 4, right operand as it lies, "
             "2 terms together, fetches ahead",
         ),

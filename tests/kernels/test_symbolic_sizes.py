@@ -10,11 +10,11 @@ from aotc import reference
 from aotc.dialects import context
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import known_contracts
-from aotc.dialects.types import Dim
+from aotc.dialects.types import SymbolicDim
 from aotc.importers import load
-from aotc.kernels.geometry import Geometry
-from aotc.kernels.planning.attention import Sizes
-from aotc.kernels.planning.tile import Tile, row_counts
+from aotc.kernels.geometry import ConvolutionGeometry
+from aotc.kernels.planning.attention import AttentionSizes
+from aotc.kernels.planning.tile import ContractionTile, row_counts
 from aotc.kernels.typical import ROWS, typical
 from aotc.machine import processor
 from aotc.machine.target import Target
@@ -122,34 +122,36 @@ def test_the_manifest_tells_of_the_sizes_of_most_calls_where_they_are_known(bund
 
 
 def test_tiles_have_fewer_rows_only_where_a_call_may_have_as_few():
-    tile = Tile(lanes=16, vectors=3, rows=8, block=4)
+    tile = ContractionTile(lanes=16, vectors=3, rows=8, block=4)
     expected = {0: [4, 2, 1], 1: [4, 2, 1], 2: [4, 2], 3: [4, 2], 9: [4], 56: []}
     for least, counts in expected.items():
         with context(), known_contracts([Contract("batch", min=least)]):
-            rows = Geometry(Dim.symbol(0), (1, 1), 64, (1, 1), 48, (1, 1))
+            rows = ConvolutionGeometry(
+                SymbolicDim.symbol(0), (1, 1), 64, (1, 1), 48, (1, 1)
+            )
             assert row_counts(rows, tile) == counts
 
 
 def test_a_schedule_is_for_the_fewest_images_and_for_some_rows():
     with context(), known_contracts([Contract("batch", max=20)]):
-        batch = Dim.symbol(0)
-        images = Geometry(batch, (9, 9), 16, (3, 3), 48, (7, 7))
+        batch = SymbolicDim.symbol(0)
+        images = ConvolutionGeometry(batch, (9, 9), 16, (3, 3), 48, (7, 7))
         assert images.typical.images == 1
-        pixels = Geometry(batch, (1, 1), 64, (1, 1), 48, (1, 1))
+        pixels = ConvolutionGeometry(batch, (1, 1), 64, (1, 1), 48, (1, 1))
         assert pixels.typical.rows == 20
-        many = Geometry(batch * 49, (1, 1), 64, (1, 1), 48, (1, 1))
+        many = ConvolutionGeometry(batch * 49, (1, 1), 64, (1, 1), 48, (1, 1))
         assert many.typical.rows == 49
 
 
 def test_a_schedule_is_for_the_sizes_of_most_calls_where_they_are_known():
     contracts = [Contract("batch", max=640, multiple_of=2, optimum=6), Contract("any")]
     with context(), known_contracts(contracts):
-        batch, unknown = Dim.symbol(0) * 2, Dim.symbol(1)
-        images = Geometry(batch, (9, 9), 16, (3, 3), 48, (7, 7))
+        batch, unknown = SymbolicDim.symbol(0) * 2, SymbolicDim.symbol(1)
+        images = ConvolutionGeometry(batch, (9, 9), 16, (3, 3), 48, (7, 7))
         assert images.typical.images == 6
-        pixels = Geometry(batch * 5, (1, 1), 64, (1, 1), 48, (1, 1))
+        pixels = ConvolutionGeometry(batch * 5, (1, 1), 64, (1, 1), 48, (1, 1))
         assert pixels.typical.rows == 30
-        both = Geometry(batch * unknown, (1, 1), 64, (1, 1), 48, (1, 1))
+        both = ConvolutionGeometry(batch * unknown, (1, 1), 64, (1, 1), 48, (1, 1))
         assert both.typical.rows == 128  # that of the other is not known
         assert typical(batch, ROWS) == 6
-        assert Sizes(1, batch, 4, 32, unknown, 4, 32, 1, 1).typical == (6, 128)
+        assert AttentionSizes(1, batch, 4, 32, unknown, 4, 32, 1, 1).typical == (6, 128)

@@ -14,7 +14,7 @@ import aotc
 from aotc import reference
 from aotc.importers import load
 from aotc.kernels import families
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning import winograd
 from aotc.kernels.planning.tile import choose_tile, cycles
@@ -280,7 +280,9 @@ PAYS = [(56, 64), (28, 128), (14, 256)]
 def test_the_model_of_cycles_expects_less_where_it_pays(level, size, channels):
     machine = machine_of(Target.parse(level))
     both = (size, size)
-    shape = Geometry(1, both, channels, (3, 3), channels, both, padding=(1, 1))
+    shape = ConvolutionGeometry(
+        1, both, channels, (3, 3), channels, both, padding=(1, 1)
+    )
     tiles = [t for n in OUTPUTS for t in winograd._tiles(shape, n, machine)]
     direct = choose_tile(shape, machine)
     usual = cycles(shape, direct.rows, direct.vectors, machine)

@@ -13,7 +13,7 @@ from aotc.checks.compiled import DevicesBundle
 from aotc.checks.devices_subject import DevicesSubject
 from aotc.checks.samples import items_of
 from aotc.checks.trials import judged, trial_of
-from aotc.checks.work import Work
+from aotc.checks.work import WorkBudget
 from aotc.core.pytree import flatten
 from aotc.dialects import context
 from aotc.errors import InputError
@@ -202,7 +202,7 @@ def test_a_self_check_compares_what_each_device_computes(bundle, graph):
         with context():
             subject = DevicesSubject(graph, graph.module, graph.entry(name))
             items = items_of(graph, graph.module, subject.entry)
-            trial = trial_of(subject, items[1], Work.usual())
+            trial = trial_of(subject, items[1], WorkBudget.usual())
             verdicts = [
                 each.passed
                 for first in (0, 1)

@@ -10,7 +10,7 @@ from aotc import reference
 from aotc.core import dtypes
 from aotc.dialects import context
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim, Tensor
+from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.tracing.tracing import Trace
@@ -74,7 +74,7 @@ def _parse(text: str, symbols: Sequence[str]) -> Tensor:
     names = [size.strip() for size in sizes.split(",") if size.strip()]
     return Tensor(
         tuple(
-            int(name) if name.isdigit() else Dim.symbol(symbols.index(name))
+            int(name) if name.isdigit() else SymbolicDim.symbol(symbols.index(name))
             for name in names
         ),
         dtype,

@@ -6,8 +6,8 @@ import pytest
 import aotc
 import aotc.numpy as anp
 from aotc import control, nn, reference
+from aotc.dialects.functions.entry_guards import GUARDS, EntryGuard, guards_attribute
 from aotc.dialects.functions.functions import functions_of, signature
-from aotc.dialects.functions.guards import GUARDS, Guard, guards_attribute
 from aotc.errors import InputError
 from aotc.passes import run_passes
 from aotc.pipeline.specializations import ask_for_specializations
@@ -95,7 +95,10 @@ def test_nothing_is_made_twice_and_nothing_without_being_asked_for():
 
 def test_a_specialization_has_no_guard_that_its_sizes_decide():
     program = entry(sizes_everywhere)
-    guards = [Guard("batch != length", "traced so"), Guard("length < 9", "short")]
+    guards = [
+        EntryGuard("batch != length", "traced so"),
+        EntryGuard("length < 9", "short"),
+    ]
     with program.module.context:
         function = functions_of(program.module)["sizes_everywhere"]
         function.attributes[GUARDS] = guards_attribute(guards)

@@ -8,14 +8,14 @@ from aotc import control, nn, random
 from aotc import numpy as anp
 from aotc.core.pytree import flatten
 from aotc.dialects.functions.transform import Widened
-from aotc.transforms.traced import Traced
+from aotc.transforms.traced import TracedFunction
 
 
 def widened(function, checkpoints=True):
     """The function with every float in f64."""
 
     def transformed(*args):
-        traced = Traced("widened", function, *flatten((args, {})))
+        traced = TracedFunction("widened", function, *flatten((args, {})))
         results, _ = traced.apply(Widened(traced.body.name, checkpoints), [])
         return tuple(results)
 

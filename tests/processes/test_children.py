@@ -9,7 +9,7 @@ import pytest
 from aotc.errors import CompileError, InputError, SetupError
 from aotc.processes import asking
 from aotc.processes.asking import Child, LateError, NoAnswer
-from aotc.processes.running import Running, run_python
+from aotc.processes.running import RunningProcesses, run_python
 
 ANSWERING = """
 import os, signal, sys, time
@@ -143,7 +143,7 @@ def test_a_program_is_run_with_its_input_and_ended_when_its_time_is_up():
 
 
 def test_programs_are_stopped_together_and_none_starts_after_that():
-    running, text = Running(), "import time; time.sleep(60)"
+    running, text = RunningProcesses(), "import time; time.sleep(60)"
     found = []
     thread = threading.Thread(
         target=lambda: found.append(run_python("-c", text, running=running))

@@ -16,7 +16,7 @@ from aotc.errors import InputError
 from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.pipeline import build
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.grids import fake_weight, trained_grid
 from aotc.quantization.measuring import run
 from aotc.quantization.metrics import divergence
@@ -104,7 +104,7 @@ def test_integers_give_what_was_trained_to_the_last_bit(recipe, learned, model, 
     ranges = aware.init(names["tree"], *inputs(0))
     x, tokens = inputs(1)
     wanted = aware(ranges, names["tree"], x, tokens).__array__()
-    found = of_training(load(model), Choice(recipe), trained(ranges))
+    found = of_training(load(model), QuantizationOptions(recipe), trained(ranges))
     assert all(row.plan.precision != "f32" for row in found.report.rows)
     (got,) = run(found.program, {"predict": [[x, tokens]]})["predict"]
     np.testing.assert_array_equal(got, wanted)
@@ -239,7 +239,7 @@ def test_imported_networks_are_trained_by_the_names_of_their_weights(tmp_path):
     x = rng.normal(size=(4, 32)).astype("f")
     ranges = aware.init(net.params, x)
     assert {*ranges} == {"fc.w"}
-    found = of_training(load(file), Choice("int8"), trained(ranges))
+    found = of_training(load(file), QuantizationOptions("int8"), trained(ranges))
     (got,) = run(found.program, {found.program.entries[0].name: [[x]]}).values()
     np.testing.assert_array_equal(got[0], aware(ranges, net.params, x).__array__())
 
@@ -304,7 +304,7 @@ def test_refuses_ranges_of_something_else(rows, said, model, tmp_path):
     flat = {f"{k}.{n}": np.array(v, "f") for k, r in rows.items() for n, v in r.items()}
     save_file(flat, path)
     with pytest.raises(InputError, match=said) as refused:
-        of_training(load(model), Choice("int8"), Trained.read(path))
+        of_training(load(model), QuantizationOptions("int8"), Trained.read(path))
     assert refused.value.code == "bad-ranges"
     assert ("--recipe" in refused.value.hint) is ("steps" in said)
 
@@ -320,7 +320,7 @@ def test_refuses_what_makes_no_sense(model, names):
     with pytest.raises(InputError, match="there is no high of 'conv.kernel'"):
         aware.observe({}, names["tree"], *inputs(0))
     ranges = aware.init(names["tree"], *inputs(0))
-    choice = Choice("int8", methods=("equalize",))
+    choice = QuantizationOptions("int8", methods=("equalize",))
     with pytest.raises(InputError, match="both"):
         of_training(load(model), choice, trained(ranges))
 
@@ -340,7 +340,7 @@ def test_trained_integers_are_nearer_to_the_floats_than_rounded_ones(
     assert accuracy >= 0.99
     x, model = held_out.arrays["x"], load(DIGITS / "model.py", "predict")
     wanted = run(model, {"predict": [[x]]})["predict"]
-    rounded = quantized(model, Choice(recipe), calibration).program
+    rounded = quantized(model, QuantizationOptions(recipe), calibration).program
     lost = divergence(wanted[0], run(rounded, {"predict": [[x]]})["predict"][0])
     logits = loaded.evaluate(images=x)
     assert gain * divergence(wanted[0], nn.softmax(logits).__array__()) < lost

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aotc import load
-from aotc.artifacts.precision import Demand
+from aotc.artifacts.precision import PrecisionRequirements
 from aotc.cli.main import main
 from aotc.cli.quantize import Quality
 from aotc.errors import InputError
@@ -131,24 +131,28 @@ def test_a_program_whose_name_no_frontend_knows_is_refused_before_the_work(
 @pytest.mark.parametrize("text", ["much", "0.5%@xyz", "=0.5%", "-1%", ""])
 def test_demands_that_cannot_be_read_are_refused(text):
     with pytest.raises(InputError) as caught:
-        Demand.parse(text, None)
+        PrecisionRequirements.parse(text, None)
     assert caught.value.code == "bad-option"
 
 
 @pytest.mark.parametrize("text", ["0.5%", "0.005", "5e-3", "5e-1%"])
 def test_options_that_say_what_may_be_lost_read_the_same_texts(text):
     assert Quality().convert(text, None, None) == pytest.approx(0.005)
-    assert Demand.parse(f"top1={text}", None).lost == pytest.approx(0.005)
+    assert PrecisionRequirements.parse(f"top1={text}", None).lost == pytest.approx(
+        0.005
+    )
 
 
 def test_precisions_that_are_none_are_refused():
     with pytest.raises(InputError, match="--require-precision") as caught:
-        Demand.parse(None, " ,")
+        PrecisionRequirements.parse(None, " ,")
     assert caught.value.code == "bad-option"
 
 
 def test_what_was_not_quantised_meets_every_demand():
-    assert Demand.parse("0%", "int8").violations({}) == []
+    assert PrecisionRequirements.parse("0%", "int8").violations({}) == []
     facts = {"recipe": "bf16", "calibration": {}, "quality": {}, "layers": []}
-    (said,) = Demand.parse("1%", None).violations({"quantization": facts})
+    (said,) = PrecisionRequirements.parse("1%", None).violations(
+        {"quantization": facts}
+    )
     assert said == "nothing was measured of what it loses"

@@ -5,7 +5,7 @@ import pytest
 from aotc.dialects import context
 from aotc.machine.target import Target
 from aotc.mlir import ir
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.expected_time import expected_times
 from aotc.quantization.layers import layers_of, prepare
 from aotc.quantization.quantizer import quantize
@@ -54,7 +54,9 @@ def test_reports_say_no_times_of_targets_without_a_model(calibration):
     for target, is_known in ((DOT, True), (Target.parse("cuda"), False)):
         program = load(DIGITS / "model.py", "predict")
         with context(), ir.Location.unknown():
-            report = quantize(program, Choice("int8-weights"), target=target).report
+            report = quantize(
+                program, QuantizationOptions("int8-weights"), target=target
+            ).report
         rows, said = report.to_json()["layers"], report.to_json()["expected"]
         assert ("take at best" in report.to_text()) == is_known
         assert all(("seconds_after" in row) == is_known for row in rows)

@@ -6,7 +6,7 @@ import pytest
 from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.mlir import ir
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.data import Data
 from aotc.quantization.factors import equalize, smooth
 from aotc.quantization.layers import layers_of, prepare
@@ -61,7 +61,7 @@ def error(model, recipe, *methods, **kinds):
     data = Data({"x": inputs(2, **kinds)}, "data")
     given = Data({"x": inputs(3, **kinds)}, "held out")
     program = model()
-    found = quantized(program, Choice(recipe, methods=methods), data)
+    found = quantized(program, QuantizationOptions(recipe, methods=methods), data)
     calls = calls_of(program, given)
     (wanted,), (got,) = (run(p, calls)["predict"] for p in (program, found.program))
     return np.square(wanted - got).mean()
@@ -96,7 +96,9 @@ def test_bias_correction_takes_back_the_mean_error_of_each_feature(model):
     means = []
     for methods in ((), ("bias-correction",)):
         program = model()
-        found = quantized(program, Choice("int4-g32", methods=methods), data)
+        found = quantized(
+            program, QuantizationOptions("int4-g32", methods=methods), data
+        )
         calls = calls_of(program, data)
         (wanted,), (got,) = (run(p, calls)["predict"] for p in (program, found.program))
         means.append(np.abs((wanted - got).mean(axis=0)).max())
@@ -121,7 +123,7 @@ def test_layers_that_read_one_input_have_one_set_of_factors(model):
 def test_recipe_of_gptq_asks_for_the_data_that_it_was_made_with(tmp_path, model):
     x = inputs(2, is_alike=True)
     data = Data({"x": x}, "data")
-    choice = Choice("int4-g32", methods=("gptq", "awq"))
+    choice = QuantizationOptions("int4-g32", methods=("gptq", "awq"))
     found = quantized(model(), choice, data)
     recipe, same, other = (tmp_path / name for name in ("r.json", "same.npz", "o.npz"))
     found.recipe.write(recipe)
@@ -141,12 +143,14 @@ def test_recipe_of_gptq_asks_for_the_data_that_it_was_made_with(tmp_path, model)
 
 def test_methods_of_one_kind_exclude_each_other():
     with pytest.raises(InputError, match="one of smoothquant and equalize"):
-        Choice("int8", methods=("smoothquant", "equalize"))
+        QuantizationOptions("int8", methods=("smoothquant", "equalize"))
 
 
 def test_what_was_measured_is_said_of_these_weights_alone(tmp_path, model):
     data = Data({"x": inputs(2)}, "data")
-    quantized(model(), Choice("int8"), data).recipe.write(tmp_path / "r.json")
+    quantized(model(), QuantizationOptions("int8"), data).recipe.write(
+        tmp_path / "r.json"
+    )
     same, other = model(), model()
     other.parameters["weights.bias"] = other.parameters["weights.bias"] + 1
     for program in (same, other):

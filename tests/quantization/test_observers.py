@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from aotc.quantization.grids import fake_input
-from aotc.quantization.observers import METHODS, Histogram, input_grid
+from aotc.quantization.observers import METHODS, ValueHistogram, input_grid
 
 RNG = np.random.default_rng(0)
 
 
 def histogram(*parts):
     """What is seen of some arrays."""
-    found = Histogram()
+    found = ValueHistogram()
     for part in parts:
         found.add(part)
     return found

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.data import Data
 from tests.quantization.models import DIGITS, load, quantized
 
@@ -89,7 +89,7 @@ def test_int8_agrees_with_floats_as_often_as_that_of_a_peer(
     assert len(images) == 128
     peer = peer_agreement(path, str(tmp_path / "peer.onnx"), images, test)
     data = Data({"x": images}, "calibration"), Data({"x": test}, "held out")
-    found = quantized(load(path), Choice("int8"), *data)
+    found = quantized(load(path), QuantizationOptions("int8"), *data)
     assert {row.plan.precision for row in found.report.rows} == {"int8"}
     lost = found.recipe.quality["lost"]
     assert found.recipe.quality["samples"] == 360

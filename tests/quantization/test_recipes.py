@@ -18,12 +18,12 @@ from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.programs.files import ir_text
 from aotc.quantization.calibration import METHODS as ADDED
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.fakes import FakeLayer
 from aotc.quantization.layer_grids import Grids
 from aotc.quantization.layers import layers_of
 from aotc.quantization.measuring import run
-from aotc.quantization.metrics import METRICS, Metric
+from aotc.quantization.metrics import METRICS, LossMetric
 from aotc.quantization.observers import METHODS
 from aotc.quantization.precisions import RECIPES
 from aotc.quantization.quantizer import apply_recipe
@@ -50,7 +50,7 @@ def test_command_line_names_all_recipes_and_calibrations():
 
 @pytest.mark.parametrize("recipe", NAMES)
 def test_trained_network_keeps_its_answers(recipe, digits, calibration, held_out):
-    found = quantized(digits, Choice(recipe), calibration, held_out)
+    found = quantized(digits, QuantizationOptions(recipe), calibration, held_out)
     share, sqnr = EXPECTED[recipe]
     report = found.report
     assert report.bytes_after <= share * report.bytes_before
@@ -65,7 +65,9 @@ def test_trained_network_keeps_its_answers(recipe, digits, calibration, held_out
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_every_calibration_keeps_its_answers(method, digits, calibration, held_out):
-    found = quantized(digits, Choice("int8", method), calibration, held_out)
+    found = quantized(
+        digits, QuantizationOptions("int8", method), calibration, held_out
+    )
     assert found.recipe.quality["lost"] <= 0.005
 
 
@@ -76,7 +78,7 @@ def test_same_data_gives_the_same_bytes_and_so_does_the_recipe(tmp_path, calibra
     rows = []
     for _ in range(2):
         model = load(DIGITS / "model.py", "predict")
-        found = quantized(model, Choice("mixed"), calibration)
+        found = quantized(model, QuantizationOptions("mixed"), calibration)
         rows.append((program_of(found.program), found.recipe.text()))
     assert rows[0] == rows[1]
     found.recipe.write(tmp_path / "recipe.json")
@@ -88,7 +90,7 @@ def test_same_data_gives_the_same_bytes_and_so_does_the_recipe(tmp_path, calibra
 
 
 def test_layers_of_bytes_become_integer_products(digits, calibration):
-    found = quantized(digits, Choice("int8"), calibration)
+    found = quantized(digits, QuantizationOptions("int8"), calibration)
     run_passes(found.program.module, ("simplify", "cse", "integer-products"))
     block = functions_of(found.program.module)["predict"].entry_block
     products = [
@@ -132,7 +134,7 @@ def products(tmp_path):
 
 
 def test_what_stays_wide_is_said_with_its_line_and_reason(products):
-    found = quantized(products, Choice("int4-g32"))
+    found = quantized(products, QuantizationOptions("int4-g32"))
     said = found.report.to_text()
     rows = {row.plan.layer.split(".")[-1]: row.plan for row in found.report.rows}
     assert rows["plain"].precision == rows["experts"].precision == "int4-g32"
@@ -146,7 +148,7 @@ def test_what_stays_wide_is_said_with_its_line_and_reason(products):
 
 
 def test_table_that_is_read_and_multiplied_is_one_weight(products):
-    found = quantized(products, Choice("int4-g32"))
+    found = quantized(products, QuantizationOptions("int4-g32"))
     rows = {row.plan.layer: row.plan for row in found.report.rows}
     of_table = [plan for name, plan in rows.items() if "table" in name]
     assert [plan.precision for plan in of_table] == ["int4-g32"] * 2
@@ -159,7 +161,7 @@ def test_table_that_is_read_and_multiplied_is_one_weight(products):
 
 def test_precisions_of_layers_are_what_errors_are_measured_of(products):
     """The program's own integers, and those that the report computes, are the same."""
-    found = quantized(products, Choice("int4-g32"))
+    found = quantized(products, QuantizationOptions("int4-g32"))
     rng = np.random.default_rng(0)
     x = rng.standard_normal((4, 32)).astype("f")
     calls = {"predict": [[x, np.zeros(4, "i4")]]}
@@ -182,16 +184,19 @@ def test_precisions_of_layers_are_what_errors_are_measured_of(products):
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("no-calibration-data", lambda p, d: quantized(p, Choice("int8"))),
+        ("no-calibration-data", lambda p, d: quantized(p, QuantizationOptions("int8"))),
         (
             "no-calibration-data",
-            lambda p, d: quantized(p, Choice("bf16", quality=0.1)),
+            lambda p, d: quantized(p, QuantizationOptions("bf16", quality=0.1)),
         ),
-        ("bad-metric", lambda p, d: Metric.named("top-one")),
-        ("bad-metric", lambda p, d: Metric.named("nowhere.py:f")),
+        ("bad-metric", lambda p, d: LossMetric.named("top-one")),
+        ("bad-metric", lambda p, d: LossMetric.named("nowhere.py:f")),
         (
             "already-quantized",
-            lambda p, d: quantized(quantized(p, Choice("bf16")).program, Choice("f16")),
+            lambda p, d: quantized(
+                quantized(p, QuantizationOptions("bf16")).program,
+                QuantizationOptions("f16"),
+            ),
         ),
     ],
 )
@@ -205,7 +210,7 @@ def test_errors_have_codes_and_ways_out(code, text, digits, calibration):
 def test_weights_that_are_a_state_are_refused_as_that():
     example = load(DIGITS / "model.py", "evaluate")
     with pytest.raises(InputError, match="its weight is a State") as caught:
-        quantized(example, Choice("bf16"))
+        quantized(example, QuantizationOptions("bf16"))
     assert caught.value.code == "nothing-to-quantize"
     assert "aotc.Weights" in caught.value.hint
 
@@ -217,7 +222,7 @@ def test_program_without_weights_is_refused(tmp_path):
         "def predict(x):\n    return x @ x\n"
     )
     with pytest.raises(InputError, match="both of its operands") as caught:
-        quantized(load(path), Choice("bf16"))
+        quantized(load(path), QuantizationOptions("bf16"))
     assert caught.value.code == "nothing-to-quantize"
 
 
@@ -225,7 +230,7 @@ def test_program_without_weights_is_refused(tmp_path):
 def recipe_text(calibration):
     """The recipe of the example in bytes."""
     model = load(DIGITS / "model.py", "predict")
-    return quantized(model, Choice("int8"), calibration).recipe.text()
+    return quantized(model, QuantizationOptions("int8"), calibration).recipe.text()
 
 
 @pytest.mark.parametrize(
@@ -313,7 +318,7 @@ def test_users_metric_gets_results_by_name_and_the_data(tmp_path, digits, held_o
         "    assert found.shape == known.shape\n"
         "    return (found.argmax(-1) != data['labels']).mean()\n"
     )
-    choice = Choice("bf16", metric=Metric.named(f"{path}:wrong"))
+    choice = QuantizationOptions("bf16", metric=LossMetric.named(f"{path}:wrong"))
     found = quantized(digits, choice, held_out)  # without calibration
     assert found.recipe.quality["metric"] == "metric.py:wrong"
     assert 0 < found.recipe.quality["lost"] < 0.03

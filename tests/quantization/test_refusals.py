@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aotc.artifacts.precision import Demand, lines_of
+from aotc.artifacts.precision import PrecisionRequirements, lines_of
 from aotc.core.cache import arrays_digest
 from aotc.dialects import context
 from aotc.errors import InputError
 from aotc.mlir import ir
-from aotc.quantization.calibration import Choice
+from aotc.quantization.calibration import QuantizationOptions
 from aotc.quantization.data import Data
-from aotc.quantization.metrics import Metric
-from aotc.quantization.models import Files, quantize_model
+from aotc.quantization.metrics import LossMetric
+from aotc.quantization.models import QuantizedFiles, quantize_model
 from aotc.quantization.quantizer import apply_recipe
 from aotc.quantization.recipe import Recipe
 from tests.quantization.models import load, quantized
@@ -67,7 +67,9 @@ def model(tmp_path):
 
 def test_quality_is_not_said_of_layers_that_were_edited(model, tmp_path):
     found = quantized(
-        model("predict"), Choice("int8-weights"), Data({"x": X, "i": INDICES}, "")
+        model("predict"),
+        QuantizationOptions("int8-weights"),
+        Data({"x": X, "i": INDICES}, ""),
     )
     digest = arrays_digest(model("predict").parameters)
     assert found.recipe.facts(digest)["quality"]["metric"] == "top1"
@@ -80,7 +82,9 @@ def test_quality_is_not_said_of_layers_that_were_edited(model, tmp_path):
     path.write_text(json.dumps(data))
     edited = Recipe.read(path).facts(digest)
     assert edited["quality"] == {}
-    assert Demand.parse("100%", None).violations({"quantization": edited})
+    assert PrecisionRequirements.parse("100%", None).violations(
+        {"quantization": edited}
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,7 @@ def test_quality_is_not_said_of_layers_that_were_edited(model, tmp_path):
     ],
 )
 def test_vectors_that_do_not_fit_a_layer_are_refused(model, tmp_path, change, why):
-    recipe = quantized(model("predict"), Choice("int8-dynamic")).recipe
+    recipe = quantized(model("predict"), QuantizationOptions("int8-dynamic")).recipe
     first, *rest = recipe.layers
     replace(recipe, layers=(replace(first, **change), *rest)).write(tmp_path / "r.json")
     with (
@@ -109,7 +113,7 @@ def test_vectors_that_do_not_fit_a_layer_are_refused(model, tmp_path, change, wh
 
 def test_auto_is_one_metric_for_all_entries_whatever_their_first_output_is(model):
     data = Data({"x": X, "i": INDICES}, "")
-    found = quantized(model("predict"), Choice("bf16"), data)
+    found = quantized(model("predict"), QuantizationOptions("bf16"), data)
     assert found.recipe.quality["metric"] == "top1"
     integers, rows = np.arange(4), np.ones((4, 3), "f")
     for outputs, name in (
@@ -117,7 +121,7 @@ def test_auto_is_one_metric_for_all_entries_whatever_their_first_output_is(model
         ([np.ones(4, "f")[:1], integers], "disagreement"),
         ([np.float32(1).reshape(())], "cosine"),
     ):
-        assert Metric().resolved(outputs).name == name
+        assert LossMetric().resolved(outputs).name == name
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_auto_is_one_metric_for_all_entries_whatever_their_first_output_is(model
     [("step", "auto", "got none"), ("floats", "disagreement", "got float32")],
 )
 def test_metric_that_measures_no_output_is_refused(model, entry, metric, got):
-    choice = Choice("bf16", metric=Metric(metric))
+    choice = QuantizationOptions("bf16", metric=LossMetric(metric))
     with pytest.raises(InputError, match=got) as caught:
         quantized(model(entry), choice, Data({"x": X}, "data.npz"))
     assert caught.value.code == "bad-metric"
@@ -133,7 +137,7 @@ def test_metric_that_measures_no_output_is_refused(model, entry, metric, got):
 
 
 def test_entry_that_returns_only_states_calibrates_beside_others(model):
-    choice = Choice("int8", metric=Metric("cosine"))
+    choice = QuantizationOptions("int8", metric=LossMetric("cosine"))
     found = quantized(model("step", "floats"), choice, Data({"x": X}, ""))
     assert {row.plan.precision for row in found.report.rows} == {"int8"}
     assert found.recipe.quality["lost"] < 0.01
@@ -143,7 +147,7 @@ def test_entry_that_returns_only_states_calibrates_beside_others(model):
 
 
 def test_what_is_not_measured_is_named_and_stays_wide_under_a_quality(model):
-    choice = Choice("int8-weights", quality=0.5)
+    choice = QuantizationOptions("int8-weights", quality=0.5)
     data = Data({"x": X, "lables": X}, "data.npz")
     found = quantized(model("floats", "predict"), choice, data)
     quality = found.recipe.quality
@@ -163,9 +167,9 @@ def test_what_is_not_measured_is_named_and_stays_wide_under_a_quality(model):
 
 
 def test_arrays_that_a_users_metric_reads_are_none_that_nothing_reads(model):
-    metric = Metric("mine", lambda reference, quantised, data: data["labels"].sum())
+    metric = LossMetric("mine", lambda reference, quantised, data: data["labels"].sum())
     data = Data({"x": X, "labels": np.zeros(8)}, "data.npz")
-    found = quantized(model("floats"), Choice("bf16", metric=metric), data)
+    found = quantized(model("floats"), QuantizationOptions("bf16", metric=metric), data)
     assert found.report.unread == ()
 
 
@@ -173,7 +177,7 @@ def test_arrays_that_a_users_metric_reads_are_none_that_nothing_reads(model):
 
 
 def test_weights_that_no_product_reads_do_not_stop_the_work(model):
-    found = quantized(model("predict"), Choice("int8-weights"))
+    found = quantized(model("predict"), QuantizationOptions("int8-weights"))
     names = {row.plan.layer for row in found.report.rows}
     assert any("weights.w" in name for name in names)
     kept = [each for each in found.report.refusals if "quantised already" in each.why]
@@ -189,10 +193,10 @@ def test_weights_beyond_a_narrow_float_keep_the_layer_wide(tmp_path):
         "@aotc.entry(x=aotc.Spec((4, 4)))\n"
         "def predict(weights, x):\n    return x @ weights['w']\n"
     )
-    (plan,) = quantized(load(path), Choice("f16")).recipe.layers
+    (plan,) = quantized(load(path), QuantizationOptions("f16")).recipe.layers
     assert plan.precision == "f32"
     assert plan.why == "not f16: its weight has 70000, which f16 cannot hold"
-    (plan,) = quantized(load(path), Choice("bf16")).recipe.layers
+    (plan,) = quantized(load(path), QuantizationOptions("bf16")).recipe.layers
     assert plan.precision == "bf16"
 
 
@@ -211,13 +215,13 @@ def test_weights_beyond_a_narrow_float_keep_the_layer_wide(tmp_path):
 )
 def test_options_without_effect_are_refused(recipe, options, why):
     with pytest.raises(InputError, match=why) as caught:
-        Choice(recipe, **options)
+        QuantizationOptions(recipe, **options)
     assert caught.value.code == "bad-option"
 
 
 def test_a_metric_without_data_is_refused(model):
     with pytest.raises(InputError, match="--metric") as caught:
-        quantized(model("floats"), Choice("bf16", metric=Metric("kl")))
+        quantized(model("floats"), QuantizationOptions("bf16", metric=LossMetric("kl")))
     assert caught.value.code == "no-calibration-data"
 
 
@@ -226,8 +230,8 @@ def test_files_of_others_are_not_replaced(model, tmp_path, suffix):
     model("floats")
     other = tmp_path / f"out{suffix}"
     other.write_text('{"mine": 1}')
-    files = Files(tmp_path / "out.mlir")
-    given = tmp_path / "model.py", Choice("bf16"), files
+    files = QuantizedFiles(tmp_path / "out.mlir")
+    given = tmp_path / "model.py", QuantizationOptions("bf16"), files
     with pytest.raises(InputError, match=other.name) as caught:
         quantize_model(*given, entries=["floats"])
     assert caught.value.code == "output-exists"
@@ -265,14 +269,18 @@ def twice(z):
 """
     )
     with pytest.raises(InputError, match="'floats' lacks x; got those of 'twice'") as e:
-        quantized(load(path), Choice("int8"), Data({"z": X}, "calibration.npz"))
+        quantized(
+            load(path), QuantizationOptions("int8"), Data({"z": X}, "calibration.npz")
+        )
     assert (e.value.code, e.value.where) == ("no-calibration-data", "calibration.npz")
 
 
 def test_few_samples_are_told(model):
     def said(count):
         data = Data({"x": np.resize(X, (count, 32))}, "data.npz")
-        return quantized(model("floats"), Choice("int8"), data).report.to_text()
+        return quantized(
+            model("floats"), QuantizationOptions("int8"), data
+        ).report.to_text()
 
     assert "calibrated with 4 samples: ranges" in said(4)
     assert "calibrated with" not in said(32)

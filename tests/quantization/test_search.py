@@ -6,11 +6,11 @@ import pytest
 from aotc.dialects import context
 from aotc.dialects.graph import Evaluator
 from aotc.mlir import ir
-from aotc.quantization.calibration import Choice, calibrate
+from aotc.quantization.calibration import QuantizationOptions, calibrate
 from aotc.quantization.data import Data
 from aotc.quantization.layers import layers_of, prepare
-from aotc.quantization.measuring import Measured, calls_of, run
-from aotc.quantization.metrics import Metric
+from aotc.quantization.measuring import MeasuredLoss, calls_of, run
+from aotc.quantization.metrics import LossMetric
 from aotc.quantization.precisions import PRECISIONS
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import choose
@@ -54,7 +54,7 @@ def data():
 
 
 def test_quality_holds_with_the_fewest_bytes(model, data):
-    choice = Choice("int4-g32", quality=0.02, metric=Metric("cosine"))
+    choice = QuantizationOptions("int4-g32", quality=0.02, metric=LossMetric("cosine"))
     found = quantized(model, choice, data)
     quality = found.recipe.quality
     assert quality["lost"] <= quality["asked"] == 0.02
@@ -68,7 +68,7 @@ def test_quality_holds_with_the_fewest_bytes(model, data):
 
 
 def test_what_cannot_hold_stays_as_it_is(model, data):
-    choice = Choice("int4-g32", quality=0.0, metric=Metric("cosine"))
+    choice = QuantizationOptions("int4-g32", quality=0.0, metric=LossMetric("cosine"))
     found = quantized(model, choice, data)
     assert {plan.precision for plan in found.recipe.layers} == {"f32"}
     assert found.recipe.quality["lost"] == 0
@@ -104,7 +104,7 @@ def test_programs_that_begin_alike_compute_only_what_follows(
     with context(), ir.Location.unknown():
         prepare(program)
         layers, calls = layers_of(program), calls_of(program, data)
-        choice = Choice("mixed", methods=("gptq",))
+        choice = QuantizationOptions("mixed", methods=("gptq",))
         calibration = calibrate(program, layers, choice, calls, lambda text: None)
         prefix = SharedPrefix(calls, most_bytes)
         for rung in (-1, 0):  # what all begin with
@@ -156,7 +156,7 @@ def test_search_is_near_the_best_choice_of_all(seed):
 
     def measure(plans):
         found = lost([ladder.index(plan) for plan in plans])
-        return Measured(found, found)
+        return MeasuredLoss(found, found)
 
     quality = float(rng.uniform(0.1, 1.5))
     found = choose(layers, [ladder] * 5, measure, quality, lambda text: None)

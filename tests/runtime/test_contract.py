@@ -5,7 +5,7 @@ import pytest
 
 from aotc.artifacts.manifest import Leaf, Symbol
 from aotc.errors import InputError
-from aotc.runtime.contract import Contract
+from aotc.runtime.contract import CallContract
 
 SYMBOLS = {"n": Symbol(2, 10, 1), "m": Symbol(1, None, 4)}
 
@@ -17,7 +17,7 @@ def check(*inputs):
         for number, (declared, _) in enumerate(inputs)
     ]
     arrays = [np.zeros(shape, "f4") for _, shape in inputs]
-    found, shapes = Contract("f", leaves, SYMBOLS).arrays(arrays)
+    found, shapes = CallContract("f", leaves, SYMBOLS).arrays(arrays)
     assert shapes == tuple(array.shape for array in found)
     return found
 
@@ -31,7 +31,7 @@ def test_sizes_say_what_a_symbol_is():
 
 
 def test_refuses_masked_elements_and_takes_arrays_that_have_none():
-    contract = Contract("f", [Leaf("x", "f32", (3,))], SYMBOLS)
+    contract = CallContract("f", [Leaf("x", "f32", (3,))], SYMBOLS)
     values = np.arange(3, dtype="f4")
     (array,), _ = contract.arrays([np.ma.masked_array(values)])
     assert array.tolist() == [0, 1, 2]
@@ -74,7 +74,7 @@ class _Nameless:
 
 def test_no_message_is_made_of_an_input_that_is_right():
     """To ask a dtype for its name takes a tenth of a call of a small model."""
-    contract = Contract("f", [Leaf("x", "f32", (2,))], SYMBOLS)
+    contract = CallContract("f", [Leaf("x", "f32", (2,))], SYMBOLS)
     (spec,) = contract.inputs
     spec.dtype = _Nameless()
     given = np.zeros(2, "f4").view(np.recarray)  # of no exact type

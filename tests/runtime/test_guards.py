@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc.artifacts.guards import call_guards
+from aotc.artifacts.call_guards import call_guards
 from aotc.artifacts.manifest import EntryPoint, Guard, Leaf, Symbol
 from aotc.errors import InputError
-from aotc.runtime.contract import Contract
+from aotc.runtime.contract import CallContract
 
 SYMBOLS = {
     "batch": Symbol(2, 64, 2, where="model.py:3"),
@@ -42,7 +42,7 @@ class Elsewhere:
 
 def refused_call(x=GOOD["x"], y=GOOD["y"], entry=ENTRY):
     """The error of a call with such inputs, each a dtype and sizes, or a value."""
-    contract = Contract(
+    contract = CallContract(
         "f", entry.inputs, SYMBOLS, entry.guards, (*entry.outputs, *entry.intermediates)
     )
     values = [
@@ -102,7 +102,7 @@ def test_sizes_without_code_are_a_guard():
 
 
 def test_arrays_of_other_frameworks_in_the_memory_of_the_host_are_taken():
-    contract = Contract("f", [X], SYMBOLS)
+    contract = CallContract("f", [X], SYMBOLS)
     (array,), _ = contract.arrays([Elsewhere((1, 0))])
     assert array.shape == (4, 3, 3)
 
@@ -126,7 +126,7 @@ def test_what_another_framework_cannot_give_to_numpy_is_no_array():
 
 def test_tensors_of_torch_are_taken_from_the_host_alone():
     torch = pytest.importorskip("torch")
-    contract = Contract("f", [X], SYMBOLS)
+    contract = CallContract("f", [X], SYMBOLS)
     (array,), _ = contract.arrays([torch.ones(4, 3, 3)])
     assert array.shape == (4, 3, 3)
     tracked = torch.ones(4, 3, 3, requires_grad=True)

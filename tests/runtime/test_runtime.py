@@ -139,7 +139,7 @@ def test_what_is_out_of_range_before_a_call_is_no_result_of_it(model, monkeypatc
     def fail(*_):
         raise IndexError(said)
 
-    monkeypatch.setattr(function.Function, "_arguments", fail)
+    monkeypatch.setattr(function.ExportedFunction, "_arguments", fail)
     assert said in refused(SetupError, "run-failed", model.predict, x=X)
 
 

@@ -14,7 +14,7 @@ from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError
 from aotc.machine import gpus
 from aotc.runtime import engine, foreign_tensors, transfers
-from aotc.runtime.foreign_tensors import Tensor
+from aotc.runtime.foreign_tensors import DlpackTensor
 from tests.fake_gpu import HOST, Lent, LentByTorch, pretend
 from tests.refusals import refused
 
@@ -283,7 +283,7 @@ def test_calls_that_move_much_leave_their_memory_to_no_other(model, monkeypatch)
 def test_the_dtypes_of_dlpack_are_those_of_numpy():
     for name in ("bool", "i8", "u16", "i64", "f16", "f32", "f64"):
         array = np.zeros((2, 3), to_numpy(name))
-        tensor = Tensor(array.__dlpack__())
+        tensor = DlpackTensor(array.__dlpack__())
         assert tensor.dtype == array.dtype
         assert tensor.shape == (2, 3)
         assert tensor.is_row_major
@@ -304,7 +304,7 @@ def test_the_dtypes_of_dlpack_are_those_of_numpy():
     ],
 )
 def test_row_major_is_what_elements_say_and_not_strides_of_one(array, expected):
-    assert Tensor(array.__dlpack__()).is_row_major == expected
+    assert DlpackTensor(array.__dlpack__()).is_row_major == expected
 
 
 def test_memory_that_begins_anywhere_is_not_taken_in_place(gpu, copies):

@@ -25,7 +25,7 @@ def test_metrics_on_a_full_disk_say_so_and_end_where_the_disk_does(
             written, self.room = min(len(data), self.room), 0
             return written
 
-    log = metrics.Log(Full())  # type: ignore[arg-type]
+    log = metrics.MetricsLog(Full())  # type: ignore[arg-type]
     with pytest.raises(SetupError, match="No space") as caught:
         log.step(1, 1, 0.0, {"loss": 1.0})
     assert (caught.value.code, caught.value.where) == ("cannot-write", Full.name)

@@ -6,7 +6,7 @@ import numpy as np
 
 from aotc.artifacts.manifest import EntryPoint, Leaf
 from aotc.core import dtypes
-from aotc.training.metrics import Log
+from aotc.training.metrics import MetricsLog
 from aotc.training.steps import StepRunner
 
 RESULTS = {
@@ -33,7 +33,7 @@ def test_metrics_are_kept_in_the_dtype_of_their_output_to_the_bit():
     outputs = tuple(Leaf(name, name, ()) for name in RESULTS)
     point = EntryPoint("train", "train-step", (), None, outputs, 0, (), ())
     runner = StepRunner(
-        Fixed(), point, {}, Log(None), total=2, allow_nan=False, on_step=None
+        Fixed(), point, {}, MetricsLog(None), total=2, allow_nan=False, on_step=None
     )
     expected = runner.run(1, 1, {})
     runner.run(2, 1, {})

@@ -12,7 +12,7 @@ from aotc.backend.device_kernels import DeviceKernels
 from aotc.cli.main import main
 from aotc.errors import InputError, SetupError
 from aotc.kernels.gpu import candidates
-from aotc.kernels.gpu.compiling import Compiled
+from aotc.kernels.gpu.compiling import GpuCode
 from aotc.machine.target import Target
 from aotc.pipeline import build
 from aotc.tuning import devices, gpu
@@ -79,7 +79,7 @@ def device(monkeypatch):
         for number, source in enumerate(missing):
             text = f"microseconds {100 - number}".encode()
             spilled = 8 if number % 3 == 2 else 0
-            yield source, Compiled(text, 32 * source.warps, 0, 1, 40, spilled)
+            yield source, GpuCode(text, 32 * source.warps, 0, 1, 40, spilled)
 
     monkeypatch.setattr(DeviceKernels, "_compile_all", compile_all)
     return timer
@@ -123,7 +123,7 @@ def test_kernels_that_all_spill_are_left_to_the_model(
 ):
     def compile_all(_, missing, __):
         for source in missing:
-            yield source, Compiled(b"", 32 * source.warps, 0, 1, 255, 8)
+            yield source, GpuCode(b"", 32 * source.warps, 0, 1, 255, 8)
 
     monkeypatch.setattr(DeviceKernels, "_compile_all", compile_all)
     report = tuned(source, tmp_path / "tuning.json", tune=60.0)

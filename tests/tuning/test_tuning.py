@@ -26,7 +26,7 @@ from aotc.passes.fuse_regions import FuseRegions
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from aotc.reference import evaluate
-from aotc.tuning.files import Measured, TuningFile
+from aotc.tuning.files import MeasuredSchedule, TuningFile
 from aotc.tuning.proposals import entry_name, program_of, propose
 
 TARGET = Target.parse("x86_64-v3")
@@ -90,7 +90,7 @@ def file_of(source, chosen=-1):
     file = TuningFile(source.with_name("tuning.json"))
     tuning.tune(unit_of(source), FuseRegions(), file, 0.0, print)
     for each in proposals_of(unit_of(source)):
-        found = Measured(each.schedules[chosen], 1.0, 2.0)
+        found = MeasuredSchedule(each.schedules[chosen], 1.0, 2.0)
         file.targets[str(TARGET)].schedules[each.key] = found
     file.write()
     return file
@@ -227,7 +227,10 @@ def test_an_interrupt_leaves_what_was_measured_before(source, tmp_path, monkeypa
         if measured:
             raise KeyboardInterrupt
         measured.extend(proposals)
-        return {each.key: Measured(each.schedules[0], 1.0, 1.0) for each in proposals}
+        return {
+            each.key: MeasuredSchedule(each.schedules[0], 1.0, 1.0)
+            for each in proposals
+        }
 
     monkeypatch.setattr(tuning, "measure", measure)
     monkeypatch.setattr(tuning, "_FUNCTIONS", 1)

@@ -25,7 +25,7 @@ import numpy as np
 
 from aotc.backend import compile_units
 from aotc.checks.certificate.blame import wrong_op
-from aotc.checks.certificate.check import DIFFERENCE, Arrays, Check, Run
+from aotc.checks.certificate.check import DIFFERENCE, Arrays, DerivativeCheck, Run
 from aotc.checks.certificate.modules import (
     Modes,
     has_checkpoints,
@@ -182,7 +182,7 @@ def _certificates(
 
 def _declare_checks(
     module: Module, number: int, point: Point
-) -> tuple[Check, Check | None]:
+) -> tuple[DerivativeCheck, DerivativeCheck | None]:
     """Declare a check of a derivative, and one of the derivative without
     checkpoints.
     """
@@ -195,18 +195,22 @@ def _declare_checks(
     return check, _check(module, f"{name}_plain", plain, point)
 
 
-def _check(module: Module, name: str, widened: Widened, point: Point) -> Check:
+def _check(
+    module: Module, name: str, widened: Widened, point: Point
+) -> DerivativeCheck:
     primal = functions_of(module)[point.function]
     with ir.InsertionPoint(primal.entry_block), primal.location:
         of = derive(widened)
-    return Check.declare(module, name, of, point.wrt, point.modes, point.symbols)
+    return DerivativeCheck.declare(
+        module, name, of, point.wrt, point.modes, point.symbols
+    )
 
 
 def _certificate(
     graph: Module,
     process: CompiledProcess,
-    check: Check,
-    plain: Check | None,
+    check: DerivativeCheck,
+    plain: DerivativeCheck | None,
     point: Point,
     seed: int,
 ) -> Certificate:
@@ -249,7 +253,11 @@ def _has_stopped_gradient(graph: Module, name: str) -> bool:
 
 
 def _refusal(
-    graph: Module, check: Check, found: Certificate, x: Arrays, rng: np.random.Generator
+    graph: Module,
+    check: DerivativeCheck,
+    found: Certificate,
+    x: Arrays,
+    rng: np.random.Generator,
 ) -> CompileError:
     guilty = wrong_op(graph, check, x, rng)
     name, where = guilty or (f"'{found.function}' as a whole", found.where)
@@ -270,13 +278,15 @@ def _figure_text(figure: float | None) -> str:
 # ---- the compiled checks ------------------------------------------------------------
 
 
-def _export(check: Check) -> Export:
+def _export(check: DerivativeCheck) -> Export:
     return export_at(
         check.name, check.argument_types, check.result_types, check.symbols
     )
 
 
-def _compiled_function(process: CompiledProcess, check: Check, point: Point) -> Run:
+def _compiled_function(
+    process: CompiledProcess, check: DerivativeCheck, point: Point
+) -> Run:
     """The compiled function, for the shapes that the symbols say."""
 
     def run(x: Arrays) -> Arrays:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotc import reference
-from aotc.checks.certificate.check import Arrays, Check
+from aotc.checks.certificate.check import Arrays, DerivativeCheck
 from aotc.checks.certificate.modules import modes_of
 from aotc.core import dtypes
 from aotc.dialects.functions.functions import (
@@ -27,7 +27,7 @@ WORST = 1e-4  # of either test: an op may meet large values
 
 
 def wrong_op(
-    graph: Module, check: Check, x: Arrays, rng: np.random.Generator
+    graph: Module, check: DerivativeCheck, x: Arrays, rng: np.random.Generator
 ) -> tuple[str, str | None] | None:
     """The first op whose rules disagree, and its line; None if each one holds.
 
@@ -55,7 +55,7 @@ def wrong_op(
 
 def _is_wrong(
     graph: Module,
-    check: Check,
+    check: DerivativeCheck,
     op: Operation,
     operands: Arrays,
     rng: np.random.Generator,
@@ -66,14 +66,14 @@ def _is_wrong(
         return False
     module = _module_of_op(graph, check, op)
     modes = modes_of(module, "op")
-    alone = Check.declare(module, "check", "op", wrt, modes, check.symbols)
+    alone = DerivativeCheck.declare(module, "check", "op", wrt, modes, check.symbols)
     run_passes(module, ("autodiff", "inline"))
     run = partial(reference.evaluate, module, "check")
     dot_product, difference = alone.measure(run, operands, rng)
     return not max(dot_product or 0.0, difference) <= WORST
 
 
-def _module_of_op(graph: Module, check: Check, op: Operation) -> Any:
+def _module_of_op(graph: Module, check: DerivativeCheck, op: Operation) -> Any:
     """A module with the function `op` of the operands of `op`."""
     is_call = isinstance(op, func.CallOp)
     module = copy_module(graph) if is_call else ir.Module.create()

@@ -19,7 +19,7 @@ from aotc.dialects.functions.functions import (
 )
 from aotc.dialects.functions.transform import Jvp, Vjp, derive, floats
 from aotc.dialects.sizes.contracts import Contract
-from aotc.dialects.types import Dim, Tensor, evaluate_size
+from aotc.dialects.types import SymbolicDim, Tensor, evaluate_size
 from aotc.mlir import Module, func, ir
 
 DIFFERENCE = 1e-5  # at most, of the directional test
@@ -33,7 +33,7 @@ Run = Callable[[Arrays], Arrays]
 
 
 @dataclass(frozen=True)
-class Check:
+class DerivativeCheck:
     """A function of arguments, tangents and cotangents in f64.
 
     It returns the results of the function that it checks, the cotangents of the
@@ -67,10 +67,10 @@ class Check:
         wrt: tuple[int, ...],
         modes: Modes,
         symbols: list[int],
-    ) -> Check:
+    ) -> DerivativeCheck:
         """Write the function `name`, which checks `of`, into a module that has that."""
         primal = functions_of(module)[of]
-        check = Check(name, of, *signature(primal), wrt, modes, symbols)
+        check = DerivativeCheck(name, of, *signature(primal), wrt, modes, symbols)
         types = [tensor.to_mlir() for tensor in check.argument_types]
         with ir.InsertionPoint(primal), primal.location:
             function = func.FuncOp(name, (types, []))
@@ -101,7 +101,8 @@ class Check:
     def argument_types(self) -> list[Tensor]:
         """Return the types of the function's arguments."""
         rulers = [
-            Tensor((Dim.symbol(number),), "i32") for number in range(len(self.symbols))
+            Tensor((SymbolicDim.symbol(number),), "i32")
+            for number in range(len(self.symbols))
         ]
         return [*self.inputs, *rulers, *self._moved_types, *floats(self.outputs)]
 
@@ -188,7 +189,7 @@ class Check:
     def compare(
         self,
         run: Run,
-        other: Check,
+        other: DerivativeCheck,
         run_other: Run,
         x: Arrays,
         rng: np.random.Generator,

@@ -38,5 +38,7 @@ PEERS = {
         "openvino", (".onnx", ".xml"), "aotc.evidence.peers.open_vino:OpenVino"
     ),
     "torch": Peer("torch", (".pt2",), "aotc.evidence.peers.pytorch:Torch"),
-    "torch-compile": Peer("torch", (".pt2",), "aotc.evidence.peers.pytorch:Compiled"),
+    "torch-compile": Peer(
+        "torch", (".pt2",), "aotc.evidence.peers.pytorch:TorchCompile"
+    ),
 }

@@ -10,12 +10,12 @@ from pathlib import Path
 from aotc.errors import InputError, SetupError
 from aotc.evidence.contenders import Contender
 from aotc.evidence.peers import PEERS, Peer
-from aotc.evidence.signature import Signature
-from aotc.timing.messages import Subject
+from aotc.evidence.signature import EntrySignature
+from aotc.timing.messages import TimedBundle
 
 
 def choose_peers(
-    asked: Sequence[str], source: str, signature: Signature, threads: int | None
+    asked: Sequence[str], source: str, signature: EntrySignature, threads: int | None
 ) -> tuple[Contender, ...]:
     """The contenders that peers are.
 
@@ -50,7 +50,7 @@ def choose_peers(
     return tuple(
         Contender(
             name,
-            Subject(file, signature.entry, threads=threads),
+            TimedBundle(file, signature.entry, threads=threads),
             player=name,
             inputs=tuple(signature.inputs),
         )

@@ -15,7 +15,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True)
-class Port:
+class PeerInput:
     """An input of a file.
 
     Args:
@@ -33,7 +33,7 @@ class Port:
         return f"{self.name}: {self.dtype}[{', '.join(sizes)}]"
 
 
-class Engine(Protocol):
+class PeerEngine(Protocol):
     """A file that is loaded; made of its path and a number of threads.
 
     Attributes:
@@ -45,7 +45,7 @@ class Engine(Protocol):
 
     version: str
     path: str
-    inputs: tuple[Port, ...]
+    inputs: tuple[PeerInput, ...]
     outputs: tuple[str, ...]
 
     @property

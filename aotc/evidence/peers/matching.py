@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from aotc.artifacts.manifest import Leaf
 from aotc.errors import InputError
-from aotc.evidence.peers.engine import Array, Port
+from aotc.evidence.peers.engine import Array, PeerInput
 
 
 def match_inputs(
-    peer: str, ports: Sequence[Port], leaves: Sequence[Leaf]
+    peer: str, ports: Sequence[PeerInput], leaves: Sequence[Leaf]
 ) -> tuple[Leaf, ...]:
     """The input of the entry that each input of a file is: by name, else by order.
 
@@ -38,7 +38,7 @@ def match_inputs(
 
 def require_shapes(
     peer: str,
-    ports: Sequence[Port],
+    ports: Sequence[PeerInput],
     arrays: Sequence[Array],
     sizes: Mapping[str, int],
 ) -> None:
@@ -91,7 +91,7 @@ def match_outputs(
     return tuple(range(len(wanted)))
 
 
-def _fits(port: Port, leaf: Leaf) -> bool:
+def _fits(port: PeerInput, leaf: Leaf) -> bool:
     """Return whether dtype, rank and fixed sizes match an input of the entry."""
     if port.dtype != leaf.dtype or len(port.shape) != len(leaf.shape):
         return False
@@ -101,7 +101,9 @@ def _fits(port: Port, leaf: Leaf) -> bool:
     )
 
 
-def _mismatch(peer: str, ports: Sequence[Port], leaves: Sequence[Leaf]) -> InputError:
+def _mismatch(
+    peer: str, ports: Sequence[PeerInput], leaves: Sequence[Leaf]
+) -> InputError:
     wanted = ", ".join(f"{leaf.name}: {leaf}" for leaf in leaves)
     return InputError(
         "peer-mismatch",

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnxruntime
 
 from aotc.evidence.messages import ANY
-from aotc.evidence.peers.engine import Array, Port
+from aotc.evidence.peers.engine import Array, PeerInput
 
 _DTYPES = {
     "tensor(bool)": "bool",
@@ -36,7 +36,7 @@ class OnnxRuntime:
             file, options, providers=["CPUExecutionProvider"]
         )
         self.inputs = tuple(
-            Port(each.name, _DTYPES.get(each.type, each.type), _shape(each.shape))
+            PeerInput(each.name, _DTYPES.get(each.type, each.type), _shape(each.shape))
             for each in self._session.get_inputs()
         )
         self.outputs = tuple(each.name for each in self._session.get_outputs())

@@ -10,7 +10,7 @@ import openvino
 
 from aotc.core import dtypes
 from aotc.evidence.messages import ANY
-from aotc.evidence.peers.engine import Array, Port
+from aotc.evidence.peers.engine import Array, PeerInput
 
 
 class OpenVino:
@@ -42,10 +42,10 @@ class OpenVino:
         return [found[place] for place in range(len(self.outputs))]
 
 
-def _port(port: Any) -> Port:
+def _port(port: Any) -> PeerInput:
     sizes = (None if size.is_dynamic else size.get_length() for size in _sizes(port))
     dtype = dtypes.canonical(port.element_type.to_dtype())
-    return Port(_name(port), dtype, tuple(sizes))
+    return PeerInput(_name(port), dtype, tuple(sizes))
 
 
 def _sizes(port: Any) -> Sequence[Any]:

@@ -13,9 +13,17 @@ import numpy as np
 from aotc.artifacts.manifest import EntryPoint
 from aotc.counting.memory import memory
 from aotc.evidence.collecting import collector_paused
-from aotc.evidence.messages import ANY, OWN, Loaded, Order, Outputs, Replayed, Way
+from aotc.evidence.messages import (
+    ANY,
+    OWN,
+    LoadedContender,
+    Outputs,
+    Replayed,
+    ReplayOrder,
+    Way,
+)
 from aotc.evidence.peers import PEERS
-from aotc.evidence.peers.engine import Array, Engine, Port, peer_errors
+from aotc.evidence.peers.engine import Array, PeerEngine, PeerInput, peer_errors
 from aotc.evidence.peers.matching import match_inputs, require_shapes
 from aotc.runtime.engine import threads
 from aotc.timing.inputs import arrays_for
@@ -31,7 +39,7 @@ class PeerPlayer:
         InputError: `peer-failed`, `peer-mismatch`.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: ReplayOrder) -> None:
         subject, self._name = order.subject, order.player
         self._file = subject.bundle
         used = threads("llvm-cpu", subject.threads)
@@ -41,7 +49,7 @@ class PeerPlayer:
             load = getattr(import_module(module), name)
             before = memory()["resident"]
             start = time.perf_counter_ns()
-            self._engine: Engine = load(Path(self._file), cast("int", used))
+            self._engine: PeerEngine = load(Path(self._file), cast("int", used))
             loading = time.perf_counter_ns() - start
             arrays = self._arrays(order)
             self._calls = [self._engine.prepare(each) for each in arrays]
@@ -51,7 +59,7 @@ class PeerPlayer:
             Way(path, self._name, sum(array.size for array in each)) for each in arrays
         )
         title = f"{package} {self._engine.version}"
-        self.loaded = Loaded(
+        self.loaded = LoadedContender(
             title=f"{Path(self._file).name}, {title}",
             variant=title,
             threads=used,
@@ -91,7 +99,7 @@ class PeerPlayer:
             arrays = [np.array(each) for each in found]
         return tuple(zip(self._engine.outputs, arrays, strict=True))
 
-    def _arrays(self, order: Order) -> list[list[Array]]:
+    def _arrays(self, order: ReplayOrder) -> list[list[Array]]:
         """The inputs of the file, for each size of the replay."""
         ports, found = self._engine.inputs, []
         leaves = match_inputs(self._name, ports, order.inputs)
@@ -106,7 +114,7 @@ class PeerPlayer:
         return found
 
 
-def _path(engine: Any, ports: Sequence[Port]) -> str:
+def _path(engine: Any, ports: Sequence[PeerInput]) -> str:
     """Return the path of calls; a file without symbolic sizes serves its own alone."""
     has_symbols = any(size is None for port in ports for size in port.shape)
     return OWN if engine.path == ANY and not has_symbols else str(engine.path)

@@ -12,7 +12,7 @@ from torch.utils import _pytree
 
 from aotc.core import dtypes
 from aotc.evidence.messages import ANY, EAGER
-from aotc.evidence.peers.engine import Array, Port
+from aotc.evidence.peers.engine import Array, PeerInput
 
 _VARIES = object()  # what no constant is
 
@@ -56,7 +56,7 @@ class Torch:
         return [leaf.numpy() for leaf in _pytree.tree_leaves(result)]
 
 
-class Compiled(Torch):
+class TorchCompile(Torch):
     """A peer that runs torch.compile for all sizes; it needs a C++ compiler."""
 
     path = ANY
@@ -91,20 +91,20 @@ def _constants(program: object) -> Iterator[Any]:
         yield arg.value if isinstance(arg, ConstantArgument) else _VARIES
 
 
-def _ports(program: Any) -> Iterator[Port]:
+def _ports(program: Any) -> Iterator[PeerInput]:
     nodes = {node.name: node for node in program.graph.nodes}
     for arg in _given(program):
         if not isinstance(arg, ConstantArgument):
             yield _port(arg.name, nodes[arg.name].meta["val"])
 
 
-def _port(name: str, value: object) -> Port:
+def _port(name: str, value: object) -> PeerInput:
     if not isinstance(value, torch.Tensor):
-        return Port(name, type(value).__name__, ())
+        return PeerInput(name, type(value).__name__, ())
     sizes = (size if isinstance(size, int) else None for size in value.shape)
     dtype = str(value.dtype).removeprefix("torch.")
     known = dtype in {str(dtypes.to_numpy(n)) for n in dtypes.NAMES if n != "bf16"}
-    return Port(name, dtypes.canonical(dtype) if known else dtype, tuple(sizes))
+    return PeerInput(name, dtypes.canonical(dtype) if known else dtype, tuple(sizes))
 
 
 def _output_names(form: Any) -> Iterator[str]:

@@ -21,12 +21,12 @@ from aotc.hybrid_programs.graphs import onnx_runtime
 from aotc.hybrid_programs.graphs.onnx_inputs import GraphInputs
 from aotc.hybrid_programs.graphs.onnx_nodes import nodes_of, reads
 from aotc.hybrid_programs.graphs.onnx_watching import Faults, WatchingInterpreter
-from aotc.hybrid_programs.graphs.piece_codes import Code, Kind, Values
+from aotc.hybrid_programs.graphs.piece_codes import Code, PieceKind, Values
 from aotc.hybrid_programs.graphs.pieces import Piece
 from aotc.hybrid_programs.graphs.split_graphs import LIMITS, Limits, SplitGraph
 from aotc.importers.onnx.elements import ELEMENTS
 from aotc.importers.onnx.file_errors import attribute_to_file
-from aotc.importers.onnx.graph import Model
+from aotc.importers.onnx.graph import OnnxModel
 from aotc.importers.onnx.inputs import identifiers
 from aotc.importers.onnx.network import network_of
 from aotc.importers.onnx.reading import read
@@ -135,7 +135,7 @@ class _FileGraph(SplitGraph):
     def __init__(
         self,
         path: Path,
-        model: Model,
+        model: OnnxModel,
         proto: Any,
         how: tuple[Target, int | None],
         limits: Limits,
@@ -172,14 +172,14 @@ class _FileGraph(SplitGraph):
                 found[name] = np.array(env[own])
         return next(iter(found.values())) if len(found) == 1 else found
 
-    def kind_of(self, piece: Piece, given: Values) -> Kind:
+    def kind_of(self, piece: Piece, given: Values) -> PieceKind:
         """Return the types and ranks of inputs, and for regions the shapes; sessions
         of islands take all.
         """
         form = tuple(map(_type_of, given.values()))
         if piece.boundary is not None:
-            return Kind(form, ())
-        return Kind(form, tuple(np.shape(each) for each in _arrays(given)))
+            return PieceKind(form, ())
+        return PieceKind(form, tuple(np.shape(each) for each in _arrays(given)))
 
     def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
         """Compile code for a region and inputs of these sizes.

@@ -12,7 +12,7 @@ from aotc.importers.common.imported import Imported
 from aotc.importers.onnx.elements import ELEMENTS
 from aotc.importers.onnx.inputs import InputSizes, spec_of
 from aotc.runtime.arguments import flattener
-from aotc.runtime.contract import Contract, Input
+from aotc.runtime.contract import CallContract, Input
 from aotc.tracing.entry import Spec
 from aotc.tracing.entry_calls import input_leaves
 
@@ -49,7 +49,7 @@ class GraphInputs:
         sizes = [n for spec in specs.values() for n in spec.shape]
         dims = [dim for n in sizes if not isinstance(n, int) for dim in n.dims()]
         symbols = {dim.name: Symbol(0, None, 1) for dim in dims}
-        self._contract = Contract(owner, [*leaves.values()], symbols)
+        self._contract = CallContract(owner, [*leaves.values()], symbols)
         self._of_any_rank = {
             places[names[own]]: Input(owner, _AnyRank(names[own], dtype, ()))
             for own, dtype in _any_rank(declared)
@@ -59,7 +59,7 @@ class GraphInputs:
         """The values of a call by the names of the file.
 
         Raises:
-            InputError: `missing-input`, `unknown-input`, or as `Contract.arrays`.
+            InputError: `missing-input`, `unknown-input`, or as `CallContract.arrays`.
         """
         values: list[Any] = [None] * len(self._names)
         self._flatten(given, values, "")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.graphs.pieces import Node
+from aotc.hybrid_programs.graphs.pieces import GraphNode
 from aotc.importers.onnx.elements import ELEMENTS
-from aotc.importers.onnx.graph import Model
+from aotc.importers.onnx.graph import OnnxModel
 from aotc.importers.onnx.unsupported import reasons_against
 
 
-def nodes_of(file: str, model: Model, graph: Any) -> list[Node]:
+def nodes_of(file: str, model: OnnxModel, graph: Any) -> list[GraphNode]:
     """The nodes of a graph, with the reasons against those that are not imported.
 
     Args:
@@ -28,7 +28,7 @@ def nodes_of(file: str, model: Model, graph: Any) -> list[Node]:
         values = {*each.output, *reads(each)} & foreign.keys()
         reason = foreign[min(values)] if values else ""
         found.append(
-            Node(
+            GraphNode(
                 frozenset(reads(each)),
                 (*each.output,),
                 each.op_type,
@@ -40,7 +40,9 @@ def nodes_of(file: str, model: Model, graph: Any) -> list[Node]:
     return found
 
 
-def _require_makers(file: str, model: Model, graph: Any, nodes: list[Node]) -> None:
+def _require_makers(
+    file: str, model: OnnxModel, graph: Any, nodes: list[GraphNode]
+) -> None:
     """Refuse a graph unless each value, and each result, has exactly one maker."""
     known = {each.name for each in graph.input} | {*model.graph.constants}
     for node in nodes:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aotc.errors import AotcError
-from aotc.importers.onnx.graph import Graph, Model, Node
-from aotc.importers.onnx.interpreter import Interpreter, Scope
+from aotc.importers.onnx.graph import OnnxGraph, OnnxModel, OnnxNode
+from aotc.importers.onnx.interpreter import OnnxInterpreter, OnnxScope
 from aotc.importers.onnx.values import Value, is_padded
 from aotc.tracing.array import Array
 
@@ -19,7 +19,7 @@ class Faults:
     nodes: list[int] = field(default_factory=list)
 
 
-class WatchingInterpreter(Interpreter):
+class WatchingInterpreter(OnnxInterpreter):
     """An interpreter that notes where it ends.
 
     A result whose size values decide is refused when all nodes have been imported; what
@@ -27,12 +27,12 @@ class WatchingInterpreter(Interpreter):
 
     Args:
         faults: that get the nodes.
-        model: see `Interpreter`.
+        model: see `OnnxInterpreter`.
         weights: likewise.
     """
 
     def __init__(
-        self, faults: Faults, model: Model, weights: Mapping[int, Array]
+        self, faults: Faults, model: OnnxModel, weights: Mapping[int, Array]
     ) -> None:
         super().__init__(model, weights)
         self._faults = faults
@@ -49,7 +49,7 @@ class WatchingInterpreter(Interpreter):
             self._faults.nodes = sorted(_needed(graph, padded) & self._sources)
         return found
 
-    def _import(self, node: Node, within: Scope) -> Sequence[Value | None]:
+    def _import(self, node: OnnxNode, within: OnnxScope) -> Sequence[Value | None]:
         number = self._numbers.get(id(node))
         if number is None:
             return super()._import(node, within)
@@ -64,7 +64,7 @@ class WatchingInterpreter(Interpreter):
         return found
 
 
-def _needed(graph: Graph, wanted: set[str]) -> set[int]:
+def _needed(graph: OnnxGraph, wanted: set[str]) -> set[int]:
     """The numbers of the nodes that values are computed by."""
     found, wanted = set[int](), {*wanted}
     for number, node in reversed([*enumerate(graph.nodes)]):

@@ -18,7 +18,7 @@ _HINT = "call the graph with fewer different sizes (pad them), or raise max_comp
 
 
 @dataclass(frozen=True)
-class Kind:
+class PieceKind:
     """The properties of a piece's inputs that select its code.
 
     Args:
@@ -58,11 +58,11 @@ class PieceCode:
         """Return whether the code has symbols."""
         return any(not isinstance(n, int) for shape in self.sizes for n in shape)
 
-    def fits(self, kind: Kind) -> bool:
+    def fits(self, kind: PieceKind) -> bool:
         """Return whether the code's sizes match a kind of inputs, or may."""
         return self.form == kind.form and fits(self.sizes, kind.shapes)
 
-    def takes(self, kind: Kind) -> bool:
+    def takes(self, kind: PieceKind) -> bool:
         """Return whether the code computes a kind of inputs."""
         return self.fits(kind) and kind.shapes not in self.refused
 
@@ -70,11 +70,11 @@ class PieceCode:
 class PieceCodes(CodeCache[PieceCode, Faults]):
     """The codes of one piece; see `CodeCache`."""
 
-    def find(self, kind: Kind) -> PieceCode | None:
+    def find(self, kind: PieceKind) -> PieceCode | None:
         """The code for a kind of inputs, if there is one."""
         return self.latest(lambda each: each.takes(kind))
 
-    def add(self, kind: Kind, code: PieceCode) -> PieceCode:
+    def add(self, kind: PieceKind, code: PieceCode) -> PieceCode:
         """Keep the code for a kind, in the place of another if there are too many."""
         self.compiles += 1
         if not kind.is_empty:
@@ -82,7 +82,7 @@ class PieceCodes(CodeCache[PieceCode, Faults]):
         self.keep(code)
         return code
 
-    def require_room_for(self, kind: Kind) -> None:
+    def require_room_for(self, kind: PieceKind) -> None:
         """Refuse to make code for one more kind of inputs if there has been too much.
 
         Raises:
@@ -92,7 +92,7 @@ class PieceCodes(CodeCache[PieceCode, Faults]):
         what = "the sizes of its inputs", self.compiles
         self.require_room(lambda: what, shapes, _HINT)
 
-    def sizes_for(self, kind: Kind) -> Sizes | None:
+    def sizes_for(self, kind: PieceKind) -> Sizes | None:
         """Return sizes with Dims for those that vary; None if none does, or none may.
 
         Empty arrays have code of their own, which says nothing about others.

@@ -15,7 +15,7 @@ from aotc.hybrid_programs.boundaries import Boundary
 
 
 @dataclass
-class Node:
+class GraphNode:
     """An op of a graph; values have keys of any one type that can be sorted.
 
     Args:
@@ -51,7 +51,7 @@ class Piece:
 
 
 def split(
-    owner: str, nodes: Sequence[Node], numbers: Iterable[int], known: Iterable[Any]
+    owner: str, nodes: Sequence[GraphNode], numbers: Iterable[int], known: Iterable[Any]
 ) -> list[Piece]:
     """Split some nodes of a graph into pieces, in an order of computation.
 
@@ -86,7 +86,7 @@ def split(
 
 
 def _never_ready(
-    nodes: Sequence[Node], left: Sequence[int], ready: set[Any]
+    nodes: Sequence[GraphNode], left: Sequence[int], ready: set[Any]
 ) -> InputError:
     """The error of nodes that cannot be computed; it names one that causes it."""
     made = {value for number in left for value in nodes[number].makes}
@@ -100,14 +100,14 @@ def _never_ready(
     return InputError("bad-graph", message, where=first.place)
 
 
-def _boundary(owner: str, nodes: Sequence[Node]) -> Boundary:
+def _boundary(owner: str, nodes: Sequence[GraphNode]) -> Boundary:
     kinds = ", ".join(dict.fromkeys(each.operation for each in nodes))
     return Boundary(owner, nodes[0].place, kinds, nodes[0].reason)
 
 
 def connect(
     pieces: Sequence[Piece],
-    nodes: Sequence[Node],
+    nodes: Sequence[GraphNode],
     wanted: Iterable[Any],
     stored: Iterable[Any],
 ) -> None:

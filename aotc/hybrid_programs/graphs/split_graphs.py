@@ -14,12 +14,12 @@ from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.graphs.piece_codes import (
     Code,
     Faults,
-    Kind,
     PieceCode,
     PieceCodes,
+    PieceKind,
     Values,
 )
-from aotc.hybrid_programs.graphs.pieces import Node, Piece, connect, split
+from aotc.hybrid_programs.graphs.pieces import GraphNode, Piece, connect, split
 from aotc.just_in_time.code_cache import require_limits
 from aotc.just_in_time.shapes import Sizes
 
@@ -32,7 +32,7 @@ LIMITS = (8, 32)
 
 
 @dataclass(eq=False)
-class Plan:
+class PiecePlan:
     """The pieces that calls of some kinds are computed in, in order.
 
     Args:
@@ -68,7 +68,7 @@ class SplitGraph(ABC):
     def __init__(
         self,
         name: str,
-        nodes: Sequence[Node],
+        nodes: Sequence[GraphNode],
         inputs: Iterable[Any],
         outputs: Iterable[Any],
         stored: Iterable[Any] = (),
@@ -82,7 +82,7 @@ class SplitGraph(ABC):
         self._codes: dict[tuple[bool, tuple[int, ...]], PieceCodes] = {}
         self._boundaries: dict[tuple[int, ...], Boundary] = {}
         self._lock = threading.RLock()
-        self._plans: dict[Hashable, Plan] = {}
+        self._plans: dict[Hashable, PiecePlan] = {}
         self._first = self._plan([], {})
 
     @property
@@ -164,10 +164,10 @@ class SplitGraph(ABC):
             InputError: `framework-cannot-load`.
         """
 
-    def kind_of(self, piece: Piece, given: Values) -> Kind:
+    def kind_of(self, piece: Piece, given: Values) -> PieceKind:
         """Return the kind of a piece's inputs, which selects its code."""
         form = tuple((each.dtype, each.ndim) for each in given.values())
-        return Kind(form, tuple(each.shape for each in given.values()))
+        return PieceKind(form, tuple(each.shape for each in given.values()))
 
     def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
         """Return the nodes that kept a region from being compiled, as far as known."""
@@ -192,7 +192,7 @@ class SplitGraph(ABC):
         faults |= code
         return None
 
-    def _code(self, piece: Piece, kind: Kind, given: Values) -> PieceCode | Faults:
+    def _code(self, piece: Piece, kind: PieceKind, given: Values) -> PieceCode | Faults:
         """Return the code for a kind of inputs, or the faults that prevent it."""
         with self._lock:
             codes = self._codes_of(piece)
@@ -212,7 +212,7 @@ class SplitGraph(ABC):
                 known = {*self.nodes_at_fault(piece)} & {*piece.nodes}
                 return codes.refuse(kind, dict.fromkeys(known or piece.nodes, reason))
 
-    def _compiled(self, piece: Piece, kind: Kind, given: Values) -> PieceCode:
+    def _compiled(self, piece: Piece, kind: PieceKind, given: Values) -> PieceCode:
         """Compile code for a kind of inputs, and for others of its form if possible."""
         codes = self._codes_of(piece)
         sizes = codes.sizes_for(kind) if self.has_symbols else None
@@ -246,13 +246,13 @@ class SplitGraph(ABC):
         }
         return sorted(found.values(), key=lambda each: each.nodes)
 
-    def _plan(self, before: Sequence[Piece], faults: Faults) -> Plan:
+    def _plan(self, before: Sequence[Piece], faults: Faults) -> PiecePlan:
         """The pieces that follow some, where other nodes are islands too."""
         with self._lock:
             done = [number for each in before for number in each.nodes]
             key = (*done,), len(before), frozenset(faults)
             if key not in self._plans:
-                self._plans[key] = Plan([*before, *self._split(done, faults)])
+                self._plans[key] = PiecePlan([*before, *self._split(done, faults)])
             return self._plans[key]
 
     def _split(self, done: Sequence[int], faults: Faults) -> list[Piece]:

@@ -21,19 +21,23 @@ from aotc.core.pytree import flatten
 from aotc.errors import AotcError, InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.graphs import xla
-from aotc.hybrid_programs.graphs.piece_codes import Code, Kind, Values
+from aotc.hybrid_programs.graphs.piece_codes import Code, PieceKind, Values
 from aotc.hybrid_programs.graphs.pieces import Piece
 from aotc.hybrid_programs.graphs.split_graphs import LIMITS, Limits, SplitGraph
 from aotc.hybrid_programs.graphs.stablehlo_nodes import MainFunction
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo import from_stablehlo
 from aotc.importers.stablehlo.copying import excerpt
-from aotc.importers.stablehlo.interpreter import Environment, Interpreter
+from aotc.importers.stablehlo.interpreter import Environment, StableHloInterpreter
 from aotc.importers.stablehlo.jax import from_jax, named_arguments, title_of
-from aotc.importers.stablehlo.network import Module, from_module, large_literals
+from aotc.importers.stablehlo.network import (
+    StableHloModule,
+    from_module,
+    large_literals,
+)
 from aotc.importers.stablehlo.reading import main_function, parse
 from aotc.importers.stablehlo.symbolic import SymbolicSizes, require_jax
-from aotc.importers.stablehlo.values import Known, Token, Value
+from aotc.importers.stablehlo.values import KnownTensor, Token, Value
 from aotc.just_in_time.compiling import compile_program
 from aotc.just_in_time.shapes import Sizes
 from aotc.machine.target import Target
@@ -90,7 +94,7 @@ class HybridNetwork:
         return self._graph.report()
 
 
-class SplitModule(Module):
+class SplitModule(StableHloModule):
     """A module with ops that aotc may not import: its graph computes it."""
 
     graph: _ModuleGraph
@@ -128,11 +132,11 @@ class _ModuleGraph(SplitGraph):
             limits,
         )
 
-    def kind_of(self, piece: Piece, given: Values) -> Kind:
+    def kind_of(self, piece: Piece, given: Values) -> PieceKind:
         """Return the dtypes and shapes of inputs, and the values of sizes."""
         known = (x.tobytes() for n, x in given.items() if n in self.main.sizes)
         kind = super().kind_of(piece, given)
-        return Kind((kind.form, *known), kind.shapes)
+        return PieceKind((kind.form, *known), kind.shapes)
 
     def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
         """Compile code for a region and inputs of these shapes.
@@ -229,7 +233,7 @@ class _ModuleGraph(SplitGraph):
         return ir.RankedTensorType.get(array.shape, declared.element_type)
 
 
-class _Region(Module):
+class _Region(StableHloModule):
     """A module of ops that have importers, which some may yet refuse.
 
     Attributes:
@@ -241,12 +245,12 @@ class _Region(Module):
         self.literals = large_literals(mlir)
         self.failed: Any = None
 
-    def interpreter(self, weights: Mapping[Any, Value]) -> Interpreter:
+    def interpreter(self, weights: Mapping[Any, Value]) -> StableHloInterpreter:
         """Return an interpreter that notes where it ends."""
         return _Watching(self, weights)
 
 
-class _Watching(Interpreter):
+class _Watching(StableHloInterpreter):
     def __init__(self, region: _Region, weights: Mapping[Any, Value]) -> None:
         super().__init__(region.mlir, weights)
         self._watched = region
@@ -267,7 +271,7 @@ class _Watching(Interpreter):
 
 def _as_array(value: Value) -> Any:
     """A concrete value of an importer as NumPy has it."""
-    if isinstance(value, Known):
+    if isinstance(value, KnownTensor):
         return np.array(value.data.tolist(), dtypes.to_numpy(value.dtype))
     if isinstance(value, Complex):
         return _joined(Complex(*(part._data for part in value)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aotc.hybrid_programs.graphs.pieces import Node
+from aotc.hybrid_programs.graphs.pieces import GraphNode
 from aotc.importers.stablehlo.contracts import global_constants
 from aotc.importers.stablehlo.copying import TOKEN, inline_calls, read_values
 from aotc.importers.stablehlo.interpreter import functions_of
@@ -80,13 +80,13 @@ class MainFunction:
     def _makes(self, operation: Any) -> tuple[int, ...]:
         return tuple(self._numbers[x] for x in operation.results)
 
-    def _node(self, operation: Any, reason: str) -> Node:
+    def _node(self, operation: Any, reason: str) -> GraphNode:
         op = Op(operation)
         title = op.name
         if op.name == "stablehlo.custom_call":
             title = f"custom_call @{op.text('call_target_name')}"
         reads = frozenset(self._reads(operation) - self.repeated)
-        return Node(reads, self._makes(operation), title, op.where, reason)
+        return GraphNode(reads, self._makes(operation), title, op.where, reason)
 
     def _find_repeated(
         self, operations: Iterable[Any], returned: set[int]

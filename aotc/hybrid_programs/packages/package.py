@@ -22,10 +22,10 @@ from aotc.core.pytree import Structure
 from aotc.core.writing import make_folder, write_text
 from aotc.errors import InputError
 from aotc.hybrid_programs.packages.device_statements import needs_compiler, prepared
-from aotc.hybrid_programs.packages.slicing import Slice
+from aotc.hybrid_programs.packages.slicing import ProgramSlice
 from aotc.hybrid_programs.packages.values import digests, fresh_values
 from aotc.hybrid_programs.python.names import reads, stores
-from aotc.hybrid_programs.python.regions import STATIC, Region
+from aotc.hybrid_programs.python.regions import STATIC, StatementRegion
 from aotc.hybrid_programs.python.runs import Run
 from aotc.hybrid_programs.python.statements import (
     AUGMENTED,
@@ -148,11 +148,11 @@ def _codes(function: HybridFunction) -> list[tuple[Any, dict[str, Any]]]:
     return found
 
 
-def _place(function: HybridFunction, region: Region) -> str:
+def _place(function: HybridFunction, region: StatementRegion) -> str:
     return f"{Path(_file_of(function)).name}:{region.body[0].lineno}"
 
 
-def _inputs(region: Region, call: CallSignature) -> dict[str, Any]:
+def _inputs(region: StatementRegion, call: CallSignature) -> dict[str, Any]:
     """Encode the input forms that code is made for, as manifests spell them."""
     form: Any = dict(call.static)[STATIC].value
     leaves, found = iter(form.leaves), dict[str, Any]()
@@ -171,7 +171,9 @@ def _inputs(region: Region, call: CallSignature) -> dict[str, Any]:
     return found
 
 
-def _require_text_keys(region: Region, name: str, structure: Structure) -> None:
+def _require_text_keys(
+    region: StatementRegion, name: str, structure: Structure
+) -> None:
     """Refuse dicts that manifests cannot spell."""
     if structure.kind == "dict" and not all(isinstance(x, str) for x in structure.keys):
         raise InputError(
@@ -183,7 +185,7 @@ def _require_text_keys(region: Region, name: str, structure: Structure) -> None:
         _require_text_keys(region, name, each)
 
 
-def _token(region: Region, name: str, value: Any) -> str:
+def _token(region: StatementRegion, name: str, value: Any) -> str:
     if type(value) not in _PLAIN:
         raise InputError(
             "bad-hybrid",
@@ -220,7 +222,7 @@ def _package_of(function: HybridFunction, bundle: str) -> _Package:
     definition = _definition(function, body)
     module = ast.parse("".join(linecache.getlines(file)))
     statements = prepared(module, function, definition)
-    found = Slice(
+    found = ProgramSlice(
         statements, scope, [definition], lambda node: needs_compiler(node, scope)
     )
     _require_free_names(function, found)
@@ -306,7 +308,7 @@ def _require_edge(function: HybridFunction, body: list[ast.stmt]) -> None:
         )
 
 
-def _require_free_names(function: HybridFunction, found: Slice) -> None:
+def _require_free_names(function: HybridFunction, found: ProgramSlice) -> None:
     """Refuse names that stand for something else in a package."""
     for each in found.statements:
         if used := stores(each) & {"load", "_aotc"}:
@@ -398,7 +400,7 @@ class _Expanding(ast.NodeTransformer):
                 return []
 
     def _piece(self, piece: Any) -> list[ast.stmt]:
-        if not isinstance(piece, Region):
+        if not isinstance(piece, StatementRegion):
             return self.expanded(piece.inside)
         if piece.is_python:
             return self.expanded([*map(without_changes_of_constants, piece.body)])

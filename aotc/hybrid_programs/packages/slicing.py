@@ -31,7 +31,7 @@ from aotc.hybrid_programs.python.names import stores
 _OF_MODULES = {*dir(builtins), "__name__", "__doc__", "__package__", "__spec__"}
 
 
-class Slice:
+class ProgramSlice:
     """Statements of a module that give names their values, in order.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from aotc.core.contents import (
-    TooLarge,
+    ContainerTooLarge,
     content_key,
     is_plain,
 )
@@ -95,7 +95,7 @@ class Inside:
         """
         try:
             self.readings.setdefault(what, Reading(look, value, content_key(value)))
-        except TooLarge:
+        except ContainerTooLarge:
             raise Break(f"'{what[-1]}' is too large to be compared") from None
 
     @contextmanager

@@ -12,7 +12,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-class _Names(ast.NodeVisitor):
+class _ScopeNames(ast.NodeVisitor):
     """Collects the names of one scope, and those that inner ones take from it."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class _Names(ast.NodeVisitor):
     def _visit_comprehension(self, node: Any) -> None:
         first, *_ = node.generators
         self.visit(first.iter)  # evaluated outside
-        inner = _Names()
+        inner = _ScopeNames()
         inner.generic_visit(_with_constant_source(node))
         walrus = {
             each.target.id
@@ -86,7 +86,7 @@ class _Names(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _visit_inner(self, body: Sequence[ast.AST], bound: set[str]) -> None:
-        inner = _Names()
+        inner = _ScopeNames()
         for each in body:
             inner.visit(each)
         self.reads |= inner.reads - inner.stores - bound
@@ -120,8 +120,8 @@ def stores(*nodes: ast.AST) -> set[str]:
     return _names_of(nodes).stores
 
 
-def _names_of(nodes: Iterable[ast.AST]) -> _Names:
-    found = _Names()
+def _names_of(nodes: Iterable[ast.AST]) -> _ScopeNames:
+    found = _ScopeNames()
     for node in nodes:
         found.visit(node)
     return found

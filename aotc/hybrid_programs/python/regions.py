@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.core.contents import TooLarge, content_key
+from aotc.core.contents import ContainerTooLarge, content_key
 from aotc.core.pytree import Structure, flatten, flatten_in_order
 from aotc.errors import InputError
 from aotc.hybrid_programs.python.breaks import (
@@ -60,7 +60,7 @@ class StaticValue:
         self.value = value
         try:
             self._key = content_key(value)
-        except TooLarge:
+        except ContainerTooLarge:
             self._key = object()  # equal to nothing
 
     def __eq__(self, other: object) -> bool:
@@ -74,7 +74,7 @@ class StaticValue:
 
 
 @dataclass(frozen=True)
-class Form:
+class ValueForm:
     """The structure of some values without their arrays, and their other leaves.
 
     Args:
@@ -110,7 +110,7 @@ _LEAF = flatten(0)[1]
 
 def split_arrays(
     values: Mapping[str, Any], outside: Hashable = ()
-) -> tuple[dict[str, list[Any]], Form]:
+) -> tuple[dict[str, list[Any]], ValueForm]:
     """Separate the arrays in values, by name, from their form."""
     arrays, structures = dict[str, list[Any]](), []
     rest, in_place = list[StaticValue | None](), list[bool]()
@@ -120,7 +120,7 @@ def split_arrays(
         rest += (None if is_array(leaf) else StaticValue(leaf) for leaf in leaves)
         in_place += map(_can_change_in_place, arrays[name])
         structures.append((name, structure))
-    return arrays, Form(tuple(structures), tuple(rest), tuple(in_place), outside)
+    return arrays, ValueForm(tuple(structures), tuple(rest), tuple(in_place), outside)
 
 
 def is_array(value: Any) -> bool:
@@ -160,7 +160,7 @@ class Readings:
         return self._epoch
 
 
-class Region:
+class StatementRegion:
     """A run of statements that is compiled.
 
     Args:
@@ -195,7 +195,7 @@ class Region:
         self._python = make_function(
             owner, name, self.inputs, self.body, self.outputs, {}
         )
-        self._scalar_forms = set[Form]()
+        self._scalar_forms = set[ValueForm]()
         self._most_forms = options["max_variants"]
         self._forms = set[Hashable]()
         self._readings = Readings()
@@ -263,7 +263,7 @@ class Region:
         values = [env[name] for name in self.inputs]
         env.update(zip(self.outputs, self._python(*values), strict=True))
 
-    def _require_few(self, form: Form) -> None:
+    def _require_few(self, form: ValueForm) -> None:
         """Refuse to compile anew for each value that is no array.
 
         Raises:
@@ -282,7 +282,7 @@ class Region:
             )
 
     def _trace(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        form: Form = values[STATIC]
+        form: ValueForm = values[STATIC]
         lists = {name: values[name] for name in self.given}
         given = form.values(lists)
         stored = {name: values[name] for name in self.stored}

@@ -27,7 +27,7 @@ AddRun = Callable[[list[ast.stmt], list[str], list[str], set[str]], int]
 
 
 @dataclass(frozen=True)
-class Place:
+class StatementPosition:
     """The position of statements, as far as it decides which variables matter.
 
     Args:
@@ -76,7 +76,7 @@ class Rewriter:
         body: Sequence[ast.stmt],
         before: set[str],
         after: set[str],
-        place: Place = Place(),  # noqa: B008  it is frozen
+        place: StatementPosition = StatementPosition(),  # noqa: B008  it is frozen
     ) -> list[ast.stmt]:
         """Return statements with calls of runs in place of those that may be compiled.
 
@@ -105,7 +105,7 @@ class Rewriter:
         return found
 
     def _live(
-        self, body: Sequence[ast.stmt], after: set[str], place: Place
+        self, body: Sequence[ast.stmt], after: set[str], place: StatementPosition
     ) -> list[set[str]]:
         """The names whose values matter before each statement, and after the last.
 
@@ -118,7 +118,7 @@ class Rewriter:
             return [after | reads(*body)] * (len(body) + 1)
         return live_before(body, after)
 
-    def _can_run(self, node: ast.stmt, place: Place) -> bool:
+    def _can_run(self, node: ast.stmt, place: StatementPosition) -> bool:
         if not is_candidate(node) or self._binds_late(node):
             return False
         blocks = (ast.If, ast.For, ast.While)
@@ -128,7 +128,11 @@ class Rewriter:
         return not self._late_bound.isdisjoint(stores(node) | captures(node))
 
     def _as_python(
-        self, node: ast.stmt, before: set[str], after: set[str], place: Place
+        self,
+        node: ast.stmt,
+        before: set[str],
+        after: set[str],
+        place: StatementPosition,
     ) -> list[ast.stmt]:
         """Rewrite a statement that is no run, but may have runs in its blocks."""
         if is_candidate(node) and self._binds_late(node) and not _is_block(node):
@@ -138,7 +142,7 @@ class Rewriter:
         return [self.descend(node, before, after, place)]
 
     def _all_apart(
-        self, body: Sequence[ast.stmt], before: set[str], place: Place
+        self, body: Sequence[ast.stmt], before: set[str], place: StatementPosition
     ) -> list[ast.stmt]:
         has, found = set(before), list[ast.stmt]()
         for each in body:
@@ -146,7 +150,9 @@ class Rewriter:
             has = (has | assigned([each])) - deletes(each)
         return found
 
-    def _apart(self, node: ast.stmt, has: set[str], place: Place) -> list[ast.stmt]:
+    def _apart(
+        self, node: ast.stmt, has: set[str], place: StatementPosition
+    ) -> list[ast.stmt]:
         """Split off the expression that a statement decides on or returns, as one
         before it.
 
@@ -171,7 +177,11 @@ class Rewriter:
         return [node]
 
     def _as_run(
-        self, body: list[ast.stmt], before: set[str], live: set[str], place: Place
+        self,
+        body: list[ast.stmt],
+        before: set[str],
+        live: set[str],
+        place: StatementPosition,
     ) -> list[ast.stmt]:
         """Write a call of a run, or return the statements where there can be no run."""
         if not body or not computes(body):
@@ -185,7 +195,11 @@ class Rewriter:
         return [_call_of_run(number, sorted(inputs), sorted(outputs), body[0])]
 
     def _one_by_one(
-        self, body: list[ast.stmt], before: set[str], live: set[str], place: Place
+        self,
+        body: list[ast.stmt],
+        before: set[str],
+        live: set[str],
+        place: StatementPosition,
     ) -> list[ast.stmt]:
         """Rewrite statements of which some read variables that may have no value."""
         if len(body) == 1:
@@ -205,7 +219,7 @@ class Rewriter:
         node: Any,
         before: set[str],
         after: set[str],
-        place: Place = Place(),  # noqa: B008  it is frozen
+        place: StatementPosition = StatementPosition(),  # noqa: B008  it is frozen
     ) -> Any:
         """A statement that stays Python's, with runs in the blocks inside it."""
         inner, lost = place, deletes(*getattr(node, "body", []))
@@ -245,7 +259,7 @@ class Rewriter:
         return with_fields(node, **fields)
 
     def _descend_try(
-        self, node: Any, before: set[str], after: set[str], place: Place
+        self, node: Any, before: set[str], after: set[str], place: StatementPosition
     ) -> Any:
         def inner(body: list[ast.stmt], has: set[str]) -> list[ast.stmt]:
             return self.rewrite(body, has, after, place)

@@ -19,7 +19,7 @@ from aotc.hybrid_programs.python.names import (
     reads,
     stores,
 )
-from aotc.hybrid_programs.python.regions import Broken, Region
+from aotc.hybrid_programs.python.regions import Broken, StatementRegion
 from aotc.hybrid_programs.python.rewriting import Rewriter, head_of
 from aotc.hybrid_programs.python.statements import (
     AUGMENTED,
@@ -106,16 +106,22 @@ class Run:
         self.inputs, self.outputs = inputs, outputs
         self._before, self._owner = before, owner
         self._lock = threading.Lock()
-        self._parts: dict[int, list[Region | Island]] = {}  # of split ones, by identity
-        self._split_pieces: list[Region | Island] = []  # which live as long as that
+        self._parts: dict[
+            int, list[StatementRegion | Island]
+        ] = {}  # of split ones, by identity
+        self._split_pieces: list[
+            StatementRegion | Island
+        ] = []  # which live as long as that
         self._first = self._regions(body, {*outputs})
 
     @property
-    def pieces(self) -> list[Region | Island]:
+    def pieces(self) -> list[StatementRegion | Island]:
         """The current pieces of the run, in order."""
         return [x for each in self._first for x in self._parts_of(each)]
 
-    def _parts_of(self, piece: Region | Island) -> list[Region | Island]:
+    def _parts_of(
+        self, piece: StatementRegion | Island
+    ) -> list[StatementRegion | Island]:
         if id(piece) not in self._parts:
             return [piece]
         return [x for each in self._parts[id(piece)] for x in self._parts_of(each)]
@@ -133,7 +139,7 @@ class Run:
                 left += self._split(piece, broken)[::-1]
         return tuple(env[name] for name in self.outputs)
 
-    def _split(self, piece: Any, broken: Broken) -> list[Region | Island]:
+    def _split(self, piece: Any, broken: Broken) -> list[StatementRegion | Island]:
         """The parts of a region: those before and after an operation, and an island."""
         with self._lock:
             if id(piece) not in self._parts:
@@ -144,7 +150,7 @@ class Run:
 
     def _pieces(
         self, body: list[ast.stmt], broken: Broken, after: set[str]
-    ) -> list[Region | Island]:
+    ) -> list[StatementRegion | Island]:
         at = broken.position
         if at is None:
             inputs, outputs = self._ends(body, after)
@@ -155,7 +161,7 @@ class Run:
             taken, rest = split
             return self._regions([*body[:at], *taken, rest, *body[at + 1 :]], after)
         live = live_before(body, after)
-        found: list[Region | Island] = []
+        found: list[StatementRegion | Island] = []
         if at:
             found += self._regions(body[:at], live[at])
         found.append(self._island(body[at], live[at + 1], broken.reason))
@@ -170,7 +176,9 @@ class Run:
         inputs = (needed(body) | (outputs - assigned(body))) & names
         return sorted(inputs), sorted(outputs)
 
-    def _regions(self, body: list[ast.stmt], live: set[str]) -> list[Region | Island]:
+    def _regions(
+        self, body: list[ast.stmt], live: set[str]
+    ) -> list[StatementRegion | Island]:
         """Make statements one region; without outputs, those of the last one's
         inputs.
         """
@@ -180,7 +188,9 @@ class Run:
             return [self._python(body, inputs, outputs, "")]
         if outputs:
             name, options = owner.next_name(), owner.options
-            return [Region(body, inputs, outputs, owner.function, name, options)]
+            return [
+                StatementRegion(body, inputs, outputs, owner.function, name, options)
+            ]
         *first, last = body
         rewriter = owner.rewriter
         split = operations(last, rewriter.fresh, rewriter.names, rewriter.is_module)
@@ -280,10 +290,10 @@ class Workshop:
         return Boundary(self.name, place, line, reason)
 
     @property
-    def regions(self) -> list[Region]:
+    def regions(self) -> list[StatementRegion]:
         """The compiled regions."""
         pieces = (piece for run in self.runs for piece in run.pieces)
-        regions = [each for each in pieces if isinstance(each, Region)]
+        regions = [each for each in pieces if isinstance(each, StatementRegion)]
         return [each for each in regions if not each.is_python]
 
     @property

@@ -22,7 +22,7 @@ _, _LEAF = flatten(0)
 
 
 @dataclass(frozen=True)
-class _Form:
+class _TensorCallForm:
     """The common form of calls besides tensors and numbers.
 
     Args:
@@ -78,7 +78,9 @@ def signature_of(
                 hint="give it as a tensor, or leave the module to PyTorch",
             )
     repeated = _repeated([leaf for _, leaf in tensors])
-    static.append(("arguments", _Form(form, repeated, torch.get_default_dtype())))
+    static.append(
+        ("arguments", _TensorCallForm(form, repeated, torch.get_default_dtype()))
+    )
     return CallSignature(
         tuple((name, _LEAF) for name, _ in tensors),
         tuple(_dtype_of(name, leaf) for name, leaf in tensors),

@@ -37,15 +37,15 @@ from aotc.hybrid_programs.torch.states import (
     obstacle_inside,
 )
 from aotc.importers.common.imported import Imported
+from aotc.importers.torch.export_guards import ExportSizeGuard
 from aotc.importers.torch.exporting import export_program
-from aotc.importers.torch.guards import SizeGuard
 from aotc.importers.torch.network import network_of
 from aotc.importers.torch.tensors import tensor_of
 from aotc.importers.torch.trees import leaves_of
 from aotc.just_in_time.shapes import Sizes
 from aotc.just_in_time.signature import CallSignature
-from aotc.just_in_time.tracing import Traced
-from aotc.just_in_time.variants import Variant
+from aotc.just_in_time.tracing import TracedSpecialization
+from aotc.just_in_time.variants import CodeVariant
 from aotc.programs.program import Title
 from aotc.tracing.dims import Dim
 from aotc.tracing.source_locations import fail
@@ -55,7 +55,7 @@ _PYTHON = {SymIntArgument: int, SymFloatArgument: float, SymBoolArgument: bool}
 
 
 @dataclass(frozen=True)
-class TracedModule(Traced):
+class TracedModule(TracedSpecialization):
     """A module that was exported for calls of one kind.
 
     Args:
@@ -67,7 +67,7 @@ class TracedModule(Traced):
     result_form: Any
 
     def compute(
-        self, variant: Variant, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, variant: CodeVariant, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         """Compute the result of a call by a variant's code."""
         found = variant.run(arrays_of(args, kwargs))
@@ -365,7 +365,7 @@ def _require_any_size(network: Imported, leaves: Sequence[Any]) -> None:
         raise InputError("bad-model", f"it holds for some sizes only: {unmet[0]}")
 
 
-def _is_met(guard: SizeGuard, leaves: Sequence[Any]) -> bool:
+def _is_met(guard: ExportSizeGuard, leaves: Sequence[Any]) -> bool:
     """Return whether a guard only says that two sizes are equal which share a Dim."""
     if re.fullmatch(r"\w+ == \w+", guard.condition.text) is None:
         return False

@@ -22,7 +22,7 @@ from torch.utils import _pytree as torch_trees
 from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.torch.exporting import copy_of
-from aotc.hybrid_programs.torch.parts import Part, Settings, refuse_pickling
+from aotc.hybrid_programs.torch.parts import ModulePart, PartSettings, refuse_pickling
 from aotc.importers.torch.exporting import is_library
 from aotc.machine.target import Target
 from aotc.tracing.source_locations import is_own, relative
@@ -40,7 +40,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         settings: how it is compiled.
     """
 
-    def __init__(self, module: torch.nn.Module, settings: Settings) -> None:
+    def __init__(self, module: torch.nn.Module, settings: PartSettings) -> None:
         super().__init__()
         self.module = copy_of(module, {}).eval()
         self.training = False
@@ -136,10 +136,10 @@ def _refuse(code: str, message: str, hint: str) -> NoReturn:
     raise InputError(code, message, hint=hint)
 
 
-def _parts_of(module: torch.nn.Module, settings: Settings) -> list[Part]:
+def _parts_of(module: torch.nn.Module, settings: PartSettings) -> list[ModulePart]:
     """Make parts for all modules in one that have a `forward` in Python."""
     return [
-        Part(each, f"{settings.owner}.{path}".rstrip("."), not path, settings)
+        ModulePart(each, f"{settings.owner}.{path}".rstrip("."), not path, settings)
         for path, each in module.named_modules()
         if _has_forward(each)
     ]
@@ -191,7 +191,7 @@ def hybrid_module(
             "leave them out for 8 and 32",
         )
     chosen = Target.named(target or "native")[0]
-    settings = Settings(type(module).__name__, chosen, threads, *limits)
+    settings = PartSettings(type(module).__name__, chosen, threads, *limits)
     made = HybridModule(module, settings)
     if args or kwargs:
         made(*args, **kwargs)

@@ -20,7 +20,7 @@ from aotc.hybrid_programs.torch.exporting import ModuleTracer, TracedModule
 from aotc.hybrid_programs.torch.states import StateSnapshot, Unobserved
 from aotc.just_in_time.compiling import compile_program
 from aotc.just_in_time.signature import CallSignature
-from aotc.just_in_time.variants import Variant, Variants
+from aotc.just_in_time.variants import CodeVariant, Variants
 from aotc.machine.target import Target
 
 _EXPORTING = threading.Lock()  # torch.export changes tables of the whole process
@@ -28,7 +28,7 @@ _ATTEMPTS = 3  # shapes of one form of calls that are tried, before all are an i
 
 
 @dataclass(frozen=True)
-class Settings:
+class PartSettings:
     """The options of compiling the parts of one hybrid module.
 
     Args:
@@ -46,7 +46,7 @@ class Settings:
     max_compiles: int
 
 
-class Part(Unobserved):
+class ModulePart(Unobserved):
     """A replacement of a module's `forward` in a hybrid module.
 
     A call is computed by code for calls of its kind, which is made for the first one.
@@ -61,7 +61,7 @@ class Part(Unobserved):
     """
 
     def __init__(
-        self, module: torch.nn.Module, path: str, is_whole: bool, settings: Settings
+        self, module: torch.nn.Module, path: str, is_whole: bool, settings: PartSettings
     ) -> None:
         self.path = path
         self.notes: list[str] = []
@@ -132,7 +132,7 @@ class Part(Unobserved):
 
     def _variant_for(
         self, call: CallSignature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Variant | None:
+    ) -> CodeVariant | None:
         """Return the code for a call, made if there is none; None for islands.
 
         Raises:
@@ -162,14 +162,14 @@ class Part(Unobserved):
 
     def _compile(
         self, call: CallSignature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Variant:
+    ) -> CodeVariant:
         self._note_miss(call)
         state = self._state or StateSnapshot(self._module)
         traced = self._traced_for(call, args, kwargs)
         made = compile_program(
             traced.program, self._settings.target, self._settings.threads
         )
-        variant = Variant(traced, made)
+        variant = CodeVariant(traced, made)
         self._variants.note_shapes(call)
         self._variants.add(variant)
         self._state = state

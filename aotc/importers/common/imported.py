@@ -11,7 +11,7 @@ from aotc.importers.common.original import Original
 from aotc.programs.program import Program
 from aotc.tracing.assembly import trace
 from aotc.tracing.call_sizes import with_compiler_sizes
-from aotc.tracing.entry import EntryFunction, State, Stored, Weights
+from aotc.tracing.entry import EntryFunction, State, StoredTree, Weights
 from aotc.tracing.source_locations import Place, at_location, user_place
 
 
@@ -95,9 +95,9 @@ class Imported:
         titles = ((self.weights, name), (self.state, f"{name}_state"))
         return {id(stored): title for stored, title in titles if stored is not None}
 
-    def _stored_arguments(self) -> dict[str, Stored]:
+    def _stored_arguments(self) -> dict[str, StoredTree]:
         """Return weights and state under names that no input has."""
-        found: dict[str, Stored] = {}
+        found: dict[str, StoredTree] = {}
         for key, stored in (("weights", self.weights), ("state", self.state)):
             if stored is not None:
                 found[key + "_" * (key in self.inputs)] = stored

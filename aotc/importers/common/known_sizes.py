@@ -1,9 +1,11 @@
-"""Arithmetic on sizes that are known while a model is imported: numbers and `Dim`s.
+"""Arithmetic on sizes that are known while a model is imported: numbers and
+`SymbolicDim`s.
 
 Models compute shapes with tensors of integers. Where these hold sizes, importers
 compute with the sizes themselves, in NumPy arrays of objects, so that shapes stay
 symbolic. What the contracts of the sizes do not decide is an InputError,
-`symbolic-size`, as it is from the operators of `Dim`; the model computes it then.
+`symbolic-size`, as it is from the operators of `SymbolicDim`; the model computes it
+then.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from aotc.dialects.types import Dim, Size, bounds, compare_sizes
+from aotc.dialects.types import Size, SymbolicDim, bounds, compare_sizes
 from aotc.errors import InputError
 
 
@@ -56,7 +58,7 @@ def whole(number: Size | float) -> Size:
 
 def wrap(size: Size, bits: int) -> Size:
     """A number as a signed integer of so many bits; symbols fit by assumption."""
-    if isinstance(size, Dim):
+    if isinstance(size, SymbolicDim):
         return size
     half = 1 << (bits - 1)
     return (int(size) + half) % (2 * half) - half
@@ -120,7 +122,7 @@ def is_equal(a: Any, b: Any) -> bool:
     Raises:
         InputError: the contracts do not decide it.
     """
-    if not isinstance(a, Dim) and not isinstance(b, Dim):
+    if not isinstance(a, SymbolicDim) and not isinstance(b, SymbolicDim):
         return bool(a == b)
     answer = compare_sizes(a, "==", b)
     if answer is None:

@@ -20,9 +20,9 @@ import numpy
 
 from aotc import numpy as np
 from aotc.artifacts.conditions import Condition
-from aotc.dialects.types import Dim, Size, bounds
+from aotc.dialects.types import Size, SymbolicDim, bounds
 from aotc.errors import InputError
-from aotc.importers.common.guards import require_sizes
+from aotc.importers.common.size_conditions import require_sizes
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
@@ -70,7 +70,7 @@ def rounding(function: Callable[[Any], int]) -> Callable[[object], object]:
                 "only known when the model runs",
                 _WAY_OUT,
             )
-        is_whole = isinstance(x, int | Dim) or not math.isfinite(x)
+        is_whole = isinstance(x, int | SymbolicDim) or not math.isfinite(x)
         return x if is_whole else function(x)
 
     return round_size
@@ -88,7 +88,7 @@ class SymbolicFloat:
         steps: of the computation, in order: an operator and the number to its right.
     """
 
-    size: Dim
+    size: SymbolicDim
     kind: Float
     steps: tuple[tuple[str, float], ...] = ()
 

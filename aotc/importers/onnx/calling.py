@@ -1,12 +1,12 @@
 """Functions that operators are imported by, and how nodes call them.
 
 Such a function takes the operator's inputs by place and its attributes by name, with
-their defaults. What is annotated `Known` gets elements that are known when the model is
-built. A keyword that is annotated with a dataclass gets the attributes that are fields
-of it: those that several operators share. Three names are no attributes: `opset` is the
-version of the operators that the node counts on, `wanted` the number of results that
-somebody uses, `number` the node's own in its file. Where it returns NotImplemented, the
-operator is expanded into the body by which ONNX defines it.
+their defaults. What is annotated `KnownTensor` gets elements that are known when the
+model is built. A keyword that is annotated with a dataclass gets the attributes that
+are fields of it: those that several operators share. Three names are no attributes:
+`opset` is the version of the operators that the node counts on, `wanted` the number of
+results that somebody uses, `number` the node's own in its file. Where it returns
+NotImplemented, the operator is expanded into the body by which ONNX defines it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from aotc.importers.common.padded import Padded
-from aotc.importers.onnx.graph import Graph, Node
+from aotc.importers.onnx.graph import OnnxGraph, OnnxNode
 from aotc.importers.onnx.values import Known, Value, as_array, known_of
 from aotc.tracing.source_locations import fail
 
@@ -27,11 +27,11 @@ Imports = Callable[..., Any]
 FACTS = ("opset", "wanted", "number")
 
 
-class Body(Protocol):
+class OnnxBody(Protocol):
     """A graph of a node such as `Loop`, as a function of its arguments."""
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> OnnxGraph:
         """The graph."""
 
     def __call__(self, *arguments: Value) -> list[Value]:
@@ -39,7 +39,7 @@ class Body(Protocol):
 
 
 @dataclass(frozen=True)
-class Signature:
+class OperatorSignature:
     """The inputs and attributes that a function takes.
 
     Args:
@@ -82,7 +82,7 @@ def _select(named: Mapping[str, object], names: Set[str]) -> dict[str, object]:
 
 
 @cache
-def signature(function: Imports) -> Signature:
+def signature(function: Imports) -> OperatorSignature:
     """Return the inputs and attributes that `function` takes."""
     hints = typing.get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
@@ -94,7 +94,7 @@ def signature(function: Imports) -> Signature:
     members = [field for group in grouped.values() for field in fields(group)]
     needed = {p.name for p in by_name if p.default is p.empty}
     needed |= {field.name for field in members if field.default is MISSING}
-    return Signature(
+    return OperatorSignature(
         tuple((p.name, _is_known(hints.get(p.name))) for p in by_place),
         sum(p.default is p.empty for p in by_place),
         any(p.kind is p.VAR_POSITIONAL for p in parameters),
@@ -114,7 +114,7 @@ def _is_known(hint: object) -> bool:
     return hint == Known or Known in typing.get_args(hint)
 
 
-def misfit(function: Imports, node: Node) -> str | None:
+def misfit(function: Imports, node: OnnxNode) -> str | None:
     """Return the reason why `function` cannot import a node; None if it can."""
     takes = signature(function)
     given = len(node.inputs)
@@ -136,7 +136,7 @@ _SAYS_NOTHING = {"consumed_inputs"}
 
 def call(
     function: Imports,
-    node: Node,
+    node: OnnxNode,
     values: Sequence[Value | None],
     attributes: Mapping[str, Any],
     facts: Mapping[str, int],
@@ -163,7 +163,7 @@ def call(
 
 
 def _argument(
-    name: str, known: bool, value: Value | None, node: Node, padded: bool
+    name: str, known: bool, value: Value | None, node: OnnxNode, padded: bool
 ) -> Any:
     if value is None:
         return None

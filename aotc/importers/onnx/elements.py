@@ -1,7 +1,8 @@
 """Element types of ONNX, and the dtypes in which aotc computes them.
 
 Integers of 2 and 4 bits and floats of 4 and 8 bits are no dtypes of aotc. Their values
-are held in the next wider dtype that has them all, and an `Operand` remembers the type.
+are held in the next wider dtype that has them all, and an `OnnxArray` remembers the
+type.
 """
 
 from __future__ import annotations

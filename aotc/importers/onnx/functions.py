@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from aotc.dialects.types import Dim
-from aotc.importers.onnx.graph import Function, Node, Reader
-from aotc.importers.onnx.tensors import Files
+from aotc.dialects.types import SymbolicDim
+from aotc.importers.onnx.graph import OnnxFunction, OnnxNode, Reader
+from aotc.importers.onnx.tensors import OnnxFiles
 from aotc.importers.onnx.values import Value, element_of
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def body_of(
-    node: Node,
+    node: OnnxNode,
     opset: int,
     values: Sequence[Value | None],
     attributes: Mapping[str, object],
-) -> Function | None:
+) -> OnnxFunction | None:
     """The body of a node's operator; None if it has none.
 
     Args:
@@ -46,7 +46,9 @@ def body_of(
     return None
 
 
-def _bind_attributes(node: Node, attributes: Mapping[str, object]) -> onnx.NodeProto:
+def _bind_attributes(
+    node: OnnxNode, attributes: Mapping[str, object]
+) -> onnx.NodeProto:
     """The message of a node, with the values of attributes that a caller gives."""
     from onnx import NodeProto, helper
 
@@ -79,12 +81,12 @@ def _nearest(versions: Sequence[int], opset: int) -> int:
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
-def _read(found: bytes | onnx.FunctionProto, version: int, schema: Any) -> Function:
+def _read(found: bytes | onnx.FunctionProto, version: int, schema: Any) -> OnnxFunction:
     """Read a FunctionProto, or its bytes, with default attributes."""
     from onnx import FunctionProto
 
     proto = FunctionProto.FromString(found) if isinstance(found, bytes) else found
-    reader = Reader(f"the definition of {proto.name}", Files(None, b""))
+    reader = Reader(f"the definition of {proto.name}", OnnxFiles(None, b""))
     function = reader.function(proto, {"": version})
     return replace(
         function, defaults={**_defaults(schema, reader), **function.defaults}
@@ -106,5 +108,7 @@ def _type_of(value: Value | None) -> onnx.TypeProto:
 
     if value is None:
         return TypeProto()
-    sizes = [str(size) if isinstance(size, Dim) else size for size in value.shape]
+    sizes = [
+        str(size) if isinstance(size, SymbolicDim) else size for size in value.shape
+    ]
     return helper.make_tensor_type_proto(element_of(value), sizes)

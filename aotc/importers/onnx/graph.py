@@ -14,7 +14,7 @@ from aotc import numpy as anp
 from aotc.importers.common.declared import Declared
 from aotc.importers.onnx.elements import element
 from aotc.importers.onnx.file_errors import attribute_to_file
-from aotc.importers.onnx.tensors import DataArray, Files, data_of
+from aotc.importers.onnx.tensors import DataArray, OnnxFiles, data_of
 from aotc.nn.packed_integers import unpack
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
@@ -29,7 +29,7 @@ _STANDARD = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
-class Constant:
+class OnnxConstant:
     """A tensor of the file.
 
     Args:
@@ -72,14 +72,14 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """An application of an operator.
 
     Args:
         key: the operator: its name, after its domain if that is not ONNX's own.
         inputs: names of values, "" for none.
         outputs: names of values, "" for those that nobody uses.
-        attributes: by name, as Python's values, `Constant`s and `Graph`s.
+        attributes: by name, as Python's values, `OnnxConstant`s and `OnnxGraph`s.
         name: the node's own, or its operator's.
         place: the file and the number of the node in it.
         proto: the message it was read from.
@@ -103,13 +103,15 @@ class Node:
         """The node as messages name it."""
         return f"{self.place[0]}:{self.place[1]} ({self.name})"
 
-    def graphs(self) -> Iterator[Graph]:
+    def graphs(self) -> Iterator[OnnxGraph]:
         """The graphs among the attributes."""
-        return (part for part in self.attributes.values() if isinstance(part, Graph))
+        return (
+            part for part in self.attributes.values() if isinstance(part, OnnxGraph)
+        )
 
 
 @dataclass(frozen=True)
-class Graph:
+class OnnxGraph:
     """Nodes in the order in which they can be computed.
 
     Args:
@@ -123,8 +125,8 @@ class Graph:
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    nodes: tuple[Node, ...]
-    constants: Mapping[str, Constant] = field(default_factory=dict)
+    nodes: tuple[OnnxNode, ...]
+    constants: Mapping[str, OnnxConstant] = field(default_factory=dict)
     types: Mapping[str, onnx.TypeProto] = field(default_factory=dict)
 
     def declared_shape(self, name: str) -> Declared | None:
@@ -140,21 +142,21 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Function:
+class OnnxFunction:
     """A function of the model, or the body that ONNX defines an operator by."""
 
-    body: Graph
+    body: OnnxGraph
     defaults: Mapping[str, Any]
     opsets: Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Model:
+class OnnxModel:
     """The contents of a file."""
 
-    graph: Graph
+    graph: OnnxGraph
     opsets: Mapping[str, int]
-    functions: Mapping[str, Function]
+    functions: Mapping[str, OnnxFunction]
     file: str
 
 
@@ -179,27 +181,27 @@ class Reader:
         files: where the tensors' data is.
     """
 
-    def __init__(self, file: str, files: Files) -> None:
+    def __init__(self, file: str, files: OnnxFiles) -> None:
         self._file = file
         self._files = files
         self._count = 0
 
-    def model(self, proto: onnx.ModelProto) -> Model:
+    def model(self, proto: onnx.ModelProto) -> OnnxModel:
         """The model in a ModelProto."""
         opsets = opsets_of(proto.opset_import)
         functions = {
             key_of(each.domain, each.name): self.function(each, opsets)
             for each in proto.functions
         }
-        return Model(self.graph(proto.graph), opsets, functions, self._file)
+        return OnnxModel(self.graph(proto.graph), opsets, functions, self._file)
 
-    def graph(self, proto: onnx.GraphProto) -> Graph:
+    def graph(self, proto: onnx.GraphProto) -> OnnxGraph:
         """The graph in a GraphProto."""
         constants = {each.name: self._constant(each) for each in proto.initializer}
         for each in proto.sparse_initializer:
             constants[each.values.name] = self._dense(each)
         arguments = [each for each in proto.input if each.name not in constants]
-        return Graph(
+        return OnnxGraph(
             inputs=tuple(each.name for each in arguments),
             outputs=tuple(each.name for each in proto.output),
             nodes=tuple(map(self._node, proto.node)),
@@ -212,22 +214,22 @@ class Reader:
 
     def function(
         self, proto: onnx.FunctionProto, opsets: Mapping[str, int]
-    ) -> Function:
+    ) -> OnnxFunction:
         """The function in a FunctionProto."""
-        body = Graph(
+        body = OnnxGraph(
             inputs=tuple(proto.input),
             outputs=tuple(proto.output),
             nodes=tuple(map(self._node, proto.node)),
         )
         defaults = {each.name: self.attribute(each) for each in proto.attribute_proto}
-        return Function(body, defaults, {**opsets, **opsets_of(proto.opset_import)})
+        return OnnxFunction(body, defaults, {**opsets, **opsets_of(proto.opset_import)})
 
-    def _node(self, proto: onnx.NodeProto) -> Node:
+    def _node(self, proto: onnx.NodeProto) -> OnnxNode:
         self._count += 1
         place, name = (self._file, self._count), proto.name or proto.op_type
         with at_location(place), scope(name):
             attributes = {each.name: self.attribute(each) for each in proto.attribute}
-        return Node(
+        return OnnxNode(
             key=key_of(proto.domain, proto.op_type),
             inputs=tuple(proto.input),
             outputs=tuple(proto.output),
@@ -245,12 +247,12 @@ class Reader:
             fail("bad-node", f"the attribute '{proto.name}' has no type")
         return _READERS[proto.type](self, proto) if proto.type in _READERS else proto
 
-    def _constant(self, proto: onnx.TensorProto) -> Constant:
+    def _constant(self, proto: onnx.TensorProto) -> OnnxConstant:
         with self._at_tensor(proto.name):
             data, packed = data_of(proto, self._files)
-            return Constant(data, proto.data_type, packed)
+            return OnnxConstant(data, proto.data_type, packed)
 
-    def _dense(self, proto: onnx.SparseTensorProto) -> Constant:
+    def _dense(self, proto: onnx.SparseTensorProto) -> OnnxConstant:
         """A SparseTensorProto with its zeros."""
         values = self._constant(proto.values)
         places = self._constant(proto.indices).array
@@ -260,7 +262,7 @@ class Reader:
                 dense.reshape(-1)[places] = values.array
             else:
                 dense[tuple(places.T)] = values.array
-        return Constant(dense, values.code)
+        return OnnxConstant(dense, values.code)
 
     @contextmanager
     def _at_tensor(self, name: str) -> Iterator[None]:

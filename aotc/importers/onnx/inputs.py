@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aotc.errors import InputError
 from aotc.importers.onnx.elements import element
-from aotc.importers.onnx.graph import Graph, Model
+from aotc.importers.onnx.graph import OnnxGraph, OnnxModel
 from aotc.importers.onnx.size_limits import size_limits
 from aotc.tracing.dims import Dim, DimTerm
 from aotc.tracing.entry import Spec
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def specs_of(model: Model, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
+def specs_of(model: OnnxModel, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
     """The Spec of each input, by its name as an identifier."""
     graph = model.graph
     sizes = InputSizes(dims, _limits(graph))
@@ -64,7 +64,7 @@ def spec_of(own: str, name: str, kind: onnx.TypeProto, sizes: InputSizes) -> Spe
     )
 
 
-def _limits(graph: Graph) -> dict[str, int]:
+def _limits(graph: OnnxGraph) -> dict[str, int]:
     """The greatest value of sizes by their names."""
     found: dict[str, int] = {}
     for (own, axis), limit in size_limits(graph).items():

@@ -26,11 +26,18 @@ from aotc.importers.onnx.calling import Imports, call, signature
 from aotc.importers.onnx.elements import element, value_table
 from aotc.importers.onnx.file_errors import attribute_to_file
 from aotc.importers.onnx.functions import body_of
-from aotc.importers.onnx.graph import Constant, Function, Graph, Model, Node, Reference
+from aotc.importers.onnx.graph import (
+    OnnxConstant,
+    OnnxFunction,
+    OnnxGraph,
+    OnnxModel,
+    OnnxNode,
+    Reference,
+)
 from aotc.importers.onnx.known_sizes import computed_sizes
 from aotc.importers.onnx.ops import PADDED, SOURCES, TABLE
 from aotc.importers.onnx.placeholders import placeholder
-from aotc.importers.onnx.values import Operand, Sizes, Value, is_padded
+from aotc.importers.onnx.values import OnnxArray, SizeTensor, Value, is_padded
 from aotc.tracing.array import Array
 from aotc.tracing.scopes import without_tracing
 from aotc.tracing.source_locations import at_location, fail, scope
@@ -41,7 +48,7 @@ _SMALL = 1 << 12  # bytes of an array that is computed while tracing
 
 
 @dataclass(frozen=True)
-class Scope:
+class OnnxScope:
     """The names, opsets and attributes visible to a node.
 
     Args:
@@ -56,10 +63,10 @@ class Scope:
     opsets: Mapping[str, int]
     attributes: Mapping[str, Any]
     in_file: bool = True
-    graph: Graph | None = None
+    graph: OnnxGraph | None = None
 
 
-class Interpreter:
+class OnnxInterpreter:
     """Runs the graphs of one model.
 
     Args:
@@ -67,17 +74,17 @@ class Interpreter:
         weights: the arrays that stand for some of its constants, by their identity.
     """
 
-    def __init__(self, model: Model, weights: Mapping[int, Array]) -> None:
+    def __init__(self, model: OnnxModel, weights: Mapping[int, Array]) -> None:
         self._model = model
         self._weights = weights
 
     def run(self, arguments: Sequence[Array]) -> list[Value]:
         """The results of the model's graph."""
-        around = Scope(ChainMap(), self._model.opsets, {})
+        around = OnnxScope(ChainMap(), self._model.opsets, {})
         return self._graph(self._model.graph, arguments, around)
 
     def _graph(
-        self, graph: Graph, arguments: Sequence[Value | None], around: Scope
+        self, graph: OnnxGraph, arguments: Sequence[Value | None], around: OnnxScope
     ) -> list[Value]:
         """The results of a graph inside of the scope `around`."""
         constants = {n: self._constant(c) for n, c in graph.constants.items()}
@@ -91,7 +98,7 @@ class Interpreter:
                 own[name] = result
         return [_lookup(within, name) for name in graph.outputs]
 
-    def _constant(self, constant: Constant) -> Array:
+    def _constant(self, constant: OnnxConstant) -> Array:
         """A tensor of the file; narrow floats by their values."""
         kind = element(constant.code)
         weight = self._weights.get(id(constant))
@@ -107,11 +114,11 @@ class Interpreter:
         code = constant.code if kind.narrow else None
         if known is None and code is None:
             return array
-        return Operand(array, known, code)
+        return OnnxArray(array, known, code)
 
     # ---- one node -------------------------------------------------------------------
 
-    def _import(self, node: Node, within: Scope) -> Sequence[Value | None]:
+    def _import(self, node: OnnxNode, within: OnnxScope) -> Sequence[Value | None]:
         def run() -> Sequence[Value | None]:
             with attribute_to_file("bad-node", node.key):
                 results = self._node(node, within)
@@ -126,7 +133,7 @@ class Interpreter:
 
         return import_node(node.place, node.key, run, zeros)
 
-    def _node(self, node: Node, within: Scope) -> Sequence[Value]:
+    def _node(self, node: OnnxNode, within: OnnxScope) -> Sequence[Value]:
         values = [_lookup(within, name) for name in node.inputs]
         attributes = {
             name: self._attribute_value(value, within)
@@ -151,10 +158,10 @@ class Interpreter:
     def _call(
         self,
         function: Imports,
-        node: Node,
+        node: OnnxNode,
         values: Sequence[Value | None],
         attributes: Mapping[str, object],
-        within: Scope,
+        within: OnnxScope,
     ) -> Sequence[Value] | None:
         wanted = max((i for i, name in enumerate(node.outputs, 1) if name), default=0)
         opset, number = within.opsets.get(node.domain, 1), node.place[1]
@@ -168,26 +175,28 @@ class Interpreter:
 
     def _inline(
         self,
-        body: Function,
-        node: Node,
+        body: OnnxFunction,
+        node: OnnxNode,
         values: Sequence[Value | None],
         attributes: Mapping[str, object],
         in_file: bool,
     ) -> list[Value]:
         given = [*values, *[None] * (len(body.body.inputs) - len(values))]
-        inner = Scope(ChainMap(), body.opsets, {**body.defaults, **attributes}, in_file)
+        inner = OnnxScope(
+            ChainMap(), body.opsets, {**body.defaults, **attributes}, in_file
+        )
         # bodies of ONNX's do not compute all the results that nobody wants
         pairs = zip(body.body.outputs, node.outputs, strict=False)
         outputs = tuple(own if wanted else "" for own, wanted in pairs)
         return self._graph(replace(body.body, outputs=outputs), given, inner)
 
-    def _attribute_value(self, value: object, within: Scope) -> object:
+    def _attribute_value(self, value: object, within: OnnxScope) -> object:
         """The value of an attribute for the function that is called."""
         if isinstance(value, Reference):
             value = within.attributes[value.name]
-        if isinstance(value, Constant):
+        if isinstance(value, OnnxConstant):
             return self._constant(value)
-        if isinstance(value, Graph):
+        if isinstance(value, OnnxGraph):
             return Closure(self, value, within)
         return value
 
@@ -196,9 +205,9 @@ class Interpreter:
 class Closure:
     """A graph of a node such as `Loop`, as a function of its arguments."""
 
-    interpreter: Interpreter
-    graph: Graph
-    around: Scope
+    interpreter: OnnxInterpreter
+    graph: OnnxGraph
+    around: OnnxScope
 
     def __call__(self, *arguments: Value) -> list[Value]:
         """The results of the graph, which sees the values around it."""
@@ -206,7 +215,7 @@ class Closure:
 
 
 def _require_declared(
-    node: Node, within: Scope, results: Sequence[Value | None]
+    node: OnnxNode, within: OnnxScope, results: Sequence[Value | None]
 ) -> None:
     """Hold the results of a node to the shapes that the file gives them."""
     if within.graph is None:
@@ -217,14 +226,14 @@ def _require_declared(
             require_declared(f"'{name}' of {node.key}", declared, result)
 
 
-def _is_left_out(value: object, within: Scope) -> bool:
+def _is_left_out(value: object, within: OnnxScope) -> bool:
     """Return whether an attribute refers to one of the function that its caller
     omits.
     """
     return isinstance(value, Reference) and value.name not in within.attributes
 
 
-def _lookup(within: Scope, name: str) -> Any:
+def _lookup(within: OnnxScope, name: str) -> Any:
     """The value called `name`; None for "", which stands for none."""
     if not name:
         return None
@@ -238,7 +247,7 @@ def _lookup(within: Scope, name: str) -> Any:
 
 def _compute(
     function: Imports,
-    node: Node,
+    node: OnnxNode,
     values: Sequence[Value | None],
     attributes: Mapping[str, object],
     facts: Mapping[str, int],
@@ -273,7 +282,7 @@ def _takes_sizes(function: Imports, values: Sequence[Value | None]) -> bool:
 
 def _fold_constants(
     function: Imports,
-    node: Node,
+    node: OnnxNode,
     values: Sequence[Value | None],
     attributes: Mapping[str, object],
     facts: Mapping[str, int],
@@ -290,6 +299,6 @@ def _fold_constants(
 
 
 def _is_small(value: Value) -> bool:
-    if isinstance(value, (Sizes, Padded)) or value._data is None:
+    if isinstance(value, (SizeTensor, Padded)) or value._data is None:
         return False
     return bool(value._data.nbytes <= _SMALL)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.dialects.types import Dim, Size, maximum, minimum
+from aotc.dialects.types import Size, SymbolicDim, maximum, minimum
 from aotc.errors import InputError
 from aotc.importers.common.known_sizes import (
     divide,
@@ -30,8 +30,8 @@ from aotc.importers.common.known_sizes import (
 from aotc.importers.common.padded import is_data_dependent
 from aotc.importers.common.scaling import SymbolicFloat, rounding
 from aotc.importers.onnx.elements import element
-from aotc.importers.onnx.graph import Node
-from aotc.importers.onnx.values import Known, Sizes, Value, known_of, size_tensor
+from aotc.importers.onnx.graph import OnnxNode
+from aotc.importers.onnx.values import Known, SizeTensor, Value, known_of, size_tensor
 from aotc.tracing.conversion import ArrayLike
 
 _LARGEST = 256  # elements of a tensor of sizes
@@ -42,10 +42,10 @@ class _LeftToModel(Exception):
 
 
 def computed_sizes(
-    node: Node, values: Sequence[Value | None], attributes: Mapping[str, object]
+    node: OnnxNode, values: Sequence[Value | None], attributes: Mapping[str, object]
 ) -> list[Value] | None:
     """The results of a node on sizes; None if the model must compute them."""
-    if node.key not in ON_SIZES or not any(isinstance(v, Sizes) for v in values):
+    if node.key not in ON_SIZES or not any(isinstance(v, SizeTensor) for v in values):
         return None
     known = [None if value is None else _elements(value) for value in values]
     if any(k is None for k, v in zip(known, values, strict=True) if v is not None):
@@ -67,18 +67,18 @@ def computed_sizes(
 
 def _elements(value: Value) -> Known | None:
     """Return sizes, also with floats not rounded yet; other elements if known."""
-    return value.data if isinstance(value, Sizes) else known_of(value)
+    return value.data if isinstance(value, SizeTensor) else known_of(value)
 
 
 def _dtype(
-    node: Node, values: Sequence[Value | None], attributes: Mapping[str, Any]
+    node: OnnxNode, values: Sequence[Value | None], attributes: Mapping[str, Any]
 ) -> str:
     if node.key in _COMPARISONS:
         return "bool"
     if node.key == "Cast":
         return element(attributes["to"]).dtype
     # of Where the first is the condition
-    return next(v.dtype for v in reversed(values) if isinstance(v, Sizes))
+    return next(v.dtype for v in reversed(values) if isinstance(v, SizeTensor))
 
 
 # ---- arithmetic ---------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _of_floats(function: Callable[[Any, Any], Any], dtype: str) -> Callable[...,
 
 def _is_whole(x: Known) -> bool:
     return not isinstance(x, SymbolicFloat) and (
-        isinstance(x, Dim) or float(x).is_integer()
+        isinstance(x, SymbolicDim) or float(x).is_integer()
     )
 
 
@@ -117,7 +117,7 @@ def _float(x: ArrayLike, dtype: str) -> Any:
     if dtype not in ("f32", "f64"):
         raise _LeftToModel
     kind = dtypes.to_numpy(dtype).type
-    if isinstance(x, Dim):
+    if isinstance(x, SymbolicDim):
         if is_data_dependent(x):
             raise _LeftToModel
         return SymbolicFloat(x, kind)
@@ -147,7 +147,7 @@ def _cast(x: Known, *, to: int, **_: object) -> Known:
 
 
 def _ints(x: Known) -> list[int]:
-    if any(isinstance(size, Dim) for size in x.reshape(-1)):
+    if any(isinstance(size, SymbolicDim) for size in x.reshape(-1)):
         raise _LeftToModel
     return [int(size) for size in x.reshape(-1)]
 

@@ -1,4 +1,4 @@
-"""A `Model` as a network: its inputs, its stored tensors, and its function."""
+"""An `OnnxModel` as a network: its inputs, its stored tensors, and its function."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from aotc.importers.common.padded import Padded, data_dependent_sizes
 from aotc.importers.common.padded.values import refuse
 from aotc.importers.onnx.calling import signature
 from aotc.importers.onnx.elements import element
-from aotc.importers.onnx.graph import Constant, Graph, Model
+from aotc.importers.onnx.graph import OnnxConstant, OnnxGraph, OnnxModel
 from aotc.importers.onnx.inputs import identifiers, specs_of
-from aotc.importers.onnx.interpreter import Interpreter
+from aotc.importers.onnx.interpreter import OnnxInterpreter
 from aotc.importers.onnx.ops import TABLE
 from aotc.importers.onnx.original import of_file
 from aotc.importers.onnx.unsupported import unsupported
@@ -32,10 +32,12 @@ _LARGE = 1 << 12  # bytes of a constant that is stored, not part of the code
 
 
 def network_of(
-    model: Model,
+    model: OnnxModel,
     dims: Mapping[str, int | Dim],
     path: Path | None = None,
-    interpreter: Callable[[Model, Mapping[int, Array]], Interpreter] = Interpreter,
+    interpreter: Callable[
+        [OnnxModel, Mapping[int, Array]], OnnxInterpreter
+    ] = OnnxInterpreter,
 ) -> Imported:
     """The model as an entry of its weights and inputs.
 
@@ -111,7 +113,7 @@ def _result(name: str, value: Value) -> Array:
 # ---- weights ------------------------------------------------------------------------
 
 
-def _weights(graph: Graph) -> Iterator[tuple[str, Constant]]:
+def _weights(graph: OnnxGraph) -> Iterator[tuple[str, OnnxConstant]]:
     """The tensors that are stored: parameters, and all that is large."""
     taken: set[str] = set()
     for name, constant, is_parameter in _constants(graph):
@@ -124,7 +126,7 @@ def _weights(graph: Graph) -> Iterator[tuple[str, Constant]]:
         yield unique, constant
 
 
-def _buffers(graph: Graph, stored: Mapping[str, Constant]) -> Iterator[str]:
+def _buffers(graph: OnnxGraph, stored: Mapping[str, OnnxConstant]) -> Iterator[str]:
     """Yield weights that training leaves alone: integers, and running statistics."""
     statistics = {
         name
@@ -138,7 +140,7 @@ def _buffers(graph: Graph, stored: Mapping[str, Constant]) -> Iterator[str]:
             yield name
 
 
-def _nodes(graph: Graph) -> Iterator[Any]:
+def _nodes(graph: OnnxGraph) -> Iterator[Any]:
     """The nodes of a graph and of those inside it."""
     for node in graph.nodes:
         yield node
@@ -146,13 +148,13 @@ def _nodes(graph: Graph) -> Iterator[Any]:
             yield from _nodes(inner)
 
 
-def _is_stored(constant: Constant, is_parameter: bool) -> bool:
+def _is_stored(constant: OnnxConstant, is_parameter: bool) -> bool:
     kind = element(constant.code)
     is_float = kind.dtype.startswith(("f", "bf"))
     return constant.data.nbytes > _LARGE or (is_parameter and is_float)
 
 
-def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
+def _constants(graph: OnnxGraph) -> Iterator[tuple[str, OnnxConstant, bool]]:
     """Yield all tensors with their names, and whether they are parameters."""
     read = set(_read(graph))
     for name, constant in graph.constants.items():
@@ -160,13 +162,13 @@ def _constants(graph: Graph) -> Iterator[tuple[str, Constant, bool]]:
             yield name, constant, math.prod(constant.shape) > 0
     for node in graph.nodes:
         for value in node.attributes.values():
-            if isinstance(value, Constant) and node.key == "Constant":
+            if isinstance(value, OnnxConstant) and node.key == "Constant":
                 yield node.outputs[0], value, False
         for inner in node.graphs():
             yield from _constants(inner)
 
 
-def _read(graph: Graph) -> Iterator[str]:
+def _read(graph: OnnxGraph) -> Iterator[str]:
     """Yield names of values that ops read, but for facts fixed at build time."""
     yield from graph.outputs
     for node in graph.nodes:

@@ -18,14 +18,14 @@ from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 from aotc.importers.common.original import Inputs, Original
 from aotc.importers.onnx.elements import element
-from aotc.importers.onnx.graph import Model
+from aotc.importers.onnx.graph import OnnxModel
 from aotc.tracing.source_locations import Place
 
 Feeds = Mapping[str, np.ndarray]
 
 
 def of_file(
-    model: Model, path: Path, inputs: Sequence[str], outputs: Sequence[str]
+    model: OnnxModel, path: Path, inputs: Sequence[str], outputs: Sequence[str]
 ) -> Original:
     """Return the original of a file, which another runtime computes.
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from aotc import numpy as anp
 from aotc.dialects.sizes.symbols import current_contracts
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.importers.onnx.elements import element
-from aotc.importers.onnx.graph import Graph
+from aotc.importers.onnx.graph import OnnxGraph
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 
 
-def placeholder(graph: Graph, name: str) -> Array | None:
+def placeholder(graph: OnnxGraph, name: str) -> Array | None:
     """Return zeros of the type that the file gives the value `name`; None for none.
 
     Raises:
@@ -38,7 +38,7 @@ def _size(size: Any) -> Size:
     if size.WhichOneof("value") == "dim_value":
         return int(size.dim_value)
     sizes = {
-        contract.name: Dim.symbol(number) * contract.multiple_of
+        contract.name: SymbolicDim.symbol(number) * contract.multiple_of
         for number, contract in enumerate(current_contracts())
     }
     if size.dim_param not in sizes:

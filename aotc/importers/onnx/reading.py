@@ -1,4 +1,4 @@
-"""An .onnx file → `Model`: read, and refused where it is none.
+"""An .onnx file → `OnnxModel`: read, and refused where it is none.
 
 Note [onnx-ir]: the package `onnx-ir` (measured: 1.1.0) reads such files too, and does
 not take the place of this module and those that it imports. It parses the message as a
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from aotc.core.installation import install_command
 from aotc.errors import InputError, SetupError
 from aotc.errors.system import raise_system_error
-from aotc.importers.onnx.graph import Model, Reader
+from aotc.importers.onnx.graph import OnnxModel, Reader
 from aotc.importers.onnx.protobuf import skeleton
-from aotc.importers.onnx.tensors import Files, map_file
+from aotc.importers.onnx.tensors import OnnxFiles, map_file
 
 if TYPE_CHECKING:
     import onnx
@@ -47,7 +47,7 @@ def require_onnx() -> ModuleType:
         ) from None
 
 
-def read(path: Path) -> Model:
+def read(path: Path) -> OnnxModel:
     """The model at `path`; its tensors are views of the file.
 
     Raises:
@@ -66,10 +66,10 @@ def read(path: Path) -> Model:
     except Exception as error:  # protobuf's DecodeError, without importing protobuf
         raise_system_error(error, path.name)
         raise _corrupt(path.name, str(error)) from error
-    return model_of(proto, path.name, Files(path, data))
+    return model_of(proto, path.name, OnnxFiles(path, data))
 
 
-def model_of(proto: onnx.ModelProto, file: str, files: Files) -> Model:
+def model_of(proto: onnx.ModelProto, file: str, files: OnnxFiles) -> OnnxModel:
     """The model in a ModelProto."""
     if not proto.HasField("graph") or not proto.graph.output:
         raise _corrupt(file, "it has no graph with outputs")

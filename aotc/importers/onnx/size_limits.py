@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotc.importers.onnx.file_errors import attribute_to_file
-from aotc.importers.onnx.graph import Constant, Graph, Node
+from aotc.importers.onnx.graph import OnnxConstant, OnnxGraph, OnnxNode
 from aotc.tracing.source_locations import at_location, scope
 
 Axis = tuple[str, int]  # of an input: its name, and the number of the axis
@@ -22,7 +22,7 @@ Origins = Sequence[
 ]  # of each element of a vector: the axis it is the size of
 
 
-def size_limits(graph: Graph) -> dict[Axis, int]:
+def size_limits(graph: OnnxGraph) -> dict[Axis, int]:
     """The greatest size of axes of inputs, where the model's tables limit it."""
     origins = _Origins(graph)
     found: dict[Axis, int] = {}
@@ -38,7 +38,7 @@ def size_limits(graph: Graph) -> dict[Axis, int]:
     return found
 
 
-def _cuts(node: Node, origins: _Origins) -> Iterator[tuple[Axis, int]]:
+def _cuts(node: OnnxNode, origins: _Origins) -> Iterator[tuple[Axis, int]]:
     """Yield the axes by whose sizes a Slice reads a table, with the table's size."""
     table = origins.constant(node.inputs[0])
     if table is None:
@@ -52,7 +52,7 @@ def _cuts(node: Node, origins: _Origins) -> Iterator[tuple[Axis, int]]:
 class _Origins:
     """The sizes of inputs that elements of small vectors come from."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: OnnxGraph) -> None:
         self._graph = graph
         self._producers = {name: n for n in graph.nodes for name in n.outputs}
 
@@ -73,9 +73,9 @@ class _Origins:
             own = self._graph.constants.get(name)
             return None if own is None else own.array
         value = next(iter(node.attributes.values()), None)
-        return value.array if isinstance(value, Constant) else np.asarray(value)
+        return value.array if isinstance(value, OnnxConstant) else np.asarray(value)
 
-    def axes(self, node: Node, count: int) -> Sequence[int]:
+    def axes(self, node: OnnxNode, count: int) -> Sequence[int]:
         """Return the axes that a Slice cuts; those from 0 on if it names none."""
         given = node.inputs[3] if len(node.inputs) > 3 else ""
         if not given:
@@ -85,7 +85,7 @@ class _Origins:
 
     # ---- operators that hand sizes on -----------------------------------------------
 
-    def shape(self, node: Node) -> Origins:
+    def shape(self, node: OnnxNode) -> Origins:
         """Return the sizes of a value between `start` and `end`."""
         start, end = (node.attributes.get(side) for side in ("start", "end"))
         return self._sizes(node.inputs[0])[start:end]
@@ -105,7 +105,7 @@ class _Origins:
             return ()
         return [*indices, *[None] * (table.ndim - 1)]
 
-    def gather(self, node: Node) -> Origins:
+    def gather(self, node: OnnxNode) -> Origins:
         """Return the origins of gathered elements."""
         origins, at = self.of(node.inputs[0]), self.constant(node.inputs[1])
         if at is None:
@@ -114,17 +114,17 @@ class _Origins:
         inside = all(-len(origins) <= place < len(origins) for place in places)
         return [origins[place] for place in places] if inside else ()
 
-    def same(self, node: Node) -> Origins:
+    def same(self, node: OnnxNode) -> Origins:
         """The elements in another shape or type."""
         return self.of(node.inputs[0])
 
-    def concat(self, node: Node) -> Origins:
+    def concat(self, node: OnnxNode) -> Origins:
         """Return the origins of concatenated vectors."""
         parts = [self.of(name) for name in node.inputs]
         return [each for part in parts for each in part] if all(parts) else ()
 
 
-_PASSED_ON: dict[str, Callable[[_Origins, Node], Origins]] = {
+_PASSED_ON: dict[str, Callable[[_Origins, OnnxNode], Origins]] = {
     "Cast": _Origins.same,
     "Concat": _Origins.concat,
     "Gather": _Origins.gather,

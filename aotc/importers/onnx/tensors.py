@@ -21,7 +21,7 @@ Content = bytes | mmap.mmap  # of a file
 _EXTERNAL = 1  # TensorProto.EXTERNAL
 
 
-class Files:
+class OnnxFiles:
     """The model's file and those beside it that hold its tensors' data, mapped.
 
     Args:
@@ -85,7 +85,7 @@ def map_file(path: Path) -> Content:
 
 
 def data_of(
-    tensor: onnx.TensorProto, files: Files
+    tensor: onnx.TensorProto, files: OnnxFiles
 ) -> tuple[DataArray, tuple[int, ...] | None]:
     """The elements of a TensorProto; narrow floats by their bits, in u8.
 
@@ -111,7 +111,7 @@ def data_of(
     return data.view(stored).reshape(shape), None
 
 
-def _raw_data(tensor: onnx.TensorProto, files: Files) -> DataArray | None:
+def _raw_data(tensor: onnx.TensorProto, files: OnnxFiles) -> DataArray | None:
     """The bytes of a tensor, if it does not hold numbers instead."""
     if tensor.data_location == _EXTERNAL or tensor.external_data:
         facts = {entry.key: entry.value for entry in tensor.external_data}

@@ -7,9 +7,9 @@ from itertools import chain
 
 from aotc.importers.onnx.calling import misfit
 from aotc.importers.onnx.functions import schema_of
-from aotc.importers.onnx.graph import Graph, Model, Node
+from aotc.importers.onnx.graph import OnnxGraph, OnnxModel, OnnxNode
 from aotc.importers.onnx.ops import TABLE
-from aotc.tracing.findings import Finding, grouped_findings
+from aotc.tracing.findings import OpFinding, grouped_findings
 
 Use = tuple[str, str, str, str]  # op, reason, place, help
 
@@ -49,12 +49,12 @@ _REASONS = {
 }
 
 
-def unsupported(model: Model) -> list[Finding]:
+def unsupported(model: OnnxModel) -> list[OpFinding]:
     """The operators of a model that cannot be imported."""
     return grouped_findings(_in_graph(model, model.graph, dict(model.opsets), ()))
 
 
-def reasons_against(model: Model) -> dict[int, str]:
+def reasons_against(model: OnnxModel) -> dict[int, str]:
     """Return the reasons against nodes of the model's own graph, by their number."""
     opsets = dict(model.opsets)
     found = {}
@@ -68,7 +68,7 @@ def reasons_against(model: Model) -> dict[int, str]:
 
 
 def _in_graph(
-    model: Model, graph: Graph, opsets: dict[str, int], within: tuple[str, ...]
+    model: OnnxModel, graph: OnnxGraph, opsets: dict[str, int], within: tuple[str, ...]
 ) -> Iterator[Use]:
     for node in graph.nodes:
         yield from _of_node(model, node, opsets, within)
@@ -77,7 +77,7 @@ def _in_graph(
 
 
 def _of_node(
-    model: Model, node: Node, opsets: dict[str, int], within: tuple[str, ...]
+    model: OnnxModel, node: OnnxNode, opsets: dict[str, int], within: tuple[str, ...]
 ) -> Iterator[Use]:
     function = TABLE.get(node.key)
     if node.key in model.functions:
@@ -97,7 +97,7 @@ def _of_node(
         yield node.key, "aotc does not know this operator", node.where, _help(node)
 
 
-def _is_defined(node: Node, opsets: dict[str, int]) -> bool:
+def _is_defined(node: OnnxNode, opsets: dict[str, int]) -> bool:
     """Return whether ONNX defines the operator by a body of others."""
     schema = schema_of(node.key, opsets.get(node.domain, 1))
     return schema is not None and (
@@ -122,7 +122,7 @@ _BY_DOMAIN = (
 )
 
 
-def _help(node: Node) -> str:
+def _help(node: OnnxNode) -> str:
     if node.key in _REASONS:
         return "leave this part of the model to the program that calls it"
     return next((text for key, text in _BY_DOMAIN if node.domain.startswith(key)), "")

@@ -1,8 +1,8 @@
 """Values that flow between the nodes of an ONNX graph.
 
 ONNX computes shapes with tensors of integers. Those whose elements are sizes, such as
-the result of `Shape`, are `Sizes` here: known while the model is traced, symbols
-included. All else are arrays; of an `Operand` more is known than its type.
+the result of `Shape`, are `SizeTensor` here: known while the model is traced, symbols
+included. All else are arrays; of an `OnnxArray` more is known than its type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from aotc import numpy as anp
 from aotc.core import dtypes
-from aotc.dialects.types import Dim, Shape, Size
+from aotc.dialects.types import Shape, Size, SymbolicDim
 from aotc.importers.common.padded import Padded, has_data_dependent
 from aotc.importers.common.padded import sizes as padded_sizes
 from aotc.importers.common.padded.values import refuse
@@ -29,7 +29,7 @@ from aotc.tracing.conversion import lift
 Known = np.ndarray
 
 
-class Operand(Array):
+class OnnxArray(Array):
     """An array of which more is known than its type.
 
     Args:
@@ -53,7 +53,7 @@ class Operand(Array):
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SizeTensor:
     """A small tensor of sizes, at least one of them symbolic, or a float of one."""
 
     data: Known
@@ -75,13 +75,13 @@ class Sizes:
         return anp.reshape(anp.stack(flat), self.shape)
 
 
-Value = Array | Sizes | Padded
+Value = Array | SizeTensor | Padded
 
 
 def _as_scalar(size: Size, dtype: str) -> Array:
     if isinstance(size, SymbolicFloat):
         return size.array(dtype)
-    if isinstance(size, Dim):
+    if isinstance(size, SymbolicDim):
         return anp.astype(padded_sizes.count_of(size), dtype)
     return lift(np.array(size, dtypes.to_numpy(dtype)))
 
@@ -89,14 +89,14 @@ def _as_scalar(size: Size, dtype: str) -> Array:
 def size_tensor(data: object, dtype: str = "i64") -> Value:
     """A tensor of sizes: an array if all of them are numbers."""
     sizes = np.asarray(data, dtype=object)
-    if any(isinstance(size, Dim | SymbolicFloat) for size in sizes.reshape(-1)):
-        return Sizes(sizes, dtype)
+    if any(isinstance(size, SymbolicDim | SymbolicFloat) for size in sizes.reshape(-1)):
+        return SizeTensor(sizes, dtype)
     return Array(data=sizes.astype(dtypes.to_numpy(dtype)))
 
 
 def is_padded(value: Value | None) -> bool:
     """Return whether values decide sizes of a value, or in it."""
-    if isinstance(value, Sizes):
+    if isinstance(value, SizeTensor):
         return has_data_dependent(value.data.reshape(-1).tolist())
     return isinstance(value, Padded)
 
@@ -112,36 +112,37 @@ def as_array(value: object) -> Array:
             f"a value of {value}, whose size depends on values, leaves a graph",
             "bring it to a known size there, as ReduceSum and ScatterND do",
         )
-    return value.array() if isinstance(value, Sizes) else lift(value)
+    return value.array() if isinstance(value, SizeTensor) else lift(value)
 
 
 def known_of(value: Any) -> Known | None:
     """The elements of a value; None where only the running model knows them."""
-    if isinstance(value, Sizes):
+    if isinstance(value, SizeTensor):
         return None if value.has_floats else value.data
     if isinstance(value, Padded):
         return None
     if value._data is not None:
         found: Known = value._data
         return found
-    return value.known if isinstance(value, Operand) else None
+    return value.known if isinstance(value, OnnxArray) else None
 
 
 def element_of(value: Value) -> int:
     """Return ONNX's number of the element type."""
-    narrow = value.element if isinstance(value, Operand) else None
+    narrow = value.element if isinstance(value, OnnxArray) else None
     return code_of(value.dtype) if narrow is None else narrow
 
 
 def with_element(array: Array, kind: Element, code: int) -> Array:
     """`array`, which remembers that it holds a narrow type."""
-    return Operand(array, element=code) if kind.narrow else array
+    return OnnxArray(array, element=code) if kind.narrow else array
 
 
 def integers(known: Known) -> tuple[Size, ...]:
     """Return known elements in a row, as sizes."""
     return tuple(
-        size if isinstance(size, Dim) else int(size) for size in known.reshape(-1)
+        size if isinstance(size, SymbolicDim) else int(size)
+        for size in known.reshape(-1)
     )
 
 

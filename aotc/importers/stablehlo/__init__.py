@@ -23,7 +23,7 @@ from aotc.errors import InputError
 
 if TYPE_CHECKING:
     from aotc.importers.common.imported import Imported
-    from aotc.importers.stablehlo.network import Module
+    from aotc.importers.stablehlo.network import StableHloModule
     from aotc.programs.program import Program
     from aotc.tracing.entry import Spec
 
@@ -33,7 +33,7 @@ __all__ = ["from_jax", "from_stablehlo", "load"]
 def from_stablehlo(
     source: str | bytes | Path,
     specs: Mapping[str, Spec] | None = None,
-    module_class: type[Module] | None = None,
+    module_class: type[StableHloModule] | None = None,
 ) -> Imported:
     """A StableHLO module as a network.
 
@@ -54,7 +54,7 @@ def from_stablehlo(
     from aotc.importers.stablehlo import exports, network
 
     data, name = _contents(source)
-    made = module_class or network.Module
+    made = module_class or network.StableHloModule
     if isinstance(data, bytes) and exports.is_export(data):
         return exports.from_export(data, name, made)
     return network.from_module(made(data, name), specs)

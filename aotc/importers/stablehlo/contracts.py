@@ -16,13 +16,12 @@ from aotc.dialects import context
 from aotc.dialects.sizes import affine
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import known_contracts
-from aotc.dialects.types import Dim as Symbol
-from aotc.dialects.types import Size, evaluate_size
+from aotc.dialects.types import Size, SymbolicDim, evaluate_size
 from aotc.importers.stablehlo.interpreter import functions_of
 from aotc.importers.stablehlo.known_sizes import computed_sizes
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.shapes import make_constant
-from aotc.importers.stablehlo.values import Known, Token, Value, as_known, number
+from aotc.importers.stablehlo.values import KnownTensor, Token, Value, as_known, number
 from aotc.mlir import ir
 from aotc.tracing.dims import Dim, DimTerm
 
@@ -42,7 +41,7 @@ class _Facts:
         term = self.terms.get(number, self.dims[number])
         return term.value(
             {
-                dim.name: Symbol.symbol(i) * dim.multiple_of
+                dim.name: SymbolicDim.symbol(i) * dim.multiple_of
                 for i, dim in self.numbered_dims()
             }
         )
@@ -71,7 +70,7 @@ def open_sizes(module: ir.Module, main: str) -> dict[tuple[int, int], DimTerm]:
     checks = sum(1 for each in block.operations if _is_check(each.operation))
     with context():
         for _ in range(checks + 1):
-            if not _Reader(module, places, facts).learns(block):
+            if not _SizeInterpreter(module, places, facts).learns(block):
                 break
     renamed = [replace(d, name=facts.names.get(d.name, d.name)) for d in facts.dims]
     by_name = {old.name: new for old, new in zip(facts.dims, renamed, strict=True)}
@@ -101,7 +100,7 @@ def _substitute(term: DimTerm, dims: dict[str, Dim]) -> DimTerm:
 _UNKNOWN = Token()  # a value that is not about sizes
 
 
-class _Reader:
+class _SizeInterpreter:
     """Runs a function as far as it is about sizes, and learns from its checks."""
 
     def __init__(
@@ -138,10 +137,10 @@ class _Reader:
         elif len(op.op.results) == 1:
             found = [computed_sizes(op, operands)]
         for result, value in zip(operation.results, found, strict=False):
-            if isinstance(value, Known):
+            if isinstance(value, KnownTensor):
                 values[result] = value
 
-    def _read_size(self, op: Op, block: ir.Block) -> Known | None:
+    def _read_size(self, op: Op, block: ir.Block) -> KnownTensor | None:
         arguments = list(block.arguments)
         operand, axis = op.op.operands[0], op.integer("dimension")
         if operand not in arguments:
@@ -172,7 +171,7 @@ class _Reader:
         ):
             size = number(value)
             for position, dim in self.facts.numbered_dims():
-                whole = Symbol.symbol(position) * dim.multiple_of
+                whole = SymbolicDim.symbol(position) * dim.multiple_of
                 if title and title.isidentifier() and size == whole:
                     self.facts.names.setdefault(dim.name, title)
 
@@ -244,7 +243,7 @@ class _Reader:
         self.facts.terms[position] = term
         return True
 
-    def _multiple(self, difference: Symbol) -> bool:
+    def _multiple(self, difference: SymbolicDim) -> bool:
         """Learn that a size is a multiple if only multiples make the difference 0."""
         (position, *others) = affine.symbols_in(difference.expr)
         dim = self.facts.dims[position]
@@ -281,7 +280,7 @@ class _Reader:
         return new != dim
 
 
-def _same(reader: _Reader) -> dict[str, Any]:
+def _same(reader: _SizeInterpreter) -> dict[str, Any]:
     return {dim.name: dim for dim in reader.facts.dims}
 
 

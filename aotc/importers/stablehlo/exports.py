@@ -13,7 +13,7 @@ from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
-from aotc.importers.stablehlo.network import Module, network_of, value_of
+from aotc.importers.stablehlo.network import StableHloModule, network_of, value_of
 from aotc.importers.stablehlo.original import of_export
 from aotc.importers.stablehlo.reading import BYTECODE
 from aotc.importers.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
@@ -38,7 +38,7 @@ def is_export(data: bytes) -> bool:
 
 
 def from_export(
-    data: bytes, name: str, module_class: type[Module] = Module
+    data: bytes, name: str, module_class: type[StableHloModule] = StableHloModule
 ) -> Imported:
     """Make a network of the serialized result of `jax.export`.
 
@@ -66,7 +66,9 @@ def from_export(
 
 
 def from_exported(
-    exported: Exported, name: str = "exported", module_class: type[Module] = Module
+    exported: Exported,
+    name: str = "exported",
+    module_class: type[StableHloModule] = StableHloModule,
 ) -> Imported:
     """A network of a `jax.export.Exported`: of `arg0`, … and its keywords."""
     _require_known(exported, name)
@@ -96,7 +98,9 @@ def from_exported(
     return network_of(module, function, inputs, original=of_export(exported, len(args)))
 
 
-def _module_of(exported: Exported, name: str, module_class: type[Module]) -> Module:
+def _module_of(
+    exported: Exported, name: str, module_class: type[StableHloModule]
+) -> StableHloModule:
     """The module of an export, in the form in which it can be read.
 
     Calls of LAPACK have rules for shardings, whose bytecode only JAX reads: a process
@@ -113,7 +117,9 @@ def _module_of(exported: Exported, name: str, module_class: type[Module]) -> Mod
     return module_class(done.output.decode(), name)
 
 
-def _exported_specs(exported: Exported, module: Module) -> list[Spec | Complex]:
+def _exported_specs(
+    exported: Exported, module: StableHloModule
+) -> list[Spec | Complex]:
     """A Spec for each leaf of the arguments; the module knows more than their types."""
     specs: list[Any] = [
         spec_of([n if isinstance(n, int) else str(n) for n in aval.shape], aval.dtype)

@@ -22,7 +22,7 @@ Environment = ChainMap[ir.Value, Value]
 RETURNS = ("func.return", "stablehlo.return")
 
 
-class Interpreter:
+class StableHloInterpreter:
     """Runs functions of a module on values, traced or concrete.
 
     Args:

@@ -17,7 +17,7 @@ from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo.contracts import global_constants
 from aotc.importers.stablehlo.interpreter import functions_of
-from aotc.importers.stablehlo.network import Module, network_of, value_of
+from aotc.importers.stablehlo.network import StableHloModule, network_of, value_of
 from aotc.importers.stablehlo.original import of_function
 from aotc.importers.stablehlo.symbolic import (
     PLATFORM,
@@ -26,7 +26,7 @@ from aotc.importers.stablehlo.symbolic import (
     leaves_of,
     require_jax,
 )
-from aotc.importers.stablehlo.values import Known, Value, as_known
+from aotc.importers.stablehlo.values import KnownTensor, Value, as_known
 from aotc.mlir import ir
 from aotc.tracing.entry import State, Weights
 from aotc.tracing.source_locations import fail, is_own, relative, user_line
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 
 def from_jax(
-    function: Callable[..., object], specs: PyTree, module_class: type[Module] = Module
+    function: Callable[..., object],
+    specs: PyTree,
+    module_class: type[StableHloModule] = StableHloModule,
 ) -> Imported:
     """A function of JAX as a network.
 
@@ -170,7 +172,7 @@ class _CallingConvention:
         self.out_tree = out_tree
         self.sizes = sizes
 
-    def network(self, module: Module, donated: Sequence[bool]) -> Imported:
+    def network(self, module: StableHloModule, donated: Sequence[bool]) -> Imported:
         """Return the network."""
         stored = {k: self._only(k) for k in (Weights, State)}
         order = [name for name in stored.values() if name is not None]
@@ -222,7 +224,7 @@ class _CallingConvention:
 
     def _call(
         self,
-        module: Module,
+        module: StableHloModule,
         named: Mapping[str, PyTree],
         constants: Mapping[str, np.ndarray],
     ) -> PyTree:
@@ -242,7 +244,7 @@ class _CallingConvention:
         return found
 
 
-def _variable(name: str, argument: ir.Value, sizes: Mapping[str, Size]) -> Known:
+def _variable(name: str, argument: ir.Value, sizes: Mapping[str, Size]) -> KnownTensor:
     """Return a size that JAX passes to the function as a number."""
     wide = str(ir.RankedTensorType(argument.type).element_type)
     if name == "_platform_index":

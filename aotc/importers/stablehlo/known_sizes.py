@@ -1,4 +1,5 @@
-"""Arithmetic on sizes: ops whose operands are all `Known` give a `Known` again.
+"""Arithmetic on sizes: ops whose operands are all `KnownTensor` give a `KnownTensor`
+again.
 
 Comparisons hold or fail by the contracts of the sizes. Where these do not decide, or an
 op is not in the table, the interpreter computes with arrays instead.
@@ -28,7 +29,12 @@ from aotc.importers.common.known_sizes import (
     wrap,
 )
 from aotc.importers.stablehlo.operation import Op
-from aotc.importers.stablehlo.values import LARGEST_KNOWN, SIZE_DTYPES, Known, Value
+from aotc.importers.stablehlo.values import (
+    LARGEST_KNOWN,
+    SIZE_DTYPES,
+    KnownTensor,
+    Value,
+)
 
 
 def computed_sizes(op: Op, operands: Sequence[Value]) -> Value | None:
@@ -38,13 +44,13 @@ def computed_sizes(op: Op, operands: Sequence[Value]) -> Value | None:
             shortcut: Value | None = _SHORTCUTS[op.name](*operands)
             if shortcut is not None:
                 return shortcut
-        known = [x.data for x in operands if isinstance(x, Known)]
+        known = [x.data for x in operands if isinstance(x, KnownTensor)]
         if op.name not in _ON_SIZES or len(known) < len(operands) or not _is_short(op):
             return None
         data = _ON_SIZES[op.name](op, *known)
     except InputError:
         return None
-    return Known(
+    return KnownTensor(
         _wrap_to_dtype(data, op.kind.dtype).reshape(op.kind.shape), op.kind.dtype
     )
 
@@ -142,7 +148,7 @@ _OF_MATRICES = ("stablehlo.concatenate", "stablehlo.reshape")  # padding is one
 
 def _truth(value: Value) -> bool | None:
     """The bool of a scalar that is known."""
-    if isinstance(value, Known) and value.dtype == "bool" and not value.ndim:
+    if isinstance(value, KnownTensor) and value.dtype == "bool" and not value.ndim:
         return bool(value.data.item())
     return None
 

@@ -17,7 +17,7 @@ from aotc.importers.common.imported import Imported
 from aotc.importers.common.original import Original
 from aotc.importers.stablehlo.contracts import open_sizes
 from aotc.importers.stablehlo.interpreter import (
-    Interpreter,
+    StableHloInterpreter,
     functions_of,
     nested_operations,
 )
@@ -50,7 +50,7 @@ class ImportedFunction(Imported):
     donated: tuple[str, ...] = ()
 
 
-class Module:
+class StableHloModule:
     """A module that was read, checked and found supported.
 
     Args:
@@ -110,11 +110,11 @@ class Module:
             results = self.interpreter(known).call(self.main, operands)
         return [materialize(r) for r in results if not isinstance(r, Token)]
 
-    def interpreter(self, weights: Mapping[ir.Value, Value]) -> Interpreter:
+    def interpreter(self, weights: Mapping[ir.Value, Value]) -> StableHloInterpreter:
         """Return the interpreter of the module, with weights in the place of
         constants.
         """
-        return Interpreter(self.mlir, weights)
+        return StableHloInterpreter(self.mlir, weights)
 
     def flags(self, *names: str) -> list[bool]:
         """Return, for each argument, whether it has one of these attributes."""
@@ -150,7 +150,9 @@ def _is_large(op: Op) -> bool:
     return not ir.DenseElementsAttr(op.attribute("value")).is_splat
 
 
-def from_module(module: Module, given: Mapping[str, Spec] | None = None) -> Imported:
+def from_module(
+    module: StableHloModule, given: Mapping[str, Spec] | None = None
+) -> Imported:
     """The main function of a module, with flat inputs and results.
 
     Args:
@@ -232,7 +234,7 @@ def value_of(leaf: object) -> Value:
 
 
 def network_of(
-    module: Module,
+    module: StableHloModule,
     function: Callable[[Sequence[Any], Mapping[str, numpy.ndarray]], PyTree],
     inputs: Mapping[str, PyTree],
     *,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 
-from aotc.importers.stablehlo.values import Kind, Value, kind_of
+from aotc.importers.stablehlo.values import StableHloType, Value, kind_of
 from aotc.mlir import ir
 from aotc.tracing.source_locations import Place
 
@@ -44,12 +44,12 @@ class Op:
         return str(self.op.name)
 
     @cached_property
-    def kinds(self) -> list[Kind | None]:
+    def kinds(self) -> list[StableHloType | None]:
         """The types of the results."""
         return [kind_of(result.type) for result in self.op.results]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> StableHloType:
         """The type of the result that is a tensor."""
         kind = self.kinds[0]
         assert kind is not None

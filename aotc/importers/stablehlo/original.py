@@ -12,7 +12,7 @@ from aotc.complexes import Complex
 from aotc.core.pytree import PyTree
 from aotc.importers.common.original import Inputs, Original
 from aotc.importers.stablehlo.symbolic import require_jax
-from aotc.tracing.entry import State, Stored
+from aotc.tracing.entry import State, StoredTree
 
 if TYPE_CHECKING:
     from jax.export import Exported
@@ -29,7 +29,7 @@ def of_function(
         arguments: its Specs, Weights and State, by the names of its parameters.
         by_place: whether they are given by place.
     """
-    held = {n: v.tree for n, v in arguments.items() if isinstance(v, Stored)}
+    held = {n: v.tree for n, v in arguments.items() if isinstance(v, StoredTree)}
     updates = any(isinstance(value, State) for value in arguments.values())
 
     def run(inputs: Inputs) -> PyTree:

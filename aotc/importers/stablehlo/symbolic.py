@@ -20,10 +20,10 @@ from aotc.core.installation import install_command
 from aotc.core.pytree import PyTree
 from aotc.dialects.types import Size, ceil_divide
 from aotc.errors import SetupError
-from aotc.importers.stablehlo.values import Known
+from aotc.importers.stablehlo.values import KnownTensor
 from aotc.tracing.array import Array
 from aotc.tracing.dims import Dim, DimTerm
-from aotc.tracing.entry import Frozen, Spec, Stored
+from aotc.tracing.entry import Frozen, Spec, StoredTree
 from aotc.tracing.source_locations import fail
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class SymbolicSizes:
         return self.jax.ShapeDtypeStruct(tuple(sizes), given)
 
     def variables(
-        self, leaves: Sequence[object], given: Sequence[Array | Complex | Known]
+        self, leaves: Sequence[object], given: Sequence[Array | Complex | KnownTensor]
     ) -> dict[str, Size]:
         """Return the values of JAX's symbols in arrays that are given for the specs."""
         found: dict[str, Size] = {}
@@ -128,7 +128,7 @@ class SymbolicSizes:
 def contents(value: PyTree) -> PyTree:
     """Return the pytree of a stored value; other values as they are."""
     value = value.state if isinstance(value, Frozen) else value
-    return value.tree if isinstance(value, Stored) else value
+    return value.tree if isinstance(value, StoredTree) else value
 
 
 def leaves_of(value: PyTree) -> list[Any]:

@@ -14,7 +14,7 @@ from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops import OPS, calls
 from aotc.importers.stablehlo.values import kind_of
 from aotc.mlir import ir
-from aotc.tracing.findings import Finding, grouped_findings
+from aotc.tracing.findings import OpFinding, grouped_findings
 
 Use = tuple[str, str, str, str]  # op, reason, place, help
 
@@ -46,7 +46,7 @@ _REASONS = {
 }
 
 
-def unsupported(module: ir.Module, entry: str = "main") -> list[Finding]:
+def unsupported(module: ir.Module, entry: str = "main") -> list[OpFinding]:
     """Yield ops that `entry` reaches and that have no function in `ops`, with
     reasons.
     """

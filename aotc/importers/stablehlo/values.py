@@ -1,9 +1,9 @@
 """Values that the interpreter computes with: arrays, pairs of them, and known sizes.
 
 StableHLO computes shapes with integer tensors: `get_dimension_size`, arithmetic on it,
-`concatenate`, and then `dynamic_reshape` by the result. A `Known` is such a tensor
-whose elements are sizes of the model, so that shapes stay symbolic; it becomes an array
-where it meets one. Complex tensors are pairs of real arrays.
+`concatenate`, and then `dynamic_reshape` by the result. A `KnownTensor` is such a
+tensor whose elements are sizes of the model, so that shapes stay symbolic; it becomes
+an array where it meets one. Complex tensors are pairs of real arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy
 from aotc import numpy as np
 from aotc.complexes import Complex
 from aotc.core import dtypes
-from aotc.dialects.types import Dim, Shape, Size
+from aotc.dialects.types import Shape, Size, SymbolicDim
 from aotc.errors import InputError
 from aotc.mlir import ir
 from aotc.tracing.array import Array
@@ -33,7 +33,7 @@ LARGEST_KNOWN = 64  # elements; shapes are short
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownTensor:
     """A short integer or bool tensor whose elements are numbers, sizes or bools."""
 
     data: numpy.ndarray  # a NumPy array of objects, of rank 0 to 2
@@ -52,7 +52,7 @@ class Known:
     def array(self) -> Array:
         """Return the sizes as an array of the model."""
         items = self.data.ravel().tolist()
-        if not any(isinstance(item, Dim) for item in items):
+        if not any(isinstance(item, SymbolicDim) for item in items):
             return lift(
                 numpy.array(items, dtypes.to_numpy(self.dtype)).reshape(self.shape)
             )
@@ -64,7 +64,7 @@ class Token:
     """Orders effects; graph functions keep their order anyway."""
 
 
-class Kind(NamedTuple):
+class StableHloType(NamedTuple):
     """The type of a StableHLO value; None stands for a size that it leaves open."""
 
     shape: tuple[int | None, ...]
@@ -72,7 +72,7 @@ class Kind(NamedTuple):
     is_complex: bool = False
 
 
-Value = Array | Complex | Known | Token
+Value = Array | Complex | KnownTensor | Token
 
 
 def zeros_of(mlir_type: ir.Type) -> Value:
@@ -85,12 +85,12 @@ def zeros_of(mlir_type: ir.Type) -> Value:
     return Complex(zeros, zeros) if kind.is_complex else zeros
 
 
-def as_known(items: object, dtype: str) -> Known:
+def as_known(items: object, dtype: str) -> KnownTensor:
     """A Known of (nested lists of) sizes."""
-    return Known(numpy.array(items, object), dtype)
+    return KnownTensor(numpy.array(items, object), dtype)
 
 
-def kind_of(mlir_type: ir.Type) -> Kind | None:
+def kind_of(mlir_type: ir.Type) -> StableHloType | None:
     """Return the kind of a tensor type; None for other types.
 
     Raises:
@@ -102,8 +102,8 @@ def kind_of(mlir_type: ir.Type) -> Kind | None:
     sizes = tuple(None if n == open_size else n for n in mlir_type.shape)
     text = str(mlir_type.element_type)
     if text in COMPLEX:
-        return Kind(sizes, COMPLEX[text], True)
-    return Kind(sizes, element_dtype(text))
+        return StableHloType(sizes, COMPLEX[text], True)
+    return StableHloType(sizes, element_dtype(text))
 
 
 def element_dtype(text: str) -> str:
@@ -130,12 +130,12 @@ def array(value: Value) -> Array:
     """The value as one real array."""
     if isinstance(value, Complex | Token):
         fail("unsupported-ops", f"expected a real tensor; got {type(value).__name__}")
-    return value.array() if isinstance(value, Known) else value
+    return value.array() if isinstance(value, KnownTensor) else value
 
 
 def materialize(value: Value) -> Value:
     """Return the value as loops carry it and functions return it: not a Known."""
-    return value.array() if isinstance(value, Known) else value
+    return value.array() if isinstance(value, KnownTensor) else value
 
 
 def shape_of(value: Value) -> Shape:
@@ -149,7 +149,7 @@ def sizes(value: Value) -> tuple[Size, ...]:
     Raises:
         InputError: they depend on the data that the model is given.
     """
-    if isinstance(value, Known):
+    if isinstance(value, KnownTensor):
         return tuple(value.data.ravel().tolist())
     data = value._data if isinstance(value, Array) else None
     if data is None:
@@ -164,7 +164,7 @@ def sizes(value: Value) -> tuple[Size, ...]:
 
 def number(value: Value) -> Any:
     """The Python number of a scalar that is known now, else None."""
-    if isinstance(value, Known) and not value.ndim:
+    if isinstance(value, KnownTensor) and not value.ndim:
         return value.data.item()
     if isinstance(value, Array) and value._data is not None and not value.ndim:
         return value._data.item()

@@ -1,7 +1,7 @@
 """Graphs of torch.fx, interpreted on aotc's arrays.
 
-A value in a graph is an `Array`, a size (`int` or `Dim`), another Python constant, a
-list of these, or a function where the node is a subgraph.
+A value in a graph is an `Array`, a size (`int` or `SymbolicDim`), another Python
+constant, a list of these, or a function where the node is a subgraph.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _ELEMENT = bytes(16)  # a multiple of the size of any element
 
 
 @dataclass(frozen=True)
-class _Mapped:
+class _MappedTensor:
     """A tensor that stays in the file.
 
     Args:
@@ -77,7 +77,7 @@ def load(path: Path) -> torch.export.ExportedProgram:
 
 
 def _filled(
-    placeholder: torch.Tensor, data: torch.Tensor, mapped: _Mapped
+    placeholder: torch.Tensor, data: torch.Tensor, mapped: _MappedTensor
 ) -> torch.Tensor:
     """Return the tensor of a placeholder, given the bytes of its elements."""
     found = data.view(placeholder.dtype).as_strided(
@@ -88,7 +88,7 @@ def _filled(
     return torch.nn.Parameter(found, requires_grad=placeholder.requires_grad)
 
 
-def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_Mapped]:
+def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_MappedTensor]:
     """Copy an archive but for the elements of large tensors; yield these."""
     members = {each.filename: each for each in archive.infolist()}
     configs = {name: each for name, each in members.items() if name.endswith(_CONFIGS)}
@@ -107,7 +107,7 @@ def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_Mapped]
             elements, meta = f"{folder}/{row['path_name']}", row["tensor_meta"]
             strides = tuple(each["as_int"] for each in meta["strides"])
             offset = meta["storage_offset"]["as_int"]
-            yield _Mapped(tensor, members[elements], strides, offset)
+            yield _MappedTensor(tensor, members[elements], strides, offset)
             meta["strides"] = [{"as_int": 0} for _ in strides]
             meta["storage_offset"] = {"as_int": 0}
             changed[elements] = _ELEMENT

@@ -24,7 +24,7 @@ from torch.utils._pytree import TreeSpec
 
 from aotc.complexes import Complex
 from aotc.core.pytree import PyTree, flatten
-from aotc.dialects.types import Dim, Shape
+from aotc.dialects.types import Shape, SymbolicDim
 from aotc.importers.common.declared import Declared, declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.padded import (
@@ -34,8 +34,8 @@ from aotc.importers.common.padded import (
 )
 from aotc.importers.torch import nodes
 from aotc.importers.torch.dropping import REFUSED, drawing_from, drops
+from aotc.importers.torch.export_guards import ExportSizeGuard, Unkept, size_guards
 from aotc.importers.torch.exporting import decompose, decompositions
-from aotc.importers.torch.guards import SizeGuard, Unkept, size_guards
 from aotc.importers.torch.interpreter import evaluate
 from aotc.importers.torch.original import of_program
 from aotc.importers.torch.symbolic import AreKept, named_dims, never_kept, term_of
@@ -56,7 +56,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import Dim as Named
 from aotc.tracing.entry import Spec, State, Weights
-from aotc.tracing.findings import Finding, grouped_findings
+from aotc.tracing.findings import OpFinding, grouped_findings
 from aotc.tracing.source_locations import fail, relative
 from aotc.tracing.survey import require_importable
 
@@ -88,7 +88,7 @@ def network_of(
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
-    kept = tuple(each for each in guards if isinstance(each, SizeGuard))
+    kept = tuple(each for each in guards if isinstance(each, ExportSizeGuard))
     inputs = _inputs(program, kept, are_kept)
     key = "key" + "_" * ("key" in inputs) if train and _drops(program) else None
     named = inputs if key is None else {**inputs, key: Spec((2,), "u32")}
@@ -121,7 +121,7 @@ Obstacle = tuple[str, str, str, str]  # what, why, where and what to do
 _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
-def unsupported(program: ExportedProgram) -> list[Finding]:
+def unsupported(program: ExportedProgram) -> list[OpFinding]:
     """Return all that stands in the way of importing an exported program."""
     signature = program.graph_signature
     return [
@@ -183,7 +183,7 @@ _UNBACKED = re.compile(r"\bu\d+\b")  # torch's symbols for what values decide
 
 
 def _unkept(
-    guards: Sequence[SizeGuard | Unkept],
+    guards: Sequence[ExportSizeGuard | Unkept],
 ) -> Iterator[Obstacle]:
     for guard in guards:
         if isinstance(guard, Unkept):
@@ -293,7 +293,7 @@ def _stored_slot(
 
 
 def _inputs(
-    program: ExportedProgram, guards: Sequence[SizeGuard], are_kept: AreKept
+    program: ExportedProgram, guards: Sequence[ExportSizeGuard], are_kept: AreKept
 ) -> dict[str, Any]:
     """The Specs of each argument, by its name in `forward`."""
     fakes = {n.name: n.meta.get("val") for n in program.graph.nodes}
@@ -371,7 +371,7 @@ class _Network:
     inputs: tuple[str, ...]
     has_weights: bool
     has_state: bool
-    guards: tuple[SizeGuard, ...] = ()
+    guards: tuple[ExportSizeGuard, ...] = ()
     key: str | None = None
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
@@ -461,5 +461,5 @@ def _output(value: Any) -> Array | Complex | None:
         return value
     if is_data_dependent(value):
         return count_of(value)
-    whole = isinstance(value, int | Dim) and not isinstance(value, bool)
+    whole = isinstance(value, int | SymbolicDim) and not isinstance(value, bool)
     return lift(value, "i64" if whole else None)

@@ -13,11 +13,11 @@ from typing import TypeVar
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.dialects.types import Dim
+from aotc.dialects.types import SymbolicDim
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import astype, lift
 
-Operand = Array | Dim | bool | int | float
+Operand = Array | SymbolicDim | bool | int | float
 Result = TypeVar("Result")
 
 
@@ -42,7 +42,7 @@ def common_dtype(one: str, other: str) -> str:
 def _number_dtype(number: Operand) -> str:
     if isinstance(number, bool):
         return "bool"
-    return "i64" if isinstance(number, int | Dim) else "f32"
+    return "i64" if isinstance(number, int | SymbolicDim) else "f32"
 
 
 def result_dtype(*operands: Operand) -> str:

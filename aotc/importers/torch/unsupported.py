@@ -14,11 +14,11 @@ from aotc.importers.torch.ops.refused import PADDED
 from aotc.importers.torch.ops.size_ops import ASSERTIONS
 from aotc.importers.torch.tensors import is_complex, is_known
 from aotc.importers.torch.unbacked import UnbackedSizes
-from aotc.tracing.findings import Finding, grouped_findings
+from aotc.tracing.findings import OpFinding, grouped_findings
 from aotc.tracing.survey import note
 
 
-def unsupported(module: GraphModule) -> list[Finding]:
+def unsupported(module: GraphModule) -> list[OpFinding]:
     """Return the ops of a graph and its subgraphs that cannot be imported."""
     return grouped_findings(_obstacles(module))
 

@@ -13,7 +13,7 @@ from aotc.mlir import Function, Value, arith
 
 
 @dataclass(frozen=True)
-class Scratch:
+class ScratchMemory:
     """Memory that a share of the workgroups has for itself; it begins undefined.
 
     Args:
@@ -36,7 +36,8 @@ class Arguments:
         workgroup: the numbers of the workgroup, along two axes; for a family that
             `has_runs` the first of a run of workgroups, and the one after the last.
         machine: that runs it; None if that is not known.
-        scratch: what the kernel's family asks for, see `Family.scratch`; None for none.
+        scratch: what the kernel's family asks for, see `KernelFamily.scratch`; None for
+            none.
         write_inner: writes all workgroups of the kernel of another region, which this
             one runs.
     """
@@ -45,7 +46,7 @@ class Arguments:
     symbols: Sequence[Value]
     workgroup: tuple[Value, Value]
     machine: Machine | None = None
-    scratch: Scratch | None = None
+    scratch: ScratchMemory | None = None
     write_inner: Callable[[Function, Arguments], None] | None = None
 
     def write_region(self, function: Function, given: Arguments) -> None:
@@ -54,7 +55,7 @@ class Arguments:
         self.write_inner(function, given)
 
     @property
-    def own(self) -> Scratch:
+    def own(self) -> ScratchMemory:
         """The scratch of a kernel whose family asks for some."""
         assert self.scratch is not None
         return self.scratch

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from aotc.core.dtypes import UNSIGNED
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.lines import Rows, rows_by_pixel, sees_no_padding
+from aotc.kernels.cpu.lines import ResultRows, rows_by_pixel, sees_no_padding
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import least, most
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import Mma
 from aotc.kernels.planning.depthwise import Sweep
 from aotc.mlir import Type, Value, arith, ir
@@ -57,14 +57,14 @@ class ByteWindows:
         mma: what multiplies words; None where bytes are multiplied as f32.
     """
 
-    geometry: Geometry
+    geometry: ConvolutionGeometry
     sweep: Sweep
     image: Value
     weights: Value
     fill: int
     mma: Mma | None
 
-    def sums(self, rows: Rows, column: Value, count: int) -> Values:
+    def sums(self, rows: ResultRows, column: Value, count: int) -> Values:
         """Return the sums of a tile, as vectors of i32.
 
         Args:
@@ -124,7 +124,7 @@ class ByteWindows:
 
     def _add_lines(
         self,
-        rows: Rows,
+        rows: ResultRows,
         lines: _Lines,
         columns: tuple[Value, int],
         weights: Sequence[Value],
@@ -148,7 +148,7 @@ class ByteWindows:
 
     # ---- operands -------------------------------------------------------------------
 
-    def _begins(self, rows: Rows, lines: _Lines) -> list[Value]:
+    def _begins(self, rows: ResultRows, lines: _Lines) -> list[Value]:
         """Return where windows begin in each line; padding reads another line."""
         shape = self.geometry
         found = []

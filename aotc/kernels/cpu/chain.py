@@ -23,14 +23,14 @@ from aotc.kernels.cpu import depthwise, loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction import Contraction
 from aotc.kernels.cpu.contraction.sums import Begin, Sums
-from aotc.kernels.cpu.depthwise import Windows
+from aotc.kernels.cpu.depthwise import WindowWriter
 from aotc.kernels.cpu.epilogue import Epilogue
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import least, most
 from aotc.kernels.planning.chain import ChainSchedule, LineBuffers, geometry_of_stage
 from aotc.kernels.planning.joined import Joined
 from aotc.kernels.planning.stages import Stages, stages_of
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Function, Value, arith
 
 
@@ -46,7 +46,7 @@ def write(
 
 
 @dataclass(frozen=True)
-class _Part:
+class _LineRange:
     """A range of lines of results of one image.
 
     Args:
@@ -98,14 +98,14 @@ class _Chain:
                 low = add(add(scale(image, shape.size[0]), inner), -shape.padding[0])
                 stop = arith.minsi(add(line, self.schedule.lines), end)
                 is_first = int_compare("eq", line, begin)
-                self._write_part(_Part(line, stop, image, low, is_first))
+                self._write_part(_LineRange(line, stop, image, low, is_first))
 
             loops.repeat_for(begin, end, self.schedule.lines, write_lines)
 
         images = arith.divui(first, height), arith.ceildivui(last, height)
         loops.repeat_for(*images, 1, write_image)
 
-    def _write_part(self, part: _Part) -> None:
+    def _write_part(self, part: _LineRange) -> None:
         """Write all stages of some lines."""
         expand, windows, project = self._stages_of_part()
         image, result = self._begin_of_image(part), self._begin_of_result(part)
@@ -121,7 +121,7 @@ class _Chain:
 
     # ---- where lines are kept -------------------------------------------------------
 
-    def _begin_of_image(self, part: _Part) -> Value:
+    def _begin_of_image(self, part: _LineRange) -> Value:
         """Return the start of the first line of all images, relative to the buffered
         ones.
 
@@ -132,7 +132,7 @@ class _Chain:
         begin = self.given.own.begin
         return arith.subi(begin, scale(part.low, self.buffers.line))
 
-    def _begin_of_result(self, part: _Part) -> Value:
+    def _begin_of_result(self, part: _LineRange) -> Value:
         """Return the start of the windows' results, which the last stage reads."""
         if self.stages.project is None:
             return index(0)
@@ -141,7 +141,7 @@ class _Chain:
         lines = scale(part.first, shape.result[1] * shape.features)
         return arith.subi(begin, lines)
 
-    def _lines_to_expand(self, part: _Part) -> tuple[Value, Value]:
+    def _lines_to_expand(self, part: _LineRange) -> tuple[Value, Value]:
         """Return the first and last line to expand for a part, without known lines."""
         shape, buffers = geometry_of_stage(self.stages.depthwise), self.buffers
         top = scale(part.image, shape.size[0])
@@ -170,13 +170,15 @@ class _Chain:
 
     # ---- what computes a stage ------------------------------------------------------
 
-    def _stages_of_part(self) -> tuple[Contraction | None, Windows, Contraction | None]:
+    def _stages_of_part(
+        self,
+    ) -> tuple[Contraction | None, WindowWriter, Contraction | None]:
         """Return the stages of a part; None for those that the chain lacks."""
         stages, cut = self.stages, self.schedule
         shape = geometry_of_stage(stages.depthwise)
         epilogue = self._epilogue_of(stages.depthwise)
         known = self._known | {stages.depthwise.x: self._memory_of(stages.depthwise.x)}
-        windows = Windows(
+        windows = WindowWriter(
             shape,
             cut.sweep(shape),
             self.given.size(shape.lines),
@@ -194,7 +196,7 @@ class _Chain:
         return expand, windows, project
 
     def _contraction(
-        self, op: ConvGeneral, weight: Value, tile: Tile | None
+        self, op: ConvGeneral, weight: Value, tile: ContractionTile | None
     ) -> Contraction:
         assert tile is not None
         shape = geometry_of_stage(op)

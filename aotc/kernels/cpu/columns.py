@@ -21,12 +21,12 @@ from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.reduction import ReduceSum, Reduction
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.cpu.walks import block_bounds, parts, visit_some_parts
 from aotc.kernels.planning.columns import ColumnTile, vectors_of
-from aotc.kernels.planning.reductions import Matrices, known_matrices
+from aotc.kernels.planning.reductions import MatrixBatch, known_matrices
 from aotc.mlir import Function, Value, arith
 
 
@@ -42,12 +42,12 @@ def write(
     operations = function.entry_block.operations
     others = [op for op in operations if isinstance(op, Reduction) and op != anchor]
     side = vectors_of(1 + len(others), given.known_machine)
-    kernel = _Kernel(anchor, others, sizes, tile, epilogue, side)
+    kernel = _ColumnKernel(anchor, others, sizes, tile, epilogue, side)
     kernel.write(*given.workgroup, given.size(sizes.count))
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _ColumnKernel:
     """Writes a kernel at the insertion point.
 
     Args:
@@ -61,7 +61,7 @@ class _Kernel:
 
     anchor: Reduction | Normalize
     others: Sequence[Reduction]
-    sizes: Matrices
+    sizes: MatrixBatch
     tile: ColumnTile
     epilogue: Epilogue
     side: int
@@ -97,7 +97,7 @@ class _Kernel:
     def _write_columns(self, matrix: Value, column: Value, count: int) -> None:
         """Write as many columns as there are registers for."""
         begin = scale(matrix, self.sizes.length * self.sizes.width)
-        columns = _Columns(self, begin, column, count)
+        columns = _ColumnLoop(self, begin, column, count)
         here = columns.places(scale(matrix, self.sizes.width))
         if isinstance(self.anchor, Normalize):
             self._write_statistics(self.anchor, columns, here)
@@ -110,7 +110,7 @@ class _Kernel:
         self.epilogue.write(here, sums, others)
 
     def _write_statistics(
-        self, norm: Normalize, columns: _Columns, here: Sequence[Place]
+        self, norm: Normalize, columns: _ColumnLoop, here: Sequence[VectorPosition]
     ) -> None:
         """The means and the variances of some columns, or the means of squares."""
         lanes = self.tile.lanes
@@ -135,7 +135,7 @@ class _Kernel:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _ColumnLoop:
     """Goes through some columns of a matrix.
 
     Args:
@@ -145,15 +145,15 @@ class _Columns:
         count: of the columns.
     """
 
-    kernel: _Kernel
+    kernel: _ColumnKernel
     begin: Value
     column: Value
     count: int
 
-    def places(self, row: Value) -> list[Place]:
+    def places(self, row: Value) -> list[VectorPosition]:
         """Return the places of the vectors of a row, given where that begins."""
         return [
-            Place(
+            VectorPosition(
                 at=add(add(row, self.column), first),
                 column=add(self.column, first),
                 key=number,

@@ -23,11 +23,11 @@ from aotc.dialects.ops.pooling import MaxPool
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.byte_windows import ByteWindows
-from aotc.kernels.cpu.epilogue import Epilogue, Place
-from aotc.kernels.cpu.lines import Line, Lines, Rows, Window, rows_by_pixel
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
+from aotc.kernels.cpu.lines import ImageLine, Lines, ResultRows, Window, rows_by_pixel
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import block_bounds, visit_some_parts
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.planning.depthwise import Sweep, image_of
 from aotc.mlir import Function, Value, arith
 
@@ -39,7 +39,7 @@ def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -
     geometry = image.geometry
     lines = given.size(geometry.lines)
     reduction = reduction_of(anchor, epilogue)
-    windows = Windows(geometry, sweep, lines, reduction, epilogue)
+    windows = WindowWriter(geometry, sweep, lines, reduction, epilogue)
     if not geometry.is_float:
         mma = None
         if sweep.terms > 1:
@@ -54,7 +54,7 @@ def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -
 
 
 @dataclass(frozen=True)
-class Reduction:
+class WindowReduction:
     """The reduction of a window.
 
     Args:
@@ -65,7 +65,7 @@ class Reduction:
         merge: what is made of so far, and of an element that has no weight.
     """
 
-    read: Callable[[Place], Value]
+    read: Callable[[VectorPosition], Value]
     weights: Value | None = None
     start: float = 0.0
     merge: Callable[[Value, Value], Value] = arith.addf
@@ -77,18 +77,18 @@ class Reduction:
         return vectors.multiply_add(x, weight, so_far)
 
 
-def reduction_of(anchor: GraphOp, epilogue: Epilogue) -> Reduction:
+def reduction_of(anchor: GraphOp, epilogue: Epilogue) -> WindowReduction:
     """Return the reduction of an op's windows, reading operands by the epilogue."""
     read = partial(epilogue.compute, anchor.operands[0])
     if isinstance(anchor, ConvGeneral):
-        return Reduction(read, epilogue.memories[anchor.operands[1]])
+        return WindowReduction(read, epilogue.memories[anchor.operands[1]])
     if isinstance(anchor, MaxPool):
-        return Reduction(read, start=MaxPool.start, merge=arith.maximumf)
-    return Reduction(read)
+        return WindowReduction(read, start=MaxPool.start, merge=arith.maximumf)
+    return WindowReduction(read)
 
 
 @dataclass(frozen=True)
-class _Groups:
+class _VectorGroups:
     """The groups of a vector.
 
     Args:
@@ -101,7 +101,7 @@ class _Groups:
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowWriter:
     """Writes a kernel at the insertion point.
 
     Args:
@@ -114,10 +114,10 @@ class Windows:
         of_bytes: makes the sums of windows over bytes; None for floats.
     """
 
-    geometry: Geometry
+    geometry: ConvolutionGeometry
     sweep: Sweep
     lines: Value
-    reduction: Reduction
+    reduction: WindowReduction
     epilogue: Epilogue
     begin: tuple[Value | int, Value | int] = (0, 0)
     of_bytes: ByteWindows | None = None
@@ -142,10 +142,10 @@ class Windows:
         sweep, shape = self.sweep, self.geometry
         lines = Lines(shape, sweep.rows, self.begin)
 
-        def write_tiles(line: Line, window: Window) -> None:
+        def write_tiles(line: ImageLine, window: Window) -> None:
             lines.write_tiles(line, window, lambda rows: self._write_rows(part, rows))
 
-        def write_line(line: Line) -> None:
+        def write_line(line: ImageLine) -> None:
             if self.of_bytes is not None:
                 write_tiles(line, (0, shape.window[0]))
                 return
@@ -157,24 +157,24 @@ class Windows:
 
         lines.write(first, last, write_line)
 
-    def _write_rows(self, part: Value, rows: Rows) -> None:
+    def _write_rows(self, part: Value, rows: ResultRows) -> None:
         """Write some rows: the vectors of whole groups, and the last one."""
         together = self.geometry.groups_together(self.sweep.lanes)
 
         def write(number: Value, count: int) -> None:
-            self._write_tile(rows, _Groups(scale(number, together), count))
+            self._write_tile(rows, _VectorGroups(scale(number, together), count))
 
         some = scale(part, self.sweep.vectors), self.sweep.vectors
         visit_some_parts(some, self.geometry.groups, together, write)
 
     # ---- one tile -------------------------------------------------------------------
 
-    def _write_tile(self, rows: Rows, groups: _Groups) -> None:
+    def _write_tile(self, rows: ResultRows, groups: _VectorGroups) -> None:
         shape, lanes = self.geometry, self.sweep.lanes
         column = scale(groups.first, shape.group_features)
         count = groups.count * shape.group_features
         result = add(rows.result, column)
-        place = Place(result, column, 0, count)
+        place = VectorPosition(result, column, 0, count)
         if self.of_bytes is not None:
             totals = self.of_bytes.sums(rows, column, count)
         else:
@@ -182,7 +182,9 @@ class Windows:
             totals = self._reduce(rows, groups, [start] * rows.count)
         self.epilogue.write_rows([place], shape.features, totals)
 
-    def _reduce(self, rows: Rows, groups: _Groups, totals: Values) -> Values:
+    def _reduce(
+        self, rows: ResultRows, groups: _VectorGroups, totals: Values
+    ) -> Values:
         """Reduce the windows of some rows."""
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
@@ -201,8 +203,8 @@ class Windows:
 
     def _reduce_line(
         self,
-        rows: Rows,
-        pixels: tuple[Value, _Groups],
+        rows: ResultRows,
+        pixels: tuple[Value, _VectorGroups],
         weights: Sequence[Sequence[Value | None]],
         totals: Values,
     ) -> Values:
@@ -223,14 +225,14 @@ class Windows:
                     found[row] = self.reduction.combine(found[row], x, weight)
         return found
 
-    def _channels(self, at: Value, groups: _Groups) -> Values:
+    def _channels(self, at: Value, groups: _VectorGroups) -> Values:
         """Load the channels of some groups in turn, each in the lanes of its
         features.
         """
         shape, lanes = self.geometry, self.sweep.lanes
         channels, features = shape.group_channels, shape.group_features
         first, count = scale(groups.first, channels), groups.count
-        x = self.reduction.read(Place(at, first, 0, count * channels))
+        x = self.reduction.read(VectorPosition(at, first, 0, count * channels))
         if channels == features == 1:
             return [x]
         inside = [min(lane // features, count - 1) for lane in range(lanes)]
@@ -239,7 +241,7 @@ class Windows:
             for channel in range(channels)
         ]
 
-    def _weights(self, line: Value, groups: _Groups) -> list[list[Value | None]]:
+    def _weights(self, line: Value, groups: _VectorGroups) -> list[list[Value | None]]:
         """The weights of a line of the window, by position and channel of a group."""
         memory, shape = self.reduction.weights, self.geometry
         positions, channels = shape.window[1], shape.group_channels

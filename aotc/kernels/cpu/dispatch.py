@@ -19,15 +19,15 @@ from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.dialects.types import (
-    Dim,
     Size,
+    SymbolicDim,
     Tensor,
     element_count,
     lowered_type,
     symbols_of,
 )
 from aotc.kernels.cpu import elementary, loops, sharing, vectors
-from aotc.kernels.cpu.arguments import Arguments, Scratch
+from aotc.kernels.cpu.arguments import Arguments, ScratchMemory
 from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.facts import facts_of, work_of
 from aotc.kernels.families import FAMILIES
@@ -39,7 +39,7 @@ from aotc.mlir import Function, Module, Value, arith, func, ir
 
 
 @dataclass(frozen=True)
-class _Dispatch:
+class _CpuDispatch:
     """The dispatch of the kernel of a region.
 
     Args:
@@ -74,7 +74,7 @@ class _Dispatch:
 
 
 @dataclass(frozen=True)
-class KernelCalls:
+class CpuKernelCalls:
     """Calls the kernels of regions in a function.
 
     Args:
@@ -83,7 +83,7 @@ class KernelCalls:
     """
 
     lowering: Lowering
-    known: dict[str, _Dispatch] = field(default_factory=dict)
+    known: dict[str, _CpuDispatch] = field(default_factory=dict)
 
     def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
         """Return the lowered results of a region for lowered operands.
@@ -109,7 +109,7 @@ class KernelCalls:
         return iree_text.call_declared(dispatch.function, given)
 
 
-def _dispatch_of(region: Function) -> _Dispatch:
+def _dispatch_of(region: Function) -> _CpuDispatch:
     """Return the dispatch of the kernel of a region, which is written unless it is."""
     kernel = PlannedKernel.of(region, FAMILIES)
     assert kernel is not None
@@ -119,7 +119,9 @@ def _dispatch_of(region: Function) -> _Dispatch:
         _write_kernel(module, name, kernel)
     taken, made = signature(region)
     symbols = _symbol_count(region)
-    sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
+    sizes = [
+        n for kind in (*taken, *made) for n in kind.shape if isinstance(n, SymbolicDim)
+    ]
     operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
     scratches = [any_size()] if kernel.has_scratch else []
     numbers = symbols + 1 + len(sizes) + len(scratches)
@@ -130,7 +132,7 @@ def _dispatch_of(region: Function) -> _Dispatch:
         bodies.dispatch(name, operands, symbols, results, scratches),
     )
     groups, work = kernel.workgroups, work_of(kernel)
-    return _Dispatch(function, symbols, sizes, kernel, groups, work)
+    return _CpuDispatch(function, symbols, sizes, kernel, groups, work)
 
 
 def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) -> None:
@@ -158,7 +160,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
                 own = None
                 if kernel.has_scratch:
                     begin = arith.muli(share, size(scratch))
-                    own = Scratch(memories[-1], begin)
+                    own = ScratchMemory(memories[-1], begin)
                 given = memories[: len(taken) + len(made)]
                 at = x, y
                 arguments = Arguments(given, numbers, at, machine, own, _write_inner)
@@ -218,9 +220,11 @@ def _symbol_count(function: Function) -> int:
 
 
 def _elements(kind: Tensor, symbols: int) -> str:
-    """Return the number of a tensor's elements: see `Kernel.elements`."""
+    """Return the number of a tensor's elements: see `LoweredKernel.elements`."""
     size = element_count(kind.shape)
-    expr = size.expr if isinstance(size, Dim) else ir.AffineConstantExpr.get(size)
+    expr = (
+        size.expr if isinstance(size, SymbolicDim) else ir.AffineConstantExpr.get(size)
+    )
     return str(ir.AffineMap.get(0, symbols + 1, [expr]))
 
 

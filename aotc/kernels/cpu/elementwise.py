@@ -6,7 +6,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count, static_size
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.vectors import add, scale
 from aotc.kernels.cpu.walks import block_bounds, visit_parts
 from aotc.kernels.planning.movement import MovementBlocks
@@ -26,7 +26,7 @@ def write(
         begin = scale(row, width)
 
         def write_vector(column: Value, count: int) -> None:
-            place = Place(add(begin, column), column, key=0, count=count)
+            place = VectorPosition(add(begin, column), column, key=0, count=count)
             found = epilogue.compute(value, place)
             vectors.store(found, memory, place.at, lanes, count)
 

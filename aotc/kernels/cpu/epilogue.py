@@ -37,11 +37,11 @@ from aotc.kernels.cpu.rounding import round_to, round_to_bytes
 from aotc.kernels.elementwise import NARROW
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import (
-    Number,
-    Operand,
+    KernelOperand,
     PerColumn,
     PerGroup,
     PerRow,
+    ScalarOperand,
     SomeColumns,
     Whole,
     operand_of,
@@ -94,7 +94,7 @@ class VectorLowering(Lowering):
 
 
 @dataclass(frozen=True)
-class Place:
+class VectorPosition:
     """The position of a vector of results.
 
     Args:
@@ -111,7 +111,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _SharedValues:
     """Values that all rows read, once for each column.
 
     Args:
@@ -122,7 +122,9 @@ class _Shared:
     before: ir.InsertionPoint | None = None
     known: dict[tuple[Value, int], Value] = field(default_factory=dict)
 
-    def find(self, value: Value, place: Place, read: Callable[[], Value]) -> Value:
+    def find(
+        self, value: Value, place: VectorPosition, read: Callable[[], Value]
+    ) -> Value:
         """Return a value at the column of a place, which is read unless it is known."""
         key = value, place.key
         if key not in self.known:
@@ -176,7 +178,7 @@ class Epilogue:
 
     def write(
         self,
-        places: Sequence[Place],
+        places: Sequence[VectorPosition],
         sums: Sequence[Value],
         others: Mapping[Value, Sequence[Value]] | None = None,
     ) -> None:
@@ -187,11 +189,11 @@ class Epilogue:
             sums: what the sums are there.
             others: values that are other sums, and what these are there.
         """
-        self._write(places, {self.total: sums, **(others or {})}, _Shared())
+        self._write(places, {self.total: sums, **(others or {})}, _SharedValues())
 
     def write_rows(
         self,
-        places: Sequence[Place],
+        places: Sequence[VectorPosition],
         step: int,
         sums: Sequence[Value],
         others: Mapping[Value, Sequence[Value]] | None = None,
@@ -223,7 +225,7 @@ class Epilogue:
             found = [vectors.load(memory, at, lanes) for at in starts]
             before = ir.InsertionPoint(ir.InsertionPoint.current.block.owner)
             here = _moved(places, vectors.scale(row, step))
-            self._write(here, {self.total: found}, _Shared(before))
+            self._write(here, {self.total: found}, _SharedValues(before))
 
         loops.repeat_for(0, count, 1, write_row)
 
@@ -237,14 +239,16 @@ class Epilogue:
 
         def write_vector(at: Value) -> None:
             before = ir.InsertionPoint(ir.InsertionPoint.current.block.owner)
-            place = Place(at, at, key=0, count=self.lanes)
-            self._write([place], {}, _Shared(before))
+            place = VectorPosition(at, at, key=0, count=self.lanes)
+            self._write([place], {}, _SharedValues(before))
 
         loops.repeat_for(first, last, self.lanes, write_vector)
 
     def write_elements(self, first: Value, count: int) -> None:
         """Write results that depend on no sums: fewer elements than a vector has."""
-        self._write([Place(first, first, key=0, count=count)], {}, _Shared())
+        self._write(
+            [VectorPosition(first, first, key=0, count=count)], {}, _SharedValues()
+        )
 
     @property
     def _quantizes(self) -> bool:
@@ -255,9 +259,9 @@ class Epilogue:
 
     def _write(
         self,
-        places: Sequence[Place],
+        places: Sequence[VectorPosition],
         every: Mapping[Value, Sequence[Value]],
-        shared: _Shared,
+        shared: _SharedValues,
     ) -> None:
         first = 0
         together = (self.machine or Machine).together
@@ -276,7 +280,7 @@ class Epilogue:
     def compute(
         self,
         value: Value,
-        place: Place,
+        place: VectorPosition,
         known: Mapping[Value, Sequence[Value]] | None = None,
     ) -> Value:
         """Return the vector of a value that does not depend on the sums.
@@ -287,10 +291,12 @@ class Epilogue:
             known: vectors of other values there, one of each.
         """
         given = {each: [*vector] for each, vector in (known or {}).items()}
-        (found,) = self._value(value, given, [place], _Shared())
+        (found,) = self._value(value, given, [place], _SharedValues())
         return found
 
-    def compute_all(self, values: Sequence[Value], place: Place) -> list[Value]:
+    def compute_all(
+        self, values: Sequence[Value], place: VectorPosition
+    ) -> list[Value]:
         """Return the vectors of some values, which do not depend on the sums.
 
         Args:
@@ -298,7 +304,7 @@ class Epilogue:
             place: where they lie.
         """
         known: dict[Value, list[Value]] = {}
-        shared = _Shared()
+        shared = _SharedValues()
         return [self._value(each, known, [place], shared)[0] for each in values]
 
     def is_read(self, value: Value) -> bool:
@@ -309,14 +315,14 @@ class Epilogue:
         self,
         value: Value,
         known: dict[Value, list[Value]],
-        places: Sequence[Place],
-        shared: _Shared,
+        places: Sequence[VectorPosition],
+        shared: _SharedValues,
     ) -> list[Value]:
         """Return the vectors of a value at some places, and add them to those known."""
         if value in known:
             return known[value]
         read = Whole(value) if value in self.memories else operand_of(value)
-        if isinstance(read, Number | PerColumn):
+        if isinstance(read, ScalarOperand | PerColumn):
             found = [
                 shared.find(value, place, partial(self._read, read, place))
                 for place in places
@@ -359,13 +365,13 @@ class Epilogue:
             found += as_tuple(type(op).lower(VectorLowering(), op, *each))
         return found
 
-    def _read(self, read: Operand, place: Place) -> Value:
+    def _read(self, read: KernelOperand, place: VectorPosition) -> Value:
         """Load an operand's vector at a place, or a number in all lanes."""
         memory = self.memories.get(read.source)
         if memory is None:
             return self._splat(_computing_op(read.source))
         at = _place_in(read, place)
-        if isinstance(read, Number | PerRow):
+        if isinstance(read, ScalarOperand | PerRow):
             return vectors.repeat(vectors.load_element(memory, at), self.lanes)
         return vectors.load(memory, at, self.lanes, place.count)
 
@@ -377,12 +383,14 @@ class Epilogue:
         return constant(kind, float(op.value))
 
 
-def _moved(places: Sequence[Place], distance: Value | int) -> list[Place]:
+def _moved(
+    places: Sequence[VectorPosition], distance: Value | int
+) -> list[VectorPosition]:
     """Return places that lie some elements behind others, in the same columns."""
     return [replace(each, at=vectors.add(each.at, distance)) for each in places]
 
 
-def _place_in(read: Operand, place: Place) -> Value:
+def _place_in(read: KernelOperand, place: VectorPosition) -> Value:
     """Return where a kernel reads an operand for a place of the result."""
     match read:
         case Whole():
@@ -401,7 +409,7 @@ def _place_in(read: Operand, place: Place) -> Value:
     return vectors.index(0)
 
 
-def _row_of(place: Place, width: int) -> Value:
+def _row_of(place: VectorPosition, width: int) -> Value:
     """Return the number of the row of a place, for rows of `width` elements."""
     begin = arith.subi(place.at, place.column)
     return arith.divui(begin, vectors.index(width))

@@ -17,7 +17,7 @@ from aotc.dialects.lowering.scalars import int_compare
 from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import least, most
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.planning.tile import split_evenly
 from aotc.mlir import Value, arith
 
@@ -25,7 +25,7 @@ Window = tuple[Value | int, Value | int]
 
 
 @dataclass(frozen=True)
-class Rows:
+class ResultRows:
     """A tile: contiguous rows of results.
 
     Args:
@@ -53,7 +53,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Line:
+class ImageLine:
     """A line of results.
 
     Args:
@@ -78,18 +78,18 @@ class Lines:
         begin: where the images and the results begin in memory.
     """
 
-    geometry: Geometry
+    geometry: ConvolutionGeometry
     rows: int
     begin: tuple[Value | int, Value | int] = (0, 0)
 
     def write(
-        self, first: Value, last: Value, write_line: Callable[[Line], None]
+        self, first: Value, last: Value, write_line: Callable[[ImageLine], None]
     ) -> None:
         """Visit the lines from `first` to before `last`."""
         loops.repeat_for(first, last, 1, lambda n: write_line(self._line(n)))
 
     def write_tiles(
-        self, line: Line, window: Window, write_tile: Callable[[Rows], None]
+        self, line: ImageLine, window: Window, write_tile: Callable[[ResultRows], None]
     ) -> None:
         """Visit each tile of a line.
 
@@ -112,7 +112,7 @@ class Lines:
         ) -> None:
             begin = add(add(left, scale(start, step)), -before)
             at = add(result, scale(start, shape.features))
-            write_tile(Rows(begin, at, count, window, inside, line.top))
+            write_tile(ResultRows(begin, at, count, window, inside, line.top))
 
         for first, count, number, inside in self._tiles():
             if number == 1:
@@ -121,7 +121,7 @@ class Lines:
                 end, write = first + number * count, partial(write_at, count=count)
                 loops.repeat_for(first, end, count, write)
 
-    def window(self, line: Line) -> Window:
+    def window(self, line: ImageLine) -> Window:
         """The lines of the windows of a line of results that are no padding."""
         shape = self.geometry
         lines, dilation = shape.window[0], shape.dilation[0]
@@ -137,7 +137,7 @@ class Lines:
             last = least(_ceildiv(most(below, 0), dilation), lines)
         return first, last
 
-    def is_inside(self, line: Line) -> Value | bool:
+    def is_inside(self, line: ImageLine) -> Value | bool:
         """Return whether all lines of a result line's windows are in the image."""
         shape = self.geometry
         span = (shape.window[0] - 1) * shape.dilation[0]
@@ -148,14 +148,14 @@ class Lines:
         # a line before the first one is a large number without a sign
         return int_compare("ult", line.top, index(shape.size[0] - span))
 
-    def _line(self, number: Value) -> Line:
+    def _line(self, number: Value) -> ImageLine:
         shape = self.geometry
         image, inner = index(0), number
         if shape.images != 1:
             image = arith.divui(number, index(shape.result[0]))
             inner = arith.remui(number, index(shape.result[0]))
         top = add(scale(inner, shape.strides[0]), -shape.padding[0])
-        return Line(number, image, top)
+        return ImageLine(number, image, top)
 
     def _tiles(self) -> list[tuple[int, int, int, list[range] | None]]:
         """Return the tiles: first row, first place, number of rows, and rows inside
@@ -194,14 +194,16 @@ class Lines:
         return None if all(len(rows) == count for rows in found) else found
 
 
-def sees_no_padding(geometry: Geometry) -> bool:
+def sees_no_padding(geometry: ConvolutionGeometry) -> bool:
     """Return whether the lines of all windows are in the image."""
     span = (geometry.window[0] - 1) * geometry.dilation[0]
     lowest = (geometry.result[0] - 1) * geometry.strides[0] - geometry.padding[0]
     return geometry.padding[0] == 0 and lowest + span < geometry.size[0]
 
 
-def rows_by_pixel(geometry: Geometry, rows: Rows) -> dict[int, list[tuple[int, int]]]:
+def rows_by_pixel(
+    geometry: ConvolutionGeometry, rows: ResultRows
+) -> dict[int, list[tuple[int, int]]]:
     """Return the rows and positions of windows that each pixel is of, from the left."""
     found: dict[int, list[tuple[int, int]]] = {}
     for position in range(geometry.window[1]):

@@ -19,7 +19,7 @@ from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Tensor, element_count, static_size
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.runs import write_run
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.planning.movement import (
@@ -40,9 +40,9 @@ def write(
     memories = dict(zip(arguments, sources, strict=True))
     lanes, parts, column = schedule.lanes, [], 0
     for value in parts_of(anchor):
-        parts.append(_Part.of(anchor, value, column, lanes))
+        parts.append(_RowPart.of(anchor, value, column, lanes))
         column += parts[-1].width
-    kernel = _Kernel(anchor.axis, column, lanes, parts, memories, result, given)
+    kernel = _MovementKernel(anchor.axis, column, lanes, parts, memories, result, given)
     rows = given.size(element_count(Tensor.of(anchor.y).shape[: anchor.axis]))
     first = scale(given.workgroup[0], schedule.block)
     last = arith.minui(add(first, schedule.block), rows)
@@ -50,7 +50,7 @@ def write(
 
 
 @dataclass(frozen=True)
-class _Part:
+class _RowPart:
     """A part of each row of the result.
 
     Args:
@@ -68,7 +68,7 @@ class _Part:
     views: Mapping[Value, MemoryView]
 
     @classmethod
-    def of(cls, anchor: Concatenate, value: Value, column: int, lanes: int) -> _Part:
+    def of(cls, anchor: Concatenate, value: Value, column: int, lanes: int) -> _RowPart:
         """A part of a concatenation."""
         first, views = anchor.axis, {}
         width = element_count(Tensor.of(value).shape[first:])
@@ -82,7 +82,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _MovementKernel:
     """Writes rows at the insertion point.
 
     Args:
@@ -98,7 +98,7 @@ class _Kernel:
     axis: int
     width: int
     lanes: int
-    parts: Sequence[_Part]
+    parts: Sequence[_RowPart]
     memories: Mapping[Value, Value]
     result: Value
     given: Arguments
@@ -109,7 +109,7 @@ class _Kernel:
             begin = add(scale(row, self.width), part.column)
 
             def write_run(
-                number: Value, part: _Part = part, begin: Value = begin
+                number: Value, part: _RowPart = part, begin: Value = begin
             ) -> None:
                 self._write_run(part, row, scale(number, part.run), begin)
 
@@ -118,7 +118,9 @@ class _Kernel:
             else:
                 loops.repeat_for(0, part.width // part.run, 1, write_run)
 
-    def _write_run(self, part: _Part, row: Value, column: Value, begin: Value) -> None:
+    def _write_run(
+        self, part: _RowPart, row: Value, column: Value, begin: Value
+    ) -> None:
         """Copy a run of contiguous elements, from a column of a part on."""
         places = {
             value: _place(view.view, self.given, row, column, self.axis)
@@ -138,7 +140,7 @@ class _Kernel:
                 for value, memory in sources.items()
             }
             here = add(column, first)
-            place = Place(add(begin, here), here, key=0, count=count)
+            place = VectorPosition(add(begin, here), here, key=0, count=count)
             found = epilogue.compute(part.value, place, known)
             vectors.store(found, self.result, place.at, self.lanes, count)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp, as_tuple
 from aotc.dialects.lowering.conversion import conversion
-from aotc.dialects.lowering.numbers import Numbers
+from aotc.dialects.lowering.numbers import ScalarLowering
 from aotc.dialects.movement.nests import COPY
 from aotc.dialects.movement.views import Strides, View
 from aotc.dialects.types import Size, Tensor, element_count
@@ -48,7 +48,7 @@ _COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
 }
 
 
-class _Elements(Numbers):
+class _Elements(ScalarLowering):
     """Lowers elementwise ops on an element of each operand, whatever their rank."""
 
     def pointwise(
@@ -59,7 +59,7 @@ class _Elements(Numbers):
 
 
 @dataclass(frozen=True)
-class _Memory:
+class _MemoryOffset:
     """The place of a value's elements: from a place of some memory on."""
 
     memory: Value
@@ -74,12 +74,12 @@ def write(
     assert term is not None
     values = [*term.arguments, *term.results]
     pairs = zip(values, given.memories, strict=True)
-    memories = {value: _Memory(memory) for value, memory in pairs}
+    memories = {value: _MemoryOffset(memory) for value, memory in pairs}
     room = Room(given)
     for value in temporaries_of(term):
-        memories[value] = _Memory(*room.take(value))
+        memories[value] = _MemoryOffset(*room.take(value))
     for group in _groups(term.statements):
-        _Writer.of(group, memories, schedule.lanes, given).write()
+        _NestWriter.of(group, memories, schedule.lanes, given).write()
 
 
 def _groups(statements: Sequence[Statement]) -> list[list[Statement]]:
@@ -121,7 +121,7 @@ def _takes_vectors(statement: Statement) -> bool:
 
 
 @dataclass(frozen=True)
-class _Access:
+class _StridedAccess:
     """The distances in memory along each loop.
 
     Args:
@@ -130,17 +130,17 @@ class _Access:
         axes: the strides along each loop.
     """
 
-    memory: _Memory | None
+    memory: _MemoryOffset | None
     begin: Size
     axes: tuple[Strides, ...]
 
     @classmethod
-    def of(cls, memory: _Memory | None, view: View) -> _Access:
+    def of(cls, memory: _MemoryOffset | None, view: View) -> _StridedAccess:
         """Return the access through a view."""
         flat = view.flat()
         return cls(memory, flat.begin[0], flat.axes)
 
-    def merged(self, count: int) -> _Access | None:
+    def merged(self, count: int) -> _StridedAccess | None:
         """Return it with one loop in the place of the first; None if they are not."""
         flat = View((0,), self.axes, (0,))
         first = flat.group(range(count))
@@ -163,7 +163,7 @@ class _Access:
 
 
 @dataclass
-class _Writer:
+class _NestWriter:
     """Writes the loops that some statements share.
 
     Args:
@@ -180,8 +180,8 @@ class _Writer:
     statements: Sequence[Statement]
     sizes: Sequence[Size]
     kept: int
-    places: Sequence[_Access]
-    reads: Mapping[Read, _Access]
+    places: Sequence[_StridedAccess]
+    reads: Mapping[Read, _StridedAccess]
     lanes: int
     given: Arguments
     axis: int = 0
@@ -190,19 +190,19 @@ class _Writer:
     def of(
         cls,
         statements: Sequence[Statement],
-        memories: Mapping[Value, _Memory],
+        memories: Mapping[Value, _MemoryOffset],
         lanes: int,
         given: Arguments,
-    ) -> _Writer:
+    ) -> _NestWriter:
         """Return what writes statements that share loops."""
         nest = statements[0].nest
         places = []
         for each in statements:
             place = each.place()
             assert place is not None
-            places.append(_Access.of(memories[each.value], place))
+            places.append(_StridedAccess.of(memories[each.value], place))
         reads = {
-            read: _Access.of(memories.get(read.source), read.views[0])
+            read: _StridedAccess.of(memories.get(read.source), read.views[0])
             for each in statements
             for read in each.reads()
         }
@@ -309,7 +309,7 @@ class _Writer:
                 else:
                     vectors.store_element(found, memory, at)
 
-    def address(self, access: _Access, numbers: Sequence[Value]) -> Value:
+    def address(self, access: _StridedAccess, numbers: Sequence[Value]) -> Value:
         """Return where an element lies, for the numbers of the loops."""
         assert access.memory is not None
         found = self.given.size(access.begin)
@@ -336,7 +336,7 @@ class _Combination:
         count: how many lanes there are of vectors of results; None for all.
     """
 
-    writer: _Writer
+    writer: _NestWriter
     statement: Statement
     places: Sequence[Sequence[Value]]
     count: int | Value | None
@@ -344,7 +344,7 @@ class _Combination:
     def write(self) -> list[Value]:
         """Write the combined loops; return what they make at each place."""
         writer, dtype = self.writer, self.statement.dtype
-        start = Numbers([]).scalar(dtype, self.statement.nest.start)
+        start = ScalarLowering([]).scalar(dtype, self.statement.nest.start)
         if writer.lanes > 1:
             start = vectors.repeat(start, writer.lanes)
         totals = self._visit_first([start for _ in self.places])
@@ -428,7 +428,7 @@ class _Body:
         known: what other statements give at the place.
     """
 
-    writer: _Writer
+    writer: _NestWriter
     count: int | Value | None
     known: Mapping[Value, Value]
 
@@ -481,7 +481,7 @@ class _Body:
         if number is not None:
             if lanes > 1:
                 return vectors.splat(float(number), lanes)
-            return Numbers([]).scalar(kind, number)
+            return ScalarLowering([]).scalar(kind, number)
         access = self.writer.reads[read]
         assert access.memory is not None
         memory, at = access.memory.memory, self.writer.address(access, numbers)

@@ -260,7 +260,7 @@ def _with_symbols(elements: str, symbols: int, more: int) -> str:
     """Return a map of symbols and the number of shares with more symbols before that.
 
     Args:
-        elements: see `Kernel.elements`.
+        elements: see `LoweredKernel.elements`.
         symbols: of it.
         more: how many are added.
     """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.graph import GraphOp
 from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.term_builder import expression_of
 from aotc.kernels.terms import Read
 from aotc.mlir import Value
@@ -79,5 +79,5 @@ class Prologue:
                 known[read.value] = [vectors.repeat(element, self.lanes)]
             else:
                 known[read.value] = [vectors.load(memory, column, self.lanes, count)]
-        place = Place(column, column, key, count)
+        place = VectorPosition(column, column, key, count)
         return self.epilogue.compute(self.value, place, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aotc.dialects.types import Tensor, element_count, lowered_element, static_size
 from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.arguments import Arguments, Scratch
+from aotc.kernels.cpu.arguments import Arguments, ScratchMemory
 from aotc.kernels.cpu.vectors import index
 from aotc.kernels.planning.nests import is_in_scratch
 from aotc.mlir import Value, arith
@@ -34,8 +34,8 @@ class Room:
         return self._given.own.memory, begin
 
     @property
-    def rest(self) -> Scratch | None:
+    def rest(self) -> ScratchMemory | None:
         """The scratch that has not been taken."""
         if self._given.scratch is None or isinstance(self._at, int):
             return None
-        return Scratch(self._given.scratch.memory, self._at)
+        return ScratchMemory(self._given.scratch.memory, self._at)

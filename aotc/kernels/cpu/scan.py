@@ -15,7 +15,7 @@ from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.room import Room
 from aotc.kernels.cpu.vectors import add, index
-from aotc.kernels.planning.scan import Loop
+from aotc.kernels.planning.scan import ScanLoop
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Operation, Value, arith, func
 
@@ -26,16 +26,16 @@ def write(
     function: Function, anchor: Operation, schedule: Schedule, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    loop = Loop.of(anchor)
+    loop = ScanLoop.of(anchor)
     operands = given.operands_of(function)
     results = dict(given.results_of(function))
     taken = [operands[value] for value in loop.call.operands]
     made = [results[value] for value in loop.call.results]
-    _Writer(loop, taken, made, given, Room(given)).write()
+    _ScanWriter(loop, taken, made, given, Room(given)).write()
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _ScanWriter:
     """Writes a loop.
 
     Args:
@@ -46,7 +46,7 @@ class _Writer:
         room: for what steps hold.
     """
 
-    loop: Loop
+    loop: ScanLoop
     taken: Sequence[Value]
     made: Sequence[Value]
     given: Arguments

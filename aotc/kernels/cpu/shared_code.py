@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.dialects import iree_text
-from aotc.dialects.attributes import Array
+from aotc.dialects.attributes import DenseElements
 from aotc.dialects.calls.callees import calls_in
 from aotc.dialects.functions.function_table import erase, index_functions
 from aotc.dialects.functions.functions import callee_of, functions_of, name_of
@@ -54,7 +54,7 @@ def share_kernels(module: Module) -> bool:
 
 
 @dataclass(frozen=True)
-class _Written:
+class _KernelText:
     """A kernel as text.
 
     Args:
@@ -68,7 +68,7 @@ class _Written:
     numbers: list[str]
 
     @classmethod
-    def of(cls, holder: Operation) -> _Written:
+    def of(cls, holder: Operation) -> _KernelText:
         """Return the kernel that a module holds."""
         function = _function_in(holder).operation
         text = function.get_asm(print_generic_op_form=True, use_local_scope=True)
@@ -86,7 +86,7 @@ def _function_in(holder: Operation) -> Function:
     return function
 
 
-def _alike_kernels(module: Module) -> Iterator[list[_Written]]:
+def _alike_kernels(module: Module) -> Iterator[list[_KernelText]]:
     """Yield kernels for processors of one structure, where there are several."""
     by_type: dict[ir.Attribute, list[Operation]] = {}
     for op in module.body.operations:
@@ -94,19 +94,19 @@ def _alike_kernels(module: Module) -> Iterator[list[_Written]]:
             kind = _function_in(op).attributes["function_type"]
             by_type.setdefault(kind, []).append(op)
     for holders in by_type.values():
-        by_structure: dict[tuple[str, str], list[_Written]] = {}
+        by_structure: dict[tuple[str, str], list[_KernelText]] = {}
         if len(holders) > 1:
-            for written in map(_Written.of, holders):
+            for written in map(_KernelText.of, holders):
                 by_structure.setdefault(written.structure, []).append(written)
         yield from (found for found in by_structure.values() if len(found) > 1)
 
 
-def _shared_kernels(alike: Sequence[_Written]) -> Iterator[_Shared]:
+def _shared_kernels(alike: Sequence[_KernelText]) -> Iterator[_SharedKernels]:
     """Yield groups of kernels of one structure whose differences can be operands."""
     constants = _constants_in(_function_in(alike[0].holder))
     columns = _columns_of(constants, alike)
     fixed = [n for n, x in enumerate(columns) if x.differs and not x.is_replaceable]
-    groups: dict[tuple[str, ...], list[_Written]] = {}
+    groups: dict[tuple[str, ...], list[_KernelText]] = {}
     for each in alike:
         groups.setdefault(tuple(each.numbers[n] for n in fixed), []).append(each)
     for members in groups.values():
@@ -115,7 +115,7 @@ def _shared_kernels(alike: Sequence[_Written]) -> Iterator[_Shared]:
             columns = [x for x in _columns_of(constants, members) if x.differs]
             parameters = Parameters(columns)
             if len(parameters.numbers) <= _MOST_NUMBERS:
-                yield _Shared([each.holder for each in members], parameters)
+                yield _SharedKernels([each.holder for each in members], parameters)
 
 
 def _constants_in(function: Function) -> list[Operation]:
@@ -132,7 +132,7 @@ def _constants_in(function: Function) -> list[Operation]:
 
 
 def _columns_of(
-    constants: Sequence[Operation], alike: Sequence[_Written]
+    constants: Sequence[Operation], alike: Sequence[_KernelText]
 ) -> list[Column]:
     numbers = zip(*(each.numbers for each in alike), strict=True)
     return [Column(*each) for each in zip(constants, numbers, strict=True)]
@@ -142,7 +142,7 @@ def _columns_of(
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _SharedKernels:
     """Kernels of which the first takes the place of all.
 
     Args:
@@ -173,7 +173,7 @@ class _Shared:
         with ir.InsertionPoint(call), call.location:
             if parameters.tables:
                 array = parameters.tables_of(member)
-                tensors.append(constant_of(Array.encode(array)))
+                tensors.append(constant_of(DenseElements.encode(array)))
             symbols += [*map(index, parameters.numbers_of(member))]
             given = [*tensors, *symbols, *rest]
             operands = [each.type for each in tensors]
@@ -196,7 +196,7 @@ class _Shared:
             each.operation.erase()
 
 
-def _call_shared(module: Module, shared: Sequence[_Shared]) -> None:
+def _call_shared(module: Module, shared: Sequence[_SharedKernels]) -> None:
     """Replace calls of merged kernels by those of the first of each group."""
     members = {
         name_of(holder): (each, number)

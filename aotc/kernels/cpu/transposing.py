@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aotc.dialects.lowering.scalars import int_compare
-from aotc.dialects.movement.views import Loop
+from aotc.dialects.movement.views import StridedLoop
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import (
     static_size,
@@ -40,7 +40,7 @@ def write(
     """Write the kernel of a region."""
     nest = loops_of(anchor)
     assert nest is not None
-    kernel = _Kernel(nest, schedule.lanes, schedule.block, given)
+    kernel = _TransposeKernel(nest, schedule.lanes, schedule.block, given)
     if nest.is_of_runs:
         kernel.write_runs()
     elif nest.is_of_few:
@@ -53,7 +53,7 @@ _Place: TypeAlias = tuple[Value, Value]  # of an element, in the operand and the
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _TransposeKernel:
     """Writes the work of a workgroup at the insertion point.
 
     Args:
@@ -206,7 +206,7 @@ class _Kernel:
         """Return the place `count` elements further along the long axis."""
         return self._move(place, self.nest.long, count)
 
-    def _move(self, place: _Place, loop: Loop, count: Value) -> _Place:
+    def _move(self, place: _Place, loop: StridedLoop, count: Value) -> _Place:
         """Return the place `count` elements further along a loop."""
         read, written = place
         read = add(read, self.given.scale(count, loop.steps[0]))

@@ -15,7 +15,12 @@ from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.epilogue import Epilogue
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import least
-from aotc.kernels.planning.updates import Part, UpdateBlocks, block_count, parts_of
+from aotc.kernels.planning.updates import (
+    RegionPart,
+    UpdateBlocks,
+    block_count,
+    parts_of,
+)
 from aotc.mlir import Function, Value
 
 
@@ -25,13 +30,13 @@ def write(
     """Write the kernel of a region, for one block."""
     known, results = given.operands_of(function), given.results_of(function)
 
-    def write_part(part: Part, block: Value) -> None:
+    def write_part(part: RegionPart, block: Value) -> None:
         own = [results[number] for number in part.results]
         value, _ = own[0]
         epilogue = Epilogue(value, known, own, schedule.lanes, given.machine)
         _write_block(epilogue, part, schedule, block)
 
-    def write_from(parts: Sequence[Part], block: Value) -> None:
+    def write_from(parts: Sequence[RegionPart], block: Value) -> None:
         first, *others = parts
         if not others:
             write_part(first, block)
@@ -47,7 +52,7 @@ def write(
 
 
 def _write_block(
-    epilogue: Epilogue, part: Part, schedule: UpdateBlocks, block: Value
+    epilogue: Epilogue, part: RegionPart, schedule: UpdateBlocks, block: Value
 ) -> None:
     """Write some elements of a part, by whole vectors and what is left of them."""
     rest = part.elements % schedule.lanes

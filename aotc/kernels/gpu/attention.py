@@ -28,9 +28,9 @@ from aotc.dialects.types import (
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.causal import last_seen
 from aotc.kernels.gpu.frames import (
-    Axis,
     Frame,
     Reindexing,
+    TileAxis,
     WithoutLoop,
     axis_of,
     batch_of,
@@ -42,7 +42,7 @@ from aotc.kernels.gpu.matrices import Loops, factor_dtype, widened
 from aotc.kernels.gpu.ops import Int
 from aotc.kernels.gpu.products import zero_beyond
 from aotc.kernels.gpu.rows import combination, power_of_two
-from aotc.kernels.gpu.tiles import Held, Tile, cast, write_followers
+from aotc.kernels.gpu.tiles import Held, TileEvaluator, cast, write_followers
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Expression, Statement, Term
 from aotc.kernels.typical import typical
@@ -57,7 +57,7 @@ _FEW_KEYS = 32  # of a step, where they are wide
 
 
 @dataclass(frozen=True)
-class AttentionTile(Schedule):
+class GpuAttentionTile(Schedule):
     """The schedule of an attention.
 
     Args:
@@ -73,7 +73,7 @@ class AttentionTile(Schedule):
     stages: int = 2
 
 
-class Parts(NamedTuple):
+class AttentionParts(NamedTuple):
     """The statements of an attention."""
 
     scores: Statement
@@ -83,7 +83,7 @@ class Parts(NamedTuple):
     followers: Sequence[Statement]
 
 
-def parts_of(term: Term) -> Parts | None:
+def parts_of(term: Term) -> AttentionParts | None:
     """Return the statements of an attention; None for a term of another form."""
     if len(term.statements) < 5:
         return None
@@ -98,11 +98,11 @@ def parts_of(term: Term) -> Parts | None:
     )
     if not is_cascade or not all(map(factor_dtype, (scores, sums))):
         return None
-    found = Parts(scores, highest, total, sums, followers)
+    found = AttentionParts(scores, highest, total, sums, followers)
     return found if _is_planned(found) else None
 
 
-def _is_planned(parts: Parts) -> bool:
+def _is_planned(parts: AttentionParts) -> bool:
     """Return whether all parts share rows and keys, and heads are not too deep."""
     loops, depths = Loops.of(parts.scores), (_depth(parts), _width(parts))
     rows = len(loops.batch) + len(loops.rows)
@@ -117,16 +117,16 @@ def _is_planned(parts: Parts) -> bool:
     )
 
 
-def _depth(parts: Parts) -> Size:
+def _depth(parts: AttentionParts) -> Size:
     loops = Loops.of(parts.scores).summed
     return element_count(tuple(parts.scores.nest.sizes[loop] for loop in loops))
 
 
-def _width(parts: Parts) -> Size:
+def _width(parts: AttentionParts) -> Size:
     return parts.sums.nest.sizes[len(parts.sums.nest.kept) - 1]
 
 
-def plan(term: Term, machine: Gpu) -> AttentionTile:
+def plan(term: Term, machine: Gpu) -> GpuAttentionTile:
     """Return the schedule of a term on a chip.
 
     Few queries have the smallest tile there is: most of what they cost is to read keys.
@@ -140,7 +140,7 @@ def plan(term: Term, machine: Gpu) -> AttentionTile:
     beside = min(most, max(_LEAST, power_of_two(rows)))
     is_many = dtype == "f32" and beside * deepest >= _MANY_SUMS
     keys = _FEW_KEYS if deepest > 64 else _KEYS
-    return AttentionTile(beside, keys, _MANY_WARPS if is_many else 4)
+    return GpuAttentionTile(beside, keys, _MANY_WARPS if is_many else 4)
 
 
 def _padded(size: Size) -> int:
@@ -148,12 +148,12 @@ def _padded(size: Size) -> int:
     return max(_LEAST, power_of_two(size))
 
 
-def _row_count(parts: Parts) -> Size:
+def _row_count(parts: AttentionParts) -> Size:
     sizes, loops = parts.scores.nest.sizes, Loops.of(parts.scores).rows
     return element_count(tuple(sizes[loop] for loop in loops))
 
 
-def programs(term: Term, schedule: AttentionTile) -> Size:
+def programs(term: Term, schedule: GpuAttentionTile) -> Size:
     """Return how many programs there are."""
     parts = parts_of(term)
     assert parts is not None
@@ -162,12 +162,12 @@ def programs(term: Term, schedule: AttentionTile) -> Size:
     return batch * ceil_divide(_row_count(parts), schedule.rows)
 
 
-def write(writing: Writing, schedule: AttentionTile) -> None:
+def write(writing: Writing, schedule: GpuAttentionTile) -> None:
     """Write the kernel of a term at the insertion point."""
-    _Attention(writing, schedule).write()
+    _AttentionWriter(writing, schedule).write()
 
 
-class _Attention:
+class _AttentionWriter:
     """Writes an attention for some rows of queries.
 
     Args:
@@ -175,7 +175,7 @@ class _Attention:
         schedule: of it.
     """
 
-    def __init__(self, writing: Writing, schedule: AttentionTile) -> None:
+    def __init__(self, writing: Writing, schedule: GpuAttentionTile) -> None:
         parts = parts_of(writing.term)
         assert parts is not None
         self._writing, self._schedule, self._parts = writing, schedule, parts
@@ -198,12 +198,12 @@ class _Attention:
         frame = self._frame(self._rows, self._inner(scores, 1))
         return self._factor(frame, scores, 0, scores.nest.sizes, factor_dtype(scores))
 
-    def _inner(self, scores: Statement, at: int) -> Axis:
+    def _inner(self, scores: Statement, at: int) -> TileAxis:
         """Return the depth of a head, all of it."""
         shape, tile = scores.nest.sizes, _padded(_depth(self._parts))
         return axis_of(self._writing.sizes, shape, self._loops.summed, 0, tile, at)
 
-    def _frame(self, *axes: Axis) -> Frame:
+    def _frame(self, *axes: TileAxis) -> Frame:
         return Frame(self._writing.sizes, (self._batch, *axes))
 
     def _factor(
@@ -211,12 +211,12 @@ class _Attention:
     ) -> Value:
         """Return a tile of a factor in a dtype, which is 0 outside of its axes."""
         factor = widened(statement.factors[place])
-        tile = Tile(frame, self._writing.memories, {}, Reindexing(shape))
+        tile = TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
         found = cast(tile.value(factor), Tensor.of(factor.value).dtype, dtype)
         found = ops.spread(found, frame.shape)
         return zero_beyond(found, factor, frame.axes)
 
-    def _scores(self, keys: Axis) -> Value:
+    def _scores(self, keys: TileAxis) -> Value:
         """Return the scores of a block: keys are read as they lie, and then turned."""
         scores = self._parts.scores
         rows = self._block(self._shape, self._loops.columns, keys.first, 0)
@@ -284,10 +284,14 @@ class _Attention:
         total = arith.addf(arith.mulf(total, scale), added)
         return [most, total, self._add(tile, frame, keys, sums, scale)]
 
-    def _tile(self, frame: Frame, scores: Value, highest: Value | None = None) -> Tile:
+    def _tile(
+        self, frame: Frame, scores: Value, highest: Value | None = None
+    ) -> TileEvaluator:
         """Return the tile of a block, with its known values in registers."""
         held: dict[Value, Held] = {}
-        tile = Tile(frame, self._writing.memories, held, Reindexing(self._shape))
+        tile = TileEvaluator(
+            frame, self._writing.memories, held, Reindexing(self._shape)
+        )
         held[self._parts.scores.value] = tile.hold(self._parts.scores, scores)
         if highest is not None:
             held[self._parts.highest.value] = self._per_row(
@@ -298,11 +302,13 @@ class _Attention:
     def _per_row(self, statement: Statement, elements: Value) -> Held:
         """Hold a statement with one element per row."""
         frame, shape = self._frame(self._rows), self._shape[:-1]
-        tile = Tile(frame, self._writing.memories, {}, Reindexing(shape))
+        tile = TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
         held = tile.hold(statement, elements)
         return Held(elements, [*held.strides, ()])
 
-    def _elements(self, tile: Tile, factor: Expression, beyond: float) -> Value:
+    def _elements(
+        self, tile: TileEvaluator, factor: Expression, beyond: float
+    ) -> Value:
         """Return an expression in f32, and a number where there are no keys."""
         found = cast(tile.value(factor), Tensor.of(factor.value).dtype, "f32")
         found = ops.spread(found, tile.frame.shape)
@@ -313,11 +319,16 @@ class _Attention:
         return arith.select(ops.spread(mask, tile.frame.shape), found, other)
 
     def _add(
-        self, tile: Tile, frame: Frame, keys: Axis, sums: Value, scale: Value
+        self,
+        tile: TileEvaluator,
+        frame: Frame,
+        keys: TileAxis,
+        sums: Value,
+        scale: Value,
     ) -> Value:
         """Add the sums of a block to the earlier sums, which are scaled."""
         statement = self._parts.sums
-        here = Tile(
+        here = TileEvaluator(
             frame,
             tile.memories,
             tile.held,
@@ -334,12 +345,14 @@ class _Attention:
         scaled = arith.mulf(*ops.together(sums, scale))
         return ops.dot(cast(powers, "f32", dtype), right, scaled, precision)
 
-    def _block(self, shape: Shape, loops: tuple[int, ...], first: Int, at: int) -> Axis:
+    def _block(
+        self, shape: Shape, loops: tuple[int, ...], first: Int, at: int
+    ) -> TileAxis:
         """Return a block of keys, as rows or columns."""
         sizes, keys = self._writing.sizes, self._schedule.keys
         return axis_of(sizes, shape, loops, first, keys, at)
 
-    def _width_axis(self) -> Axis:
+    def _width_axis(self) -> TileAxis:
         statement = self._parts.sums
         loop = len(statement.nest.kept) - 1
         tile = _padded(_width(self._parts))
@@ -355,7 +368,7 @@ class _Attention:
             parts.highest.value: self._per_row(parts.highest, highest),
             parts.total.value: self._per_row(parts.total, total),
         }
-        tile = Tile(frame, self._writing.memories, held, Reindexing(kept))
+        tile = TileEvaluator(frame, self._writing.memories, held, Reindexing(kept))
         dtype = Tensor.of(parts.sums.value).dtype
         tile.finish(parts.sums, cast(sums, parts.sums.dtype, dtype))
         of_rows = [x for x in parts.followers if self._is_of_rows(x)]
@@ -375,7 +388,7 @@ class _Attention:
     ) -> None:
         """Compute and store statements with one element per row."""
         frame, loops = self._frame(self._rows), Reindexing(self._shape[:-1])
-        tile = Tile(frame, self._writing.memories, {}, loops)
+        tile = TileEvaluator(frame, self._writing.memories, {}, loops)
         for statement, elements in known.items():
             tile.held[statement.value] = tile.hold(statement, elements)
         for statement in followers:

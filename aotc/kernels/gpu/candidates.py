@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from aotc.kernels.gpu import matrices, products
-from aotc.kernels.gpu.attention import AttentionTile
+from aotc.kernels.gpu.attention import GpuAttentionTile
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.rows import ReduceTile
 from aotc.kernels.terms import Term
@@ -39,7 +39,7 @@ def _of_form(term: Term, form: str, machine: Gpu) -> Sequence[Any]:
         return [tile for tile in tiles if _FEW <= tile.rows * tile.columns <= _MANY]
     if form == "attention":
         steps = product((16, 32, 64, 128), (32, 64, 128), (4, 8), (2, 3))
-        return [AttentionTile(*each) for each in steps]
+        return [GpuAttentionTile(*each) for each in steps]
     return []
 
 

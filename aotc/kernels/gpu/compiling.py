@@ -58,7 +58,7 @@ class KernelSource:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class GpuCode:
     """The code of a kernel.
 
     Args:
@@ -105,7 +105,7 @@ def _triton(name: str = "triton") -> Any:
 
 def compile_kernel(
     kernel: KernelSource, arch: str, numerics: str = STRICT, most_shared: int = 2**31
-) -> Compiled:
+) -> GpuCode:
     """Return the code of a kernel for a chip.
 
     Less is loaded ahead than the kernel asks for where its programs would share more
@@ -132,7 +132,7 @@ def compile_kernel(
     )
 
 
-def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> Compiled:
+def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> GpuCode:
     triton, target = _triton(), _target(arch)
     given = {
         "num_warps": kernel.warps,
@@ -167,11 +167,11 @@ def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> Com
             threads = made.metadata.num_warps * target.warp_size
             code = made.asm["ptx" if target.backend == "cuda" else "hsaco"]
             code = code.encode() if isinstance(code, str) else code
-            found = Compiled(code, threads, made.metadata.shared, stages)
+            found = GpuCode(code, threads, made.metadata.shared, stages)
             if target.backend == "cuda":
                 return found
             registers, spilled = _amd_resources(made.asm["amdgcn"])
-            return Compiled(
+            return GpuCode(
                 code, threads, made.metadata.shared, stages, registers, spilled
             )
 
@@ -255,7 +255,7 @@ def _as_iree_launches(assembly: str, kernel: KernelSource, shared: int) -> str:
 # ---- what an assembler says ---------------------------------------------------------
 
 
-def resources_of(compiled: Compiled, arch: str) -> Resources:
+def resources_of(compiled: GpuCode, arch: str) -> Resources:
     """Return the resources of a kernel by an assembler, on a machine without GPUs.
 
     Raises:

@@ -19,14 +19,14 @@ from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.plain import attribute_of
 from aotc.dialects.sizes.symbols import contracts_of
-from aotc.dialects.types import Dim, Size, lowered_type
+from aotc.dialects.types import Size, SymbolicDim, lowered_type
 from aotc.errors import CompileError
 from aotc.kernels.facts import facts_of
 from aotc.kernels.family import PlannedKernel
 from aotc.kernels.gpu.emitter import NoKernel
 from aotc.kernels.gpu.families import FAMILIES, kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
-from aotc.kernels.lowered import CALL, KERNEL, LAUNCH, Launch
+from aotc.kernels.lowered import CALL, KERNEL, LAUNCH, GpuLaunch
 from aotc.mlir import Function, Module, Operation, Value, arith, func, ir
 
 _BITS = 32  # of a number that a kernel takes
@@ -38,7 +38,7 @@ LowerOps: TypeAlias = Callable[
 
 
 @dataclass(frozen=True)
-class _Dispatch:
+class _GpuDispatch:
     """The dispatch of the kernel of a region.
 
     Args:
@@ -53,7 +53,7 @@ class _Dispatch:
 
 
 @dataclass(frozen=True)
-class KernelCalls:
+class GpuKernelCalls:
     """Calls the kernels of regions in a function.
 
     Args:
@@ -64,7 +64,7 @@ class KernelCalls:
 
     lowering: Lowering
     lower_ops: LowerOps
-    known: dict[str, _Dispatch] = field(default_factory=dict)
+    known: dict[str, _GpuDispatch] = field(default_factory=dict)
 
     def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
         """Return the lowered results of a region for lowered operands.
@@ -90,7 +90,7 @@ class KernelCalls:
         return iree_text.call_declared(dispatch.function, given)
 
 
-def _dispatch_of(region: Function, lower_ops: LowerOps) -> _Dispatch:
+def _dispatch_of(region: Function, lower_ops: LowerOps) -> _GpuDispatch:
     """Return the dispatch of the kernel of a region, which is written unless it is."""
     module, kernel = current_module(), kernel_of_region(region)
     if isinstance(kernel, NoKernel):
@@ -104,7 +104,9 @@ def _dispatch_of(region: Function, lower_ops: LowerOps) -> _Dispatch:
     if not table_of(module).has_symbol(name):
         holder = _write_kernel(module, name, region, kernel)
         _write_ops(holder, region, kernel, lower_ops)
-    sizes = [n for kind in (*taken, *made) for n in kind.shape if isinstance(n, Dim)]
+    sizes = [
+        n for kind in (*taken, *made) for n in kind.shape if isinstance(n, SymbolicDim)
+    ]
     operands, results = ([lowered_type(x) for x in side] for side in (taken, made))
     numbers = len(kernel.numbers([0] * kernel.symbols))
     given = [
@@ -121,7 +123,7 @@ def _dispatch_of(region: Function, lower_ops: LowerOps) -> _Dispatch:
         number=f"i{_BITS}",
     )
     function = iree_text.declare(f"{name}{CALL}", given, results, body)
-    return _Dispatch(function, kernel, sizes)
+    return _GpuDispatch(function, kernel, sizes)
 
 
 def _numbers(kernel: GpuKernel, symbols: Sequence[Value]) -> list[Value]:
@@ -146,7 +148,7 @@ def _write_kernel(
     planned = PlannedKernel.of(function, FAMILIES)
     assert planned is not None
     taken, made = signature(function)
-    launch = Launch(
+    launch = GpuLaunch(
         kernel.name,
         kernel.text,
         kernel.warps,

@@ -21,10 +21,10 @@ from aotc.dialects.types import (
     maximum,
 )
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
+from aotc.kernels.gpu.frames import Frame, Reindexing, TileAxis, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.machines import Gpu
-from aotc.kernels.gpu.tiles import Tile
+from aotc.kernels.gpu.tiles import TileEvaluator
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
 from aotc.kernels.typical import typical
@@ -160,7 +160,7 @@ def compute(
     statements: Sequence[Statement],
     schedule: ElementTile,
     number: ops.Int,
-) -> Iterator[tuple[Tile, Statement, Value]]:
+) -> Iterator[tuple[TileEvaluator, Statement, Value]]:
     """Write what a program computes, and yield it to be stored, by statements.
 
     Args:
@@ -169,7 +169,7 @@ def compute(
         schedule: how they are cut up.
         number: of the program.
     """
-    tiles: dict[tuple[Shape, Split], Tile] = {}
+    tiles: dict[tuple[Shape, Split], TileEvaluator] = {}
     is_one = len({_key_of(each) for each in statements}) == 1
     for statement in statements:
         key = _key_of(statement)
@@ -194,7 +194,7 @@ def _tile(
     schedule: ElementTile,
     number: ops.Int,
     taking: Size | None,
-) -> Tile:
+) -> TileEvaluator:
     """Return the tile of a program, of the loops of a statement.
 
     Args:
@@ -209,7 +209,7 @@ def _tile(
     rest, guard = number, None
     if taking is not None:
         guard = integers.is_less(integers.value(rest), sizes.of(taking))
-    axes: list[Axis] = []
+    axes: list[TileAxis] = []
     for loops, tile, at in (
         (split.columns, schedule.columns, 1),
         (split.rows, schedule.rows, 0),
@@ -222,4 +222,4 @@ def _tile(
             axes.insert(0, axis_of(sizes, shape, loops, first, tile, at))
     axes.insert(0, batch_of(shape, split.batch, rest))
     frame = Frame(sizes, tuple(axes), guard)
-    return Tile(frame, writing.memories, {}, Reindexing(shape))
+    return TileEvaluator(frame, writing.memories, {}, Reindexing(shape))

@@ -32,7 +32,7 @@ from aotc.kernels.terms import Term
 
 
 @dataclass(frozen=True)
-class Form:
+class GpuKernelForm:
     """A form of terms that there are kernels of.
 
     Args:
@@ -50,43 +50,43 @@ class Form:
 
 # of those that take a term, the first
 FORMS = {
-    "attention": Form(
+    "attention": GpuKernelForm(
         lambda term: attention.parts_of(term) is not None,
         attention.plan,
         attention.programs,
         attention.write,
     ),
-    "product": Form(
+    "product": GpuKernelForm(
         lambda term: bool(products.groups_of(term)),
         products.plan,
         products.programs,
         products.write,
     ),
-    "scatter": Form(
+    "scatter": GpuKernelForm(
         lambda term: scatter.parts_of(term) is not None,
         scatter.plan,
         scatter.programs,
         scatter.write,
     ),
-    "rows": Form(
+    "rows": GpuKernelForm(
         lambda term: rows.anchor_of(term) is not None,
         rows.plan,
         rows.programs,
         rows.write,
     ),
-    "selection": Form(
+    "selection": GpuKernelForm(
         lambda term: selection.anchor_of(term) is not None,
         selection.plan,
         selection.programs,
         selection.write,
     ),
-    "elements": Form(
+    "elements": GpuKernelForm(
         lambda term: all(each.nest.combine == COPY for each in term.statements),
         elements.plan,
         elements.programs,
         elements.write,
     ),
-    "updates": Form(
+    "updates": GpuKernelForm(
         lambda term: all(each.nest.combine == COPY for each in term.statements),
         updates.plan,
         updates.programs,

@@ -50,9 +50,9 @@ from aotc.kernels.elementwise import (
     OF_COLUMNS,
     OF_NUMBERS,
 )
-from aotc.kernels.family import Family
+from aotc.kernels.family import KernelFamily
 from aotc.kernels.gpu import movement, products, splitting, updates
-from aotc.kernels.gpu.attention import AttentionTile
+from aotc.kernels.gpu.attention import GpuAttentionTile
 from aotc.kernels.gpu.candidates import candidates
 from aotc.kernels.gpu.elements import ElementTile
 from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
@@ -237,8 +237,8 @@ def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Any)
     return f"{len(ops)} products cannot be joined as {schedule.to_plain()}"
 
 
-def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
-    return Family(
+def _contraction(planning: _Planning, numerics: str) -> KernelFamily[Any, Any]:
+    return KernelFamily(
         anchors=(DotGeneral, ConvGeneral),
         schedule=ProductTile,
         plan=planning.plan,
@@ -256,10 +256,10 @@ def _contraction(planning: _Planning, numerics: str) -> Family[Any, Any]:
     )
 
 
-def _attention(planning: _Planning, numerics: str) -> Family[Any, Any]:
-    return Family(
+def _attention(planning: _Planning, numerics: str) -> KernelFamily[Any, Any]:
+    return KernelFamily(
         anchors=(Attention,),
-        schedule=AttentionTile,
+        schedule=GpuAttentionTile,
         views=views_of_parts,
         plan=planning.plan,
         candidates=planning.candidates,
@@ -284,12 +284,12 @@ _PLANNING = {
 }
 
 # of those that compute one op, the first with a plan for it is taken
-FAMILIES: dict[str, Family[Any, Any]] = {
+FAMILIES: dict[str, KernelFamily[Any, Any]] = {
     "contraction-tf32x3": _contraction(_RELAXED_PRODUCTS, RELAXED),
     "attention-tf32x3": _attention(_RELAXED_ATTENTION, RELAXED),
     "contraction": _contraction(_PRODUCTS, STRICT),
     "attention": _attention(_ATTENTION, STRICT),
-    "pooling": Family(
+    "pooling": KernelFamily(
         anchors=(MaxPool, SumPool),
         schedule=ReduceTile,
         plan=_ROWS.plan,
@@ -299,7 +299,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         lifts=can_lift,
     ),
     # softmax, norms and reductions, and products of few rows or columns
-    "rows": Family(
+    "rows": KernelFamily(
         anchors=(*_ALONG_ROWS, DotGeneral, ConvGeneral),
         schedule=ReduceTile,
         plan=_ROWS.plan,
@@ -315,7 +315,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         prologue=ALIKE,
         prologue_axes=_row_axes,
     ),
-    "scatter": Family(
+    "scatter": KernelFamily(
         anchors=(ScatterAdd,),
         schedule=ScatterTile,
         plan=_SCATTERS.plan,
@@ -326,7 +326,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         knows_constants=True,
     ),
     # argmax, and the first few of rows
-    "selection": Family(
+    "selection": KernelFamily(
         anchors=(Argmax, Argsort),
         schedule=SelectTile,
         plan=_SELECTIONS.plan,
@@ -338,7 +338,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         prologue=ALIKE,
         prologue_axes=_row_axes,
     ),
-    "movement": Family(
+    "movement": KernelFamily(
         anchors=movement.ANCHORS,
         schedule=ElementTile,
         plan=lambda op, machine: movement.plan(op, machine, _term_of_ops),
@@ -351,7 +351,7 @@ FAMILIES: dict[str, Family[Any, Any]] = {
         leaves_states=False,
         is_last=True,
     ),
-    "updates": Family(
+    "updates": KernelFamily(
         anchors=(Unary, Binary, Select, Clamp, Cast),
         schedule=ElementTile,
         plan=updates.plan_op,

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from aotc.dialects.movement.views import Strides, View, split
 from aotc.dialects.sizes import affine
 from aotc.dialects.types import (
-    Dim,
     Shape,
     Size,
+    SymbolicDim,
     compare_sizes,
     element_count,
     maximum,
@@ -24,11 +24,11 @@ from aotc.dialects.types import (
     same_count,
 )
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.ops import Int, Integers
+from aotc.kernels.gpu.ops import IndexArithmetic, Int
 from aotc.mlir import AffineExpr, Value, ir
 
 
-class Sizes:
+class KernelSizes:
     """Symbolic sizes as integers of a kernel.
 
     Args:
@@ -36,12 +36,12 @@ class Sizes:
         symbols: the argument of the kernel that each symbol is.
     """
 
-    def __init__(self, integers: Integers, symbols: Sequence[Value]) -> None:
+    def __init__(self, integers: IndexArithmetic, symbols: Sequence[Value]) -> None:
         self.integers, self._symbols = integers, symbols
 
     def of(self, size: Size) -> Int:
         """Return a size, written at the insertion point."""
-        return self._of(size.expr) if isinstance(size, Dim) else size
+        return self._of(size.expr) if isinstance(size, SymbolicDim) else size
 
     def _of(self, expr: AffineExpr) -> Int:
         found = affine.extremum(expr)
@@ -71,7 +71,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Axis:
+class TileAxis:
     """Loops that one index goes through.
 
     Args:
@@ -189,8 +189,8 @@ class Frame:
         guard: whether the program takes part at all; None if it does.
     """
 
-    sizes: Sizes
-    axes: tuple[Axis, ...]
+    sizes: KernelSizes
+    axes: tuple[TileAxis, ...]
     guard: Value | None = None
 
     def offset(self, view: View, *inner: View) -> Offset:
@@ -216,7 +216,7 @@ class Frame:
             along = integers.add(along, integers.multiply(axis.along or 0, by))
         return Offset(number, along, masks)
 
-    def _places(self, view: View) -> tuple[tuple[Value, ...], tuple[Axis, ...]]:
+    def _places(self, view: View) -> tuple[tuple[Value, ...], tuple[TileAxis, ...]]:
         """Return the indices of a source as axes, and where they are inside."""
         integers, masks = self.sizes.integers, [*self._masks(view)]
         axes = []
@@ -231,7 +231,7 @@ class Frame:
                 if is_above:
                     masks.append(integers.is_less(index, self.sizes.of(size)))
             along = None if isinstance(rest, int) else rest
-            axes.append(Axis((axis,), size, first, along))
+            axes.append(TileAxis((axis,), size, first, along))
         return tuple(masks), tuple(axes)
 
     def index(self, view: View, axis: int) -> Value:
@@ -269,7 +269,7 @@ class Frame:
                 inner = inner * stride.size
         return [*zip(numbers, tiles, strict=True)]
 
-    def _index(self, axis: Axis, inner: Size, size: Size | None) -> Int:
+    def _index(self, axis: TileAxis, inner: Size, size: Size | None) -> Int:
         """Return the index for one of several strides; the outermost has no size."""
         integers = self.sizes.integers
         whole = integers.add(axis.first, axis.along or 0)
@@ -299,8 +299,13 @@ class Frame:
 
 
 def axis_of(
-    sizes: Sizes, shape: Shape, loops: Sequence[int], first: Int, tile: int, at: int
-) -> Axis:
+    sizes: KernelSizes,
+    shape: Shape,
+    loops: Sequence[int],
+    first: Int,
+    tile: int,
+    at: int,
+) -> TileAxis:
     """Return rows or columns of a tile.
 
     Args:
@@ -318,13 +323,13 @@ def axis_of(
     if not (isinstance(total, int) and total > 0 and total % tile == 0):
         index = integers.value(integers.add(first, along))
         inside = integers.is_less(index, sizes.of(total))
-    return Axis(tuple(loops), total, first, along, inside)
+    return TileAxis(tuple(loops), total, first, along, inside)
 
 
-def batch_of(shape: Shape, loops: Sequence[int], index: Int) -> Axis:
+def batch_of(shape: Shape, loops: Sequence[int], index: Int) -> TileAxis:
     """Return an axis of which a program has one index."""
     total = element_count(tuple(shape[loop] for loop in loops))
-    return Axis(tuple(loops), total, index)
+    return TileAxis(tuple(loops), total, index)
 
 
 def _may_be_outside(view: View, axis: int) -> tuple[bool, bool]:

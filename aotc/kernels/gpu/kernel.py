@@ -10,9 +10,9 @@ from aotc.dialects.ops.creation import Dimension
 from aotc.dialects.types import Size, Tensor, bounds, symbols_of
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.compiling import KernelSource
-from aotc.kernels.gpu.frames import Sizes
+from aotc.kernels.gpu.frames import KernelSizes
 from aotc.kernels.gpu.printing import print_module
-from aotc.kernels.gpu.tiles import Memories, memory_element
+from aotc.kernels.gpu.tiles import KernelPointers, memory_element
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Term
 from aotc.mlir import Type, Value, arith, ir
@@ -88,8 +88,8 @@ class Writing:
     """
 
     term: Term
-    sizes: Sizes
-    memories: Memories
+    sizes: KernelSizes
+    memories: KernelPointers
     precision: str
 
 
@@ -105,7 +105,7 @@ def write_text(
     values = [*term.arguments, *term.results]
     elements = [memory_element(Tensor.of(value).dtype) for value in values]
     with _knowing_triton(term.function.context), ir.Location.unknown():
-        ints = ops.Integers(64 if is_large else 32)
+        ints = ops.IndexArithmetic(64 if is_large else 32)
         count = symbol_count(term) * (2 if is_large else 1)
         number = ir.IntegerType.get_signless(_HALF)
         kinds = [*map(ops.pointer_to, elements), *[number] * count]
@@ -114,11 +114,13 @@ def write_text(
             block = _function(name, kinds, len(values))
         with ir.InsertionPoint(block):
             given = [*block.arguments]
-            sizes = Sizes(ints, _symbols(given[len(values) :], ints, is_large=is_large))
+            sizes = KernelSizes(
+                ints, _symbols(given[len(values) :], ints, is_large=is_large)
+            )
             first = len(term.arguments)
             read = dict(zip(term.arguments, given[:first], strict=True))
             written = [*zip(term.results, given[first : len(values)], strict=True)]
-            writing = Writing(term, sizes, Memories(read, written), precision)
+            writing = Writing(term, sizes, KernelPointers(read, written), precision)
             write(writing)
             ops.make("tt.return", [], None)
         return print_module(module)
@@ -147,7 +149,7 @@ def symbol_count(term: Term) -> int:
 
 
 def _symbols(
-    numbers: Sequence[Value], ints: ops.Integers, *, is_large: bool
+    numbers: Sequence[Value], ints: ops.IndexArithmetic, *, is_large: bool
 ) -> list[Value]:
     """Assemble the values of symbols from the 32-bit numbers of a kernel."""
     if not is_large:

@@ -103,7 +103,7 @@ def together(*values: Value) -> list[Value]:
     return [spread(x, shape) for x in values]
 
 
-class Integers:
+class IndexArithmetic:
     """Arithmetic of sizes, indices and offsets.
 
     Args:

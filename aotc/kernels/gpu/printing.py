@@ -13,10 +13,10 @@ from aotc.mlir import Block, Module, Operation, Value
 
 def print_module(module: Module) -> str:
     """Return the text of a module."""
-    return "\n".join(_Printer().op(module.operation, "")) + "\n"
+    return "\n".join(_TritonPrinter().op(module.operation, "")) + "\n"
 
 
-class _Printer:
+class _TritonPrinter:
     def __init__(self) -> None:
         self._names: dict[Value, str] = {}
 

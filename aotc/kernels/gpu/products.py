@@ -18,7 +18,7 @@ from aotc.dialects.types import (
     lowered_element,
 )
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
+from aotc.kernels.gpu.frames import Frame, Reindexing, TileAxis, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.matrices import (
@@ -32,7 +32,7 @@ from aotc.kernels.gpu.matrices import (
     widened,
 )
 from aotc.kernels.gpu.ops import Int
-from aotc.kernels.gpu.tiles import Held, Tile, cast, write_followers
+from aotc.kernels.gpu.tiles import Held, TileEvaluator, cast, write_followers
 from aotc.kernels.terms import Expression, Read, Statement, Term
 from aotc.mlir import Value, arith
 
@@ -42,14 +42,14 @@ _GAIN = 0.95  # of the time of kernels of their own, at most
 
 
 @dataclass(frozen=True)
-class Group:
+class ProductWithEpilogue:
     """A product of a term, and the statements that follow it, which combine nothing."""
 
     anchor: Statement
     followers: tuple[Statement, ...]
 
 
-def groups_of(term: Term) -> list[Group]:
+def groups_of(term: Term) -> list[ProductWithEpilogue]:
     """Return the products of a term, which do not depend on each other.
 
     None if it is of another form.
@@ -71,7 +71,7 @@ def groups_of(term: Term) -> list[Group]:
             followers[anchor].append(statement)
         else:
             return []
-    return [Group(each, tuple(own)) for each, own in followers.items()]
+    return [ProductWithEpilogue(each, tuple(own)) for each, own in followers.items()]
 
 
 def anchor_of(term: Term) -> Statement | None:
@@ -138,7 +138,7 @@ def write(writing: Writing, schedule: ProductTile) -> None:
     integers = sizes.integers
     program: Int = integers.wide(ops.program_id())
     if len(groups) == 1:
-        _Product(writing, schedule, groups[0], program).write()
+        _ProductWriter(writing, schedule, groups[0], program).write()
         return
     first: Int = 0
     for group in groups:
@@ -153,12 +153,12 @@ def write(writing: Writing, schedule: ProductTile) -> None:
 
 
 def _write_group(
-    writing: Writing, schedule: ProductTile, group: Group, program: Int
+    writing: Writing, schedule: ProductTile, group: ProductWithEpilogue, program: Int
 ) -> None:
-    _Product(writing, schedule, group, program).write()
+    _ProductWriter(writing, schedule, group, program).write()
 
 
-class _Product:
+class _ProductWriter:
     """A writer of a product and its epilogue, for one tile.
 
     Args:
@@ -169,7 +169,11 @@ class _Product:
     """
 
     def __init__(
-        self, writing: Writing, schedule: ProductTile, group: Group, program: Int
+        self,
+        writing: Writing,
+        schedule: ProductTile,
+        group: ProductWithEpilogue,
+        program: Int,
     ) -> None:
         self._writing, self._schedule, self._group = writing, schedule, group
         self._anchor = anchor = group.anchor
@@ -239,15 +243,15 @@ class _Product:
         precision = self._writing.precision if self._dtype == "f32" else "ieee"
         return ops.dot(left, right, sums, precision)
 
-    def _depth(self, k: Value, at: int) -> Axis:
+    def _depth(self, k: Value, at: int) -> TileAxis:
         sizes, depth = self._writing.sizes, self._schedule.depth
         return axis_of(sizes, self._shape, self._loops.summed, k, depth, at)
 
-    def _factor(self, number: int, rows: Axis, columns: Axis) -> Value:
+    def _factor(self, number: int, rows: TileAxis, columns: TileAxis) -> Value:
         """Return a tile of a factor, which is 0 beyond the depth."""
         frame = Frame(self._writing.sizes, (self._batch, rows, columns))
         loops = Reindexing(self._shape)
-        tile = Tile(frame, self._writing.memories, {}, loops)
+        tile = TileEvaluator(frame, self._writing.memories, {}, loops)
         expression = widened(self._anchor.factors[number])
         found = tile.value(expression)
         found = cast(found, Tensor.of(expression.value).dtype, self._dtype)
@@ -261,13 +265,13 @@ class _Product:
         kept = self._shape[: len(anchor.nest.kept)]
         frame = Frame(self._writing.sizes, (self._batch, self._rows, self._columns))
         held: dict[Value, Held] = {}
-        tile = Tile(frame, self._writing.memories, held, Reindexing(kept))
+        tile = TileEvaluator(frame, self._writing.memories, held, Reindexing(kept))
         elements = cast(sums, anchor.dtype, Tensor.of(anchor.value).dtype)
         tile.finish(anchor, elements)
         write_followers(tile, self._group.followers)
 
 
-def zero_beyond(x: Value, factor: Expression, axes: Sequence[Axis]) -> Value:
+def zero_beyond(x: Value, factor: Expression, axes: Sequence[TileAxis]) -> Value:
     """Return a tile of a factor with 0 beyond the ends of axes."""
     open_ended = [axis for axis in axes if not is_zero_beyond(factor, axis)]
     mask = ops.both([axis.inside for axis in open_ended if axis.inside is not None])
@@ -277,7 +281,7 @@ def zero_beyond(x: Value, factor: Expression, axes: Sequence[Axis]) -> Value:
     return arith.select(ops.spread(mask, ops.shape_of(x)), x, zero)
 
 
-def is_zero_beyond(factor: Expression, axis: Axis) -> bool:
+def is_zero_beyond(factor: Expression, axis: TileAxis) -> bool:
     """Return whether a factor is read as 0 beyond the end of an axis."""
     if not isinstance(factor, Read):
         return False

@@ -35,14 +35,16 @@ def launch(
     symbols: Sequence[int],
     programs: Iterable[int] | None = None,
 ) -> list[Buffer]:
-    """Return the memory of the results of a kernel, once it has run: see `Launch`."""
-    found = Launch.of(kernel, term, arguments, symbols)
+    """Return the memory of the results of a kernel, once it has run: see
+    `ReferenceLaunch`.
+    """
+    found = ReferenceLaunch.of(kernel, term, arguments, symbols)
     found.run(programs)
     return found.results
 
 
 @dataclass(frozen=True)
-class Launch:
+class ReferenceLaunch:
     """A launch of a kernel, of which programs are run as they are asked for.
 
     Args:
@@ -60,7 +62,7 @@ class Launch:
     @classmethod
     def of(
         cls, kernel: GpuKernel, term: Term, arguments: _Arrays, symbols: Sequence[int]
-    ) -> Launch:
+    ) -> ReferenceLaunch:
         """Return the launch of a kernel, of which no program has run.
 
         Args:

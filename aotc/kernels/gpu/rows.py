@@ -28,11 +28,11 @@ from aotc.dialects.types import (
 )
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.elements import fastest_loop
-from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of
+from aotc.kernels.gpu.frames import Frame, Reindexing, TileAxis, axis_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import CannotLiftError
 from aotc.kernels.gpu.machines import Gpu
-from aotc.kernels.gpu.tiles import Held, Tile, cast
+from aotc.kernels.gpu.tiles import Held, TileEvaluator, cast
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
 from aotc.kernels.typical import typical
@@ -91,7 +91,7 @@ def _columns(anchor: Statement) -> Size:
 
 
 @dataclass(frozen=True)
-class Work:
+class ReductionWork:
     """The typical work of a reduction.
 
     Args:
@@ -109,7 +109,7 @@ class Work:
     is_known: bool = True
 
     @classmethod
-    def of(cls, term: Term, anchor: Statement) -> Work:
+    def of(cls, term: Term, anchor: Statement) -> ReductionWork:
         """Measure the work of a term."""
         columns, reads = _columns(anchor), anchor.reads()
         loops = [fastest_loop(x.views[-1]) for x in reads if len(x.views) == 1]
@@ -122,7 +122,7 @@ class Work:
             isinstance(columns, int),
         )
 
-    def in_parts(self, parts: int) -> Work:
+    def in_parts(self, parts: int) -> ReductionWork:
         """Return the work of the sums of parts of each result."""
         return replace(self, kept=self.kept * parts, columns=self.columns // parts)
 
@@ -149,10 +149,10 @@ def plan(term: Term, machine: Gpu) -> ReduceTile:
     """Return the schedule of a term on a chip."""
     anchor = anchor_of(term)
     assert anchor is not None
-    return _tile_for(Work.of(term, anchor), machine)
+    return _tile_for(ReductionWork.of(term, anchor), machine)
 
 
-def _tile_for(work: Work, machine: Gpu) -> ReduceTile:
+def _tile_for(work: ReductionWork, machine: Gpu) -> ReduceTile:
     rows, needed = work.kept, power_of_two(work.columns)
     if work.is_beside:
         filling = max(_LINE, power_of_two(rows // machine.multiprocessors))
@@ -167,7 +167,7 @@ def _tile_for(work: Work, machine: Gpu) -> ReduceTile:
     return ReduceTile(min(most, max(least, filling)), along, warps)
 
 
-def nanoseconds(work: Work, machine: Gpu) -> float:
+def nanoseconds(work: ReductionWork, machine: Gpu) -> float:
     """Return how long a reduction takes, by a model of the chip.
 
     Each step of a program waits for memory, which gives no more than its bandwidth.
@@ -192,10 +192,10 @@ def programs(term: Term, schedule: ReduceTile) -> Size:
 
 def write(writing: Writing, schedule: ReduceTile) -> None:
     """Write the kernel of a term at the insertion point."""
-    _Rows(writing, schedule).write()
+    _RowWriter(writing, schedule).write()
 
 
-class _Rows:
+class _RowWriter:
     """Writes the statements of a term for some rows.
 
     Args:
@@ -231,7 +231,7 @@ class _Rows:
             else:
                 self._compute_all(statement, is_result=statement.value in results)
 
-    def _tile(self, first: ops.Int) -> Tile:
+    def _tile(self, first: ops.Int) -> TileEvaluator:
         """Return the tile from column `first` on."""
         columns = axis_of(
             self._writing.sizes,
@@ -243,15 +243,15 @@ class _Rows:
         )
         return self._tile_of((self._rows, columns), self._wide, self._shape)
 
-    def _narrow(self) -> Tile:
+    def _narrow(self) -> TileEvaluator:
         """Return the tile of one column."""
         return self._tile_of((self._rows,), self._held, self._kept)
 
     def _tile_of(
-        self, axes: tuple[Axis, ...], held: dict[Value, Held], shape: Shape
-    ) -> Tile:
+        self, axes: tuple[TileAxis, ...], held: dict[Value, Held], shape: Shape
+    ) -> TileEvaluator:
         frame = Frame(self._writing.sizes, axes)
-        return Tile(frame, self._writing.memories, held, Reindexing(shape))
+        return TileEvaluator(frame, self._writing.memories, held, Reindexing(shape))
 
     def _reduce(self, statement: Statement) -> None:
         nest = statement.nest
@@ -264,7 +264,7 @@ class _Rows:
         neutral = ops.constant(kind, _in_memory(nest.start, dtype))
         combine = combination(nest.combine, dtype)
 
-        def elements(tile: Tile) -> Value:
+        def elements(tile: TileEvaluator) -> Value:
             made = ops.spread(_product(tile, statement), tile.frame.shape)
             mask = tile.frame.axes[-1].inside
             if mask is None:
@@ -300,7 +300,7 @@ class _Rows:
         if not same_count(statement.nest.sizes, self._shape):
             raise CannotLiftError("elements of other loops")
 
-        def store(tile: Tile) -> list[Value]:
+        def store(tile: TileEvaluator) -> list[Value]:
             tile.store(statement, tile.value(factor))
             return []
 
@@ -314,7 +314,9 @@ class _Rows:
             self._loop([], lambda tile, _: store(tile))
 
     def _loop(
-        self, held: list[Value], body: Callable[[Tile, list[Value]], list[Value]]
+        self,
+        held: list[Value],
+        body: Callable[[TileEvaluator, list[Value]], list[Value]],
     ) -> list[Value]:
         """Go through the blocks of columns."""
         integers = self._writing.sizes.integers
@@ -323,7 +325,7 @@ class _Rows:
         return ops.loop(end, step, held, lambda k, x: body(self._tile(k), [*x]))
 
 
-def _product(tile: Tile, statement: Statement) -> Value:
+def _product(tile: TileEvaluator, statement: Statement) -> Value:
     """Return the product of the factors of a statement, of which there are few."""
     made = [
         cast(tile.value(factor), Tensor.of(factor.value).dtype, statement.dtype)

@@ -25,11 +25,11 @@ from aotc.dialects.types import (
     lowered_element,
 )
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
+from aotc.kernels.gpu.frames import Frame, Reindexing, TileAxis, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.rows import START, combination, moved_bytes, power_of_two
-from aotc.kernels.gpu.tiles import Tile, cast, write_followers
+from aotc.kernels.gpu.tiles import TileEvaluator, cast, write_followers
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Apply, Expression, Read, Statement, Term
 from aotc.kernels.typical import typical
@@ -62,7 +62,7 @@ class ScatterTile(Schedule):
 
 
 @dataclass(frozen=True)
-class Parts:
+class ScatterParts:
     """The parts of a term that is a scatter.
 
     Args:
@@ -89,7 +89,7 @@ class Parts:
         return element_count(tuple(self.anchor.nest.sizes[loop] for loop in loops))
 
 
-def parts_of(term: Term) -> Parts | None:
+def parts_of(term: Term) -> ScatterParts | None:
     """Return the parts of a term that is a scatter; None for another form.
 
     That is a sum of what is chosen where an index is that of a row, and 0 elsewhere.
@@ -114,7 +114,7 @@ def parts_of(term: Term) -> Parts | None:
     kept = anchor.nest.kept
     if row is None or row not in kept or _varies(index, kept) or _varies(update, [row]):
         return None
-    return Parts(anchor, index, update, row, term.statements[1:])
+    return ScatterParts(anchor, index, update, row, term.statements[1:])
 
 
 def _is_zero(x: Expression) -> bool:
@@ -196,7 +196,9 @@ class _Scatter:
         parts: of it.
     """
 
-    def __init__(self, writing: Writing, schedule: ScatterTile, parts: Parts) -> None:
+    def __init__(
+        self, writing: Writing, schedule: ScatterTile, parts: ScatterParts
+    ) -> None:
         self._writing, self._schedule, self._parts = writing, schedule, parts
         self._shape = parts.anchor.nest.sizes
         sizes, integers = writing.sizes, writing.sizes.integers
@@ -229,9 +231,11 @@ class _Scatter:
         found.finish(anchor, cast(sums, anchor.dtype, Tensor.of(anchor.value).dtype))
         write_followers(found, parts.followers)
 
-    def _tile(self, axes: tuple[Axis, ...], shape: tuple[Size, ...]) -> Tile:
+    def _tile(
+        self, axes: tuple[TileAxis, ...], shape: tuple[Size, ...]
+    ) -> TileEvaluator:
         frame = Frame(self._writing.sizes, axes)
-        return Tile(frame, self._writing.memories, {}, Reindexing(shape))
+        return TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
 
     def _block(self, k: Value, sums: Value) -> Value:
         """Add the updates of a block of indices that belong to rows of the program."""

@@ -17,12 +17,12 @@ from aotc.dialects.movement.nests import ARGSORT, ARGSORT_DESCENDING, COPY
 from aotc.dialects.ops.ordering import is_few
 from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Axis, Frame, Reindexing, axis_of, batch_of
+from aotc.kernels.gpu.frames import Frame, Reindexing, TileAxis, axis_of, batch_of
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import lift
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.rows import START, WAIT, moved_bytes, power_of_two
-from aotc.kernels.gpu.tiles import Tile, write_followers
+from aotc.kernels.gpu.tiles import TileEvaluator, write_followers
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
 from aotc.kernels.typical import typical
@@ -211,6 +211,8 @@ class _Selection:
         tile.finish(self._anchor, arith.trunci(i32, words))
         write_followers(tile, self._writing.term.statements[1:])
 
-    def _tile(self, axes: tuple[Axis, ...], shape: tuple[Size, ...]) -> Tile:
+    def _tile(
+        self, axes: tuple[TileAxis, ...], shape: tuple[Size, ...]
+    ) -> TileEvaluator:
         frame = Frame(self._writing.sizes, axes)
-        return Tile(frame, self._writing.memories, {}, Reindexing(shape))
+        return TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))

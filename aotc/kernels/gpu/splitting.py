@@ -115,7 +115,7 @@ def _rows_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
     anchor = rows.anchor_of(term)
     if anchor is None:
         return None
-    work = rows.Work.of(term, anchor)
+    work = rows.ReductionWork.of(term, anchor)
 
     def time(parts: int) -> float:
         found = rows.nanoseconds(work.in_parts(parts), machine)
@@ -129,4 +129,6 @@ def _sum_time(results: int, parts: int, machine: Gpu) -> float:
     if parts == 1:
         return 0
     moved = (parts + 1) * results * _WIDE
-    return rows.nanoseconds(rows.Work(results, parts, moved, is_beside=True), machine)
+    return rows.nanoseconds(
+        rows.ReductionWork(results, parts, moved, is_beside=True), machine
+    )

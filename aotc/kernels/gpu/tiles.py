@@ -17,15 +17,15 @@ from aotc.dialects.movement.views import Strides, View
 from aotc.dialects.ops.creation import Constant, Dimension, Iota
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.types import (
-    Dim,
     Size,
+    SymbolicDim,
     Tensor,
     element_count,
     lowered_element,
     same_count,
 )
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Frame, Offset, Reindexing, Sizes
+from aotc.kernels.gpu.frames import Frame, KernelSizes, Offset, Reindexing
 from aotc.kernels.gpu.lifting import CannotLiftError, apply, lift
 from aotc.kernels.terms import Apply, Expression, Read, Statement
 from aotc.mlir import Type, Value, arith, ir
@@ -34,7 +34,7 @@ _INDEX_BITS = 32  # in which narrower indices are compared
 
 
 @dataclass(frozen=True)
-class Memories:
+class KernelPointers:
     """The pointers that a kernel is given.
 
     Args:
@@ -60,7 +60,7 @@ class Held:
 
 
 @dataclass
-class Tile:
+class TileEvaluator:
     """Computes expressions for the indices of a frame.
 
     Args:
@@ -71,7 +71,7 @@ class Tile:
     """
 
     frame: Frame
-    memories: Memories
+    memories: KernelPointers
     held: dict[Value, Held]
     loops: Reindexing
     _known: dict[Expression, Value] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class Tile:
                 number = integers.add(number, moved)
             if op.mode == "drop":
                 masks.append(inside)
-            elif isinstance(size, Dim):  # of no elements, none is the nearest
+            elif isinstance(size, SymbolicDim):  # of no elements, none is the nearest
                 masks.append(integers.is_less(0, sizes.of(size)))
         return self._load(first, Offset(number, along, (*offset.masks, *masks)))
 
@@ -235,7 +235,7 @@ class Tile:
         return Held(elements, self.frame.strides(self.place(statement)))
 
 
-def write_followers(tile: Tile, statements: Sequence[Statement]) -> None:
+def write_followers(tile: TileEvaluator, statements: Sequence[Statement]) -> None:
     """Write statements that combine nothing, of as many elements as a tile has.
 
     Their loops may have another order than those of a value in registers that they
@@ -247,12 +247,12 @@ def write_followers(tile: Tile, statements: Sequence[Statement]) -> None:
     for statement in statements:
         (factor,) = statement.factors
         loops = _loops_of(tile, statement)
-        here = Tile(tile.frame, tile.memories, tile.held, loops)
+        here = TileEvaluator(tile.frame, tile.memories, tile.held, loops)
         elements = ops.spread(here.value(factor), tile.frame.shape)
         here.finish(statement, elements)
 
 
-def _loops_of(tile: Tile, statement: Statement) -> Reindexing:
+def _loops_of(tile: TileEvaluator, statement: Statement) -> Reindexing:
     """Return the reindexing of a statement's loops to those of a tile."""
     shape, sizes = tile.loops.shape, statement.nest.sizes
     if not same_count(sizes, shape):
@@ -276,7 +276,7 @@ def cast(x: Value, source: str, target: str) -> Value:
 
 
 def nearest_index(
-    sizes: Sizes, x: Value, dtype: str, size: Size
+    sizes: KernelSizes, x: Value, dtype: str, size: Size
 ) -> tuple[Value, Value]:
     """Return the nearest index of an axis, and where it is the given one.
 
@@ -296,7 +296,7 @@ def nearest_index(
         count = arith.extsi(kind, count)
     one, zero = ops.constant(kind, 1), ops.constant(kind, 0)
     last = arith.subi(count, one)
-    if isinstance(size, Dim):
+    if isinstance(size, SymbolicDim):
         last = arith.maxsi(last, zero)
     inside = int_compare("ult", *ops.together(x, count))
     if is_signed:

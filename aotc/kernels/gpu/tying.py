@@ -5,8 +5,8 @@
       "tt.store"(%1, %2)                             "tt.store"(%0, %2)
 
 IREE binds memory that is read and written once, so the kernel takes one pointer. It is
-safe where a program reads and writes the same elements, which `Family.memory_parts`
-says.
+safe where a program reads and writes the same elements, which
+`KernelFamily.memory_parts` says.
 """
 
 from __future__ import annotations

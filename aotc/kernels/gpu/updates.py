@@ -16,7 +16,7 @@ from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.planning.updates import (
-    Part,
+    RegionPart,
     block_count,
     memory_parts,
     parts_of,
@@ -96,7 +96,7 @@ def write(writing: Writing, schedule: ElementTile) -> None:
         first = last
 
 
-def _statements_of(part: Part, term: Term) -> list[Statement]:
+def _statements_of(part: RegionPart, term: Term) -> list[Statement]:
     """Return the statements that give values of a part."""
     return [each for each in term.statements if each.value in part.values]
 

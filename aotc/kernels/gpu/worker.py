@@ -17,7 +17,7 @@ from typing import Any
 
 from aotc.errors import CompileError
 from aotc.kernels.gpu.compiling import (
-    Compiled,
+    GpuCode,
     KernelSource,
     compile_kernel,
     resources_of,
@@ -37,7 +37,7 @@ def write_job(
     (folder / _JOB).write_text(text, encoding="utf-8")
 
 
-def read_result(folder: Path, number: int) -> Compiled | str | None:
+def read_result(folder: Path, number: int) -> GpuCode | str | None:
     """Return a worker's code for a kernel, or the error; None if it died of it."""
     file = folder / f"{number}.json"
     if not file.is_file():
@@ -45,7 +45,7 @@ def read_result(folder: Path, number: int) -> Compiled | str | None:
     facts = json.loads(file.read_text(encoding="utf-8"))
     if "error" in facts:
         return str(facts["error"])
-    return Compiled((folder / f"{number}.code").read_bytes(), **facts)
+    return GpuCode((folder / f"{number}.code").read_bytes(), **facts)
 
 
 def main(folder: Path) -> int:
@@ -69,7 +69,7 @@ def main(folder: Path) -> int:
 
 def compile_source(
     source: KernelSource, arch: str, numerics: str, most_shared: int
-) -> Compiled:
+) -> GpuCode:
     """Return the code of a kernel, by more warps where registers are too few.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.attention_gradient import AttentionGradient
-from aotc.dialects.types import Dim, Size, Tensor, ceil_divide
+from aotc.dialects.types import Size, SymbolicDim, Tensor, ceil_divide
 from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.planning.tile import most_rows, split_evenly
 from aotc.kernels.schedule import Schedule
@@ -24,7 +24,7 @@ Attends = Attention | AttentionGradient
 
 
 @dataclass(frozen=True)
-class Sizes:
+class AttentionSizes:
     """The sizes of an attention, and where its queries lie.
 
     How many batches, queries and positions there are may be what a call decides. Where
@@ -59,7 +59,7 @@ class Sizes:
     is_gradient: bool = False
 
     @classmethod
-    def of(cls, op: Attends) -> Sizes:
+    def of(cls, op: Attends) -> AttentionSizes:
         """Find the sizes of an attention, or of one that has a gradient."""
         query: Any = Tensor.of(op.query).shape
         value: Any = Tensor.of(op.value).shape
@@ -97,7 +97,7 @@ def has_kernel_types(op: Attends, machine: Machine) -> bool:
     if not all(x.dtype in machine.dtypes and 0 not in x.shape for x in types):
         return False
     parts = [*Tensor.of(op.query).shape[2:], *Tensor.of(op.value).shape[2:]]
-    if any(isinstance(size, Dim) for size in parts):
+    if any(isinstance(size, SymbolicDim) for size in parts):
         return False
     made = [op.y] if isinstance(op, Attention) else [*op.results]
     return any(True for value in made for _ in value.uses)
@@ -128,7 +128,7 @@ def bias_strides(op: Attends) -> BiasStrides:
         found.append(stride if size == want else 0)
         stride *= size
     position, query, head, batch = found
-    sizes = Sizes.of(op)
+    sizes = AttentionSizes.of(op)
     if sizes.length != Tensor.of(op.query).shape[1]:  # queries are heads
         query, head = head, head * sizes.head_step
     return BiasStrides(batch, head, query, position)
@@ -162,10 +162,10 @@ class AttentionTile(Schedule):
 
 def choose_tile(op: Attends, machine: Machine) -> AttentionTile | None:
     """The tile for an attention on a machine; None if its heads are too deep."""
-    sizes, lanes = Sizes.of(op), machine.lanes
+    sizes, lanes = AttentionSizes.of(op), machine.lanes
     count = _choose_vectors(sizes, lanes)
     most, (_, positions) = _most_keys(sizes, count * lanes), sizes.typical
-    is_dynamic = isinstance(sizes.positions, Dim)
+    is_dynamic = isinstance(sizes.positions, SymbolicDim)
     if is_dynamic:
         most = most // lanes * lanes  # the bias of whole vectors of keys is transposed
     if most < min(_LEAST_KEYS, positions):
@@ -184,7 +184,7 @@ def choose_tile(op: Attends, machine: Machine) -> AttentionTile | None:
     )
 
 
-def _choose_vectors(sizes: Sizes, lanes: int) -> int:
+def _choose_vectors(sizes: AttentionSizes, lanes: int) -> int:
     """Return the number of vectors that leaves the fewest lanes empty, or else the
     larger.
     """
@@ -197,7 +197,7 @@ def _choose_vectors(sizes: Sizes, lanes: int) -> int:
     return min(counts, key=lambda n: (-(-needed // n) * n, -n))
 
 
-def _most_keys(sizes: Sizes, columns: int) -> int:
+def _most_keys(sizes: AttentionSizes, columns: int) -> int:
     """Return the keys of a block for which there is scratch beside the queries."""
     own, each = sizes.scratch
     return min(_MOST_KEYS, (SCRATCH // columns - own) // each)
@@ -218,7 +218,7 @@ def workgroups(op: Attention, tile: AttentionTile) -> tuple[Size, Size]:
     """Return the numbers of workgroups: heads of all batches, and parts of the
     queries.
     """
-    sizes = Sizes.of(op)
+    sizes = AttentionSizes.of(op)
     return sizes.batch * sizes.heads, ceil_divide(sizes.length, tile.columns)
 
 
@@ -231,7 +231,7 @@ def plan_gradient(op: AttentionGradient, machine: Machine) -> AttentionTile | No
     large as the scores; and where there is one head, which one thread would compute:
     threads share the rows of a product.
     """
-    sizes = Sizes.of(op)
+    sizes = AttentionSizes.of(op)
     if sizes.batch * sizes.shared == 1 or any(True for _ in op.dbias.uses):
         return None
     return _plan(op, machine)
@@ -243,7 +243,7 @@ def workgroups_of_gradient(
     """Return the numbers of workgroups: heads of keys of all batches, each of which
     adds up all of its queries.
     """
-    sizes = Sizes.of(op)
+    sizes = AttentionSizes.of(op)
     return sizes.batch * sizes.shared, 1
 
 
@@ -253,7 +253,7 @@ def _plan(op: Attends, machine: Machine) -> AttentionTile | None:
     strides = bias_strides(op)
     if strides.query != 0 and strides.position == 0:
         return None
-    length, _ = Sizes.of(op).typical
+    length, _ = AttentionSizes.of(op).typical
     if _FEWEST * length < machine.lanes:
         return None
     return choose_tile(op, machine)

@@ -8,16 +8,18 @@ they are read costs less than they do.
 
 from __future__ import annotations
 
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import KEPT_BYTES, LINE_BYTES, Machine
-from aotc.kernels.planning.tile import Tile, choose_tile, cycles, widths_of
+from aotc.kernels.planning.tile import ContractionTile, choose_tile, cycles, widths_of
 
 _FULL_PANELS = 1.1  # by what a product may take longer whose panels are all full
 _WORTH_TRANSPOSING = 256  # columns for which it pays to transpose the left operand
 _FEW_COLUMNS = 64  # the same, where its lines do not stay in the second cache
 
 
-def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
+def time_of(
+    geometry: ConvolutionGeometry, tile: ContractionTile, machine: Machine
+) -> float:
     """Return the cycles of a product, by its sums or by reading its weight."""
     weight = geometry.depth * geometry.features * geometry.bytes
     reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0
@@ -25,7 +27,9 @@ def time_of(geometry: Geometry, tile: Tile, machine: Machine) -> float:
     return max(sums, reading)
 
 
-def displaces_panels(geometry: Geometry, tile: Tile, machine: Machine) -> bool:
+def displaces_panels(
+    geometry: ConvolutionGeometry, tile: ContractionTile, machine: Machine
+) -> bool:
     """Return whether a panel of a right operand read in place misses the caches.
 
     Args:
@@ -47,7 +51,7 @@ def _shared_bytes(distance: int) -> int:
     return distance & -distance
 
 
-def gains_by_transposing(geometry: Geometry, machine: Machine) -> bool:
+def gains_by_transposing(geometry: ConvolutionGeometry, machine: Machine) -> bool:
     """Return whether a product gains if each call transposes its left operand before.
 
     Where its rows lie side by side, and not the terms of a sum, each step of a tile
@@ -69,7 +73,9 @@ def gains_by_transposing(geometry: Geometry, machine: Machine) -> bool:
     return lines > machine.first_cache and geometry.features >= least
 
 
-def choose_packed_in_calls(geometry: Geometry, machine: Machine, terms: int) -> Tile:
+def choose_packed_in_calls(
+    geometry: ConvolutionGeometry, machine: Machine, terms: int
+) -> ContractionTile:
     """The tile for a right operand that each call packs.
 
     Panels that are all full are packed by one transpose; others are padded before,
@@ -79,7 +85,7 @@ def choose_packed_in_calls(geometry: Geometry, machine: Machine, terms: int) -> 
     if geometry.features % best.columns == 0:
         return best
 
-    def time(tile: Tile) -> float:
+    def time(tile: ContractionTile) -> float:
         return time_of(geometry, tile, machine)
 
     full = (

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Size, Tensor
-from aotc.kernels.geometry import Geometry, geometry_by_lines
+from aotc.kernels.geometry import ConvolutionGeometry, geometry_by_lines
 from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.planning import depthwise
 from aotc.kernels.planning.depthwise import Sweep
 from aotc.kernels.planning.stages import Stages, stages_of
-from aotc.kernels.planning.tile import Tile, choose_tile, split_evenly
+from aotc.kernels.planning.tile import ContractionTile, choose_tile, split_evenly
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Value
 
@@ -47,20 +47,24 @@ class ChainSchedule(Schedule):
     project_vectors: int
 
     @property
-    def expand(self) -> Tile | None:
+    def expand(self) -> ContractionTile | None:
         """The tile of the first stage, which reads its weight as it lies."""
         if not self.expand_rows:
             return None
-        return Tile(self.lanes, self.expand_vectors, self.expand_rows, 1, packed=0)
+        return ContractionTile(
+            self.lanes, self.expand_vectors, self.expand_rows, 1, packed=0
+        )
 
     @property
-    def project(self) -> Tile | None:
+    def project(self) -> ContractionTile | None:
         """The tile of the last stage, which reads its weight packed."""
         if not self.project_rows:
             return None
-        return Tile(self.lanes, self.project_vectors, self.project_rows, block=1)
+        return ContractionTile(
+            self.lanes, self.project_vectors, self.project_rows, block=1
+        )
 
-    def sweep(self, geometry: Geometry) -> Sweep:
+    def sweep(self, geometry: ConvolutionGeometry) -> Sweep:
         """Return the sweep of the windows: all channels of a tile before the next
         one.
         """
@@ -113,7 +117,7 @@ def _buffer_size(elements: int, schedule: ChainSchedule) -> int:
     return (-(-elements // schedule.lanes) + 1) * schedule.lanes
 
 
-def geometry_of_stage(op: ConvGeneral) -> Geometry:
+def geometry_of_stage(op: ConvGeneral) -> ConvolutionGeometry:
     """Return a stage's geometry, line by line; only of stages with a plan."""
     found = geometry_by_lines(op)
     assert found is not None
@@ -134,7 +138,7 @@ def plan(op: GraphOp, machine: Machine) -> ChainSchedule | None:
     return _with_lines(stages, _tiles(stages, machine), machine)
 
 
-def _have_kernels(geometries: Sequence[Geometry], machine: Machine) -> bool:
+def _have_kernels(geometries: Sequence[ConvolutionGeometry], machine: Machine) -> bool:
     """Return whether each stage is of f32, of half a vector of features, and of some
     lines.
     """
@@ -146,7 +150,9 @@ def _have_kernels(geometries: Sequence[Geometry], machine: Machine) -> bool:
     )
 
 
-def _pays(stages: Stages, geometries: Sequence[Geometry], machine: Machine) -> bool:
+def _pays(
+    stages: Stages, geometries: Sequence[ConvolutionGeometry], machine: Machine
+) -> bool:
     """Return whether a chain is faster than its stages one after the other.
 
     That is where what it keeps in a cache would be written and read by memory that is

@@ -28,7 +28,7 @@ from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.reductions import (
-    Matrices,
+    MatrixBatch,
     is_in_memory,
     known_matrices,
     reduced_axes,
@@ -74,7 +74,7 @@ def plan(op: Reduction | Normalize, machine: Machine) -> ColumnTile | None:
     All but the first axes are static, those that are reduced are beside each other, and
     elements are floats. Of a norm a kernel makes the statistics, if nothing reads more.
     """
-    x, sizes = Tensor.of(op.x), Matrices.of(op)
+    x, sizes = Tensor.of(op.x), MatrixBatch.of(op)
     if sizes is None or x.dtype not in machine.dtypes or 0 in x.shape:
         return None
     if isinstance(op, Normalize) and any(True for _ in op.y.uses):
@@ -86,7 +86,7 @@ def plan(op: Reduction | Normalize, machine: Machine) -> ColumnTile | None:
     return choose_tile(sizes, machine)
 
 
-def _is_worth(sizes: Matrices, machine: Machine) -> bool:
+def _is_worth(sizes: MatrixBatch, machine: Machine) -> bool:
     size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
     is_large = size >= grain.elements(grain.LEAST)
     return is_large and machine.half_fills(sizes.width)
@@ -114,7 +114,7 @@ def inner_axes(op: Reduction | Normalize, machine: Machine) -> tuple[int, ...]:
     if not isinstance(width, int) or length < _ROWS:
         return ()
     count = element_count(x.shape[: found[0]])
-    return found if _is_worth(Matrices(count, length, width), machine) else ()
+    return found if _is_worth(MatrixBatch(count, length, width), machine) else ()
 
 
 def _runs(axes: tuple[int, ...], x: Tensor) -> Iterator[tuple[int, ...]]:
@@ -144,7 +144,7 @@ def _numbering(run: tuple[int, ...], x: Tensor) -> int:
     return len(run) - 1 if isinstance(x.shape[0], int) else 1
 
 
-def choose_tile(sizes: Matrices, machine: Machine) -> ColumnTile:
+def choose_tile(sizes: MatrixBatch, machine: Machine) -> ColumnTile:
     """The schedule of a reduction of columns on a machine."""
     needed = -(-sizes.width // machine.lanes)
     count = max(split_evenly(needed, vectors_of(1, machine)))

@@ -10,10 +10,10 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral, free_axes, is_summed_in_parts
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import known_contracts
-from aotc.dialects.types import Dim, Size, Tensor
+from aotc.dialects.types import Size, SymbolicDim, Tensor
 from aotc.kernels import grain
 from aotc.kernels.facts import bytes_of
-from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, geometry_of, known_geometry
 from aotc.kernels.layout import windows_of_left
 from aotc.kernels.machine import KEPT_BYTES, Machine
 from aotc.kernels.packing import packed_shape
@@ -27,7 +27,7 @@ from aotc.kernels.planning.caches import (
 from aotc.kernels.planning.joined import Joined, whole_geometry
 from aotc.kernels.planning.prologue import is_computed, why_no_prologue
 from aotc.kernels.planning.tile import (
-    Tile,
+    ContractionTile,
     are_panels_outer,
     block_count,
     candidate_tiles,
@@ -51,7 +51,7 @@ _WORTH_ADDING = 2  # bytes that are read, by those of products that are then add
 _WORTH_PAIRING = 32  # the same, where it could be read as it lies
 
 
-def plan(op: GraphOp, machine: Machine) -> Tile | None:
+def plan(op: GraphOp, machine: Machine) -> ContractionTile | None:
     """The tile for a product or a convolution by a weight; None where there is none."""
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
@@ -64,7 +64,7 @@ def plan(op: GraphOp, machine: Machine) -> Tile | None:
     return _choose_packed(geometry, _with_filled_vectors(machine, geometry))
 
 
-def plan_unpacked(op: GraphOp, machine: Machine) -> Tile | None:
+def plan_unpacked(op: GraphOp, machine: Machine) -> ContractionTile | None:
     """Plan a tile for a right operand that may change from call to call.
 
     It is read as it lies if its columns are side by side, terms are multiplied one by
@@ -127,15 +127,15 @@ def numbers_products(op: DotGeneral, machine: Machine) -> bool:
         return False
     image, right, result = (bytes_of(value) for value in (windows.x, op.rhs, op.y))
     images = Tensor.of(op.rhs).shape[0]
-    if isinstance(image, Dim) or isinstance(right, Dim):
+    if isinstance(image, SymbolicDim) or isinstance(right, SymbolicDim):
         return False
-    if isinstance(images, Dim) or isinstance(result, Dim):
+    if isinstance(images, SymbolicDim) or isinstance(result, SymbolicDim):
         return False
     read = image + right
     return read > machine.second_cache and read >= _WORTH_ADDING * images * result
 
 
-def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
+def plan_fetching(op: GraphOp, tile: ContractionTile) -> ContractionTile:
     """Return the tile for weights that come from main memory in each call.
 
     A tile that is the only one of its packed panel then fetches what it reads some
@@ -147,7 +147,7 @@ def plan_fetching(op: GraphOp, tile: Tile) -> Tile:
     return replace(tile, ahead=1)
 
 
-def _choose_packed(geometry: Geometry, machine: Machine) -> Tile:
+def _choose_packed(geometry: ConvolutionGeometry, machine: Machine) -> ContractionTile:
     """The tile for a right operand that is packed.
 
     Several tiles of a panel fetch the next panel into the first caches, wherever it is:
@@ -159,7 +159,9 @@ def _choose_packed(geometry: Geometry, machine: Machine) -> Tile:
     return _fetch_next(geometry, choose_tile(geometry.typical, machine, terms))
 
 
-def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
+def _fetch_next(
+    geometry: ConvolutionGeometry, tile: ContractionTile
+) -> ContractionTile:
     """Return the tile for a packed operand, with its prefetch of the next panel."""
     least = _MANY if tile.block <= _FEW_TILES else KEPT_BYTES
     several = tile.block >= tile.vectors and tile.block > 1
@@ -170,10 +172,10 @@ def _fetch_next(geometry: Geometry, tile: Tile) -> Tile:
 
 def plan_alike(
     ops: Sequence[GraphOp],
-    tiles: Sequence[Tile],
+    tiles: Sequence[ContractionTile],
     contracts: Sequence[Sequence[Contract]],
     machine: Machine,
-) -> list[Tile]:
+) -> list[ContractionTile]:
     """Plan tiles for products by one weight, all with its panels: it is packed once.
 
     The panels are those by which the products are slowed down least in all, each by
@@ -213,13 +215,15 @@ def plan_alike(
     return found
 
 
-def _like(op: GraphOp, tile: Tile, own: Tile) -> Tile:
+def _like(op: GraphOp, tile: ContractionTile, own: ContractionTile) -> ContractionTile:
     """Make a tile prefetch, or plan for fetching ahead if the replaced tile does."""
     tile = _fetch_next(known_geometry(op), tile)
     return plan_fetching(op, tile) if own.ahead else tile
 
 
-def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:
+def candidates(
+    op: GraphOp, machine: Machine, planned: ContractionTile
+) -> list[ContractionTile]:
     """The tiles that may be better than the planned one, which comes first."""
     geometry = known_geometry(op)
     machine = _with_filled_vectors(machine, geometry)
@@ -238,7 +242,7 @@ def candidates(op: GraphOp, machine: Machine, planned: Tile) -> list[Tile]:
     return [*dict.fromkeys(tiles)]
 
 
-def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
+def _fetches(geometry: ConvolutionGeometry, tile: ContractionTile, least: int) -> bool:
     """Return whether panels are read in order, and hold so many bytes, or more."""
     if not geometry.is_product or tile.products != 1:
         return False
@@ -250,7 +254,7 @@ def _fetches(geometry: Geometry, tile: Tile, least: int) -> bool:
     return panels * tile.panel_size(geometry.depth) * geometry.bytes >= least
 
 
-def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
+def _geometry_in_reach(op: GraphOp, machine: Machine) -> ConvolutionGeometry | None:
     """Return an op's geometry, if the kernels here gain by computing it."""
     geometry = geometry_of(op)
     if geometry is None or geometry.groups_together(machine.lanes) > 1:
@@ -272,12 +276,12 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> Geometry | None:
     return None if is_small or (is_narrow and not gains) else geometry
 
 
-def _has_windows(geometry: Geometry) -> bool:
+def _has_windows(geometry: ConvolutionGeometry) -> bool:
     """Return whether windows are larger than pixels or rows."""
     return math.prod(geometry.window) > 1
 
 
-def _with_filled_vectors(machine: Machine, geometry: Geometry) -> Machine:
+def _with_filled_vectors(machine: Machine, geometry: ConvolutionGeometry) -> Machine:
     """Return a machine with shorter vectors if windows would leave half of one empty.
 
     Processors that have these add up two a cycle of the shorter ones as well.
@@ -289,7 +293,7 @@ def _with_filled_vectors(machine: Machine, geometry: Geometry) -> Machine:
     return replace(machine, lanes=lanes) if is_apt else machine
 
 
-def _can_be_packed(geometry: Geometry) -> bool:
+def _can_be_packed(geometry: ConvolutionGeometry) -> bool:
     """Return whether one size is known for all products, which have right operands
     each.
 
@@ -305,11 +309,11 @@ def _can_be_packed(geometry: Geometry) -> bool:
 
 def plan_joined(
     ops: Sequence[GraphOp],
-    own: Sequence[Tile],
+    own: Sequence[ContractionTile],
     machine: Machine,
     *,
     interleaved: bool,
-) -> Tile | None:
+) -> ContractionTile | None:
     """The tile for products of one left operand, whose right ones are packed as one.
 
     Args:
@@ -344,12 +348,14 @@ def plan_joined(
 
 
 def _best_for_all(
-    geometries: Sequence[Geometry], tiles: Sequence[Tile], machine: Machine
-) -> Tile:
+    geometries: Sequence[ConvolutionGeometry],
+    tiles: Sequence[ContractionTile],
+    machine: Machine,
+) -> ContractionTile:
     """The tile by which some products take the fewest cycles in all."""
     typical = [geometry.typical for geometry in geometries]
 
-    def cycles_of_all(tile: Tile) -> float:
+    def cycles_of_all(tile: ContractionTile) -> float:
         return sum(
             cycles(each, tile.rows, tile.vectors, machine, tile.terms)
             for each in typical
@@ -358,7 +364,7 @@ def _best_for_all(
     return min(tiles, key=cycles_of_all)
 
 
-def workgroups(op: GraphOp, tile: Tile) -> tuple[Size, Size]:
+def workgroups(op: GraphOp, tile: ContractionTile) -> tuple[Size, Size]:
     """Return the numbers of workgroups: panels, and blocks of rows, or reversed.
 
     Args:
@@ -402,7 +408,10 @@ def views(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def cycles_of(
-    op: GraphOp, tile: Tile, machine: Machine, number_of: Callable[[Size], int]
+    op: GraphOp,
+    tile: ContractionTile,
+    machine: Machine,
+    number_of: Callable[[Size], int],
 ) -> int:
     """Return the cycles of all products of a region on one core, by `cycles`."""
     static = (each.with_sizes(number_of) for each in Joined.of(op, tile).geometries)
@@ -420,7 +429,7 @@ def _why_not_made(anchor: GraphOp, right: Value, joined: Joined) -> str:
     return why_no_prologue(anchor, right, is_packed=bool(tile.packed))
 
 
-def why_misread(function: Function, anchor: GraphOp, tile: Tile) -> str:
+def why_misread(function: Function, anchor: GraphOp, tile: ContractionTile) -> str:
     """Return why products would misread operands, which are the first arguments."""
     left, right = list(function.entry_block.arguments)[:2]
     joined = Joined.of(anchor, tile)

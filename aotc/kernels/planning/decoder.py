@@ -9,11 +9,11 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.attention import (
     SCRATCH,
-    Sizes,
+    AttentionSizes,
     has_kernel_types,
 )
 from aotc.kernels.schedule import Schedule
@@ -48,8 +48,8 @@ def plan(op: Attention, machine: Machine) -> DecoderTile | None:
     """
     if op.causal or not has_kernel_types(op, machine):
         return None
-    sizes, lanes = Sizes.of(op), machine.lanes
-    if isinstance(sizes.length, Dim) or sizes.length > max(lanes, _QUERIES):
+    sizes, lanes = AttentionSizes.of(op), machine.lanes
+    if isinstance(sizes.length, SymbolicDim) or sizes.length > max(lanes, _QUERIES):
         return None
     _, positions = sizes.typical
     tile = DecoderTile(
@@ -63,7 +63,7 @@ def plan(op: Attention, machine: Machine) -> DecoderTile | None:
 
 def workgroups(op: Attention, tile: DecoderTile) -> tuple[Size, Size]:
     """Return the numbers of workgroups: heads of keys of all batches."""
-    sizes = Sizes.of(op)
+    sizes = AttentionSizes.of(op)
     return sizes.batch * sizes.heads, 1
 
 
@@ -71,7 +71,7 @@ def round_up(count: int, lanes: int) -> int:
     return -(-count // lanes) * lanes
 
 
-def _scratch_of(sizes: Sizes, tile: DecoderTile) -> int:
+def _scratch_of(sizes: AttentionSizes, tile: DecoderTile) -> int:
     """Return the elements of a query on the stack: itself, its weights, and three
     vectors.
 

@@ -12,7 +12,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import grain
 from aotc.kernels.elementwise import NARROW
-from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, geometry_of, known_geometry
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.schedule import Schedule
@@ -49,7 +49,7 @@ class Sweep(Schedule):
 
     phrases = {"terms": "{} lines of windows together"}
 
-    def workgroups(self, geometry: Geometry) -> tuple[Size, Size]:
+    def workgroups(self, geometry: ConvolutionGeometry) -> tuple[Size, Size]:
         """Return the numbers of workgroups, along channels and lines."""
         needed = ceil_divide(geometry.groups, geometry.groups_together(self.lanes))
         lines = ceil_divide(geometry.lines, self.block)
@@ -73,7 +73,7 @@ def plan(op: GraphOp, machine: Machine) -> Sweep | None:
     return choose_sweep(typical, machine)
 
 
-def _choose_for_bytes(geometry: Geometry, machine: Machine) -> Sweep:
+def _choose_for_bytes(geometry: ConvolutionGeometry, machine: Machine) -> Sweep:
     """Choose the schedule of windows over bytes: as others, in words if possible.
 
     Weights of u8, which exporters do not write for convolutions, are multiplied as f32.
@@ -89,12 +89,12 @@ def _choose_for_bytes(geometry: Geometry, machine: Machine) -> Sweep:
     return replace(sweep, rows=rows, is_unrolled=1, terms=terms)
 
 
-def _has_floats(geometry: Geometry, machine: Machine) -> bool:
+def _has_floats(geometry: ConvolutionGeometry, machine: Machine) -> bool:
     """Return whether elements are floats that kernels hold, multiplied or pooled."""
     return geometry.is_float and geometry.dtype in machine.dtypes
 
 
-def _has_bytes(geometry: Geometry) -> bool:
+def _has_bytes(geometry: ConvolutionGeometry) -> bool:
     """Return whether elements are bytes, of one channel and one feature in each
     group.
     """
@@ -114,7 +114,7 @@ class Image:
     """
 
     source: Value
-    geometry: Geometry
+    geometry: ConvolutionGeometry
     fill: int = 0
 
 
@@ -162,7 +162,7 @@ def computed_operands(op: GraphOp) -> list[Value]:
     return [op.operands[0]] if geometry is not None and geometry.is_float else []
 
 
-def _is_short(geometry: Geometry) -> bool:
+def _is_short(geometry: ConvolutionGeometry) -> bool:
     """Return whether a line of a window is short enough to be unrolled."""
     positions = geometry.window[1]
     products = positions * geometry.group_channels
@@ -174,11 +174,11 @@ def workgroups(op: GraphOp, sweep: Sweep) -> tuple[Size, Size]:
     return sweep.workgroups(known_geometry(op))
 
 
-def choose_sweep(geometry: Geometry, machine: Machine) -> Sweep:
+def choose_sweep(geometry: ConvolutionGeometry, machine: Machine) -> Sweep:
     """Choose the schedule of windows over images for a machine.
 
     Args:
-        geometry: of static sizes, see `Geometry.typical`.
+        geometry: of static sizes, see `ConvolutionGeometry.typical`.
         machine: that computes it.
     """
     total, flops = geometry.lines, geometry.flops

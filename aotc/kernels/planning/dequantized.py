@@ -27,11 +27,11 @@ from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.plain import attribute_of
 from aotc.dialects.types import Tensor
 from aotc.kernels.bit_planes import in_planes, run_length
-from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, geometry_of, known_geometry
 from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.packing import packed_blocks_shape
 from aotc.kernels.planning.tile import (
-    Tile,
+    ContractionTile,
     choose_tile,
     widths_of,
     with_blocks,
@@ -82,7 +82,9 @@ def parts_of(table: Dequantize) -> list[Value]:
     return found
 
 
-def plan(op: GraphOp, geometry: Geometry | None, machine: Machine) -> Tile | None:
+def plan(
+    op: GraphOp, geometry: ConvolutionGeometry | None, machine: Machine
+) -> ContractionTile | None:
     """Return the tile for a product by a dequantised weight; None if it is no such."""
     table = table_of(op)
     if table is None or geometry is None or why_not(op, table, geometry):
@@ -187,7 +189,7 @@ def _terms_of(bits: int, group: int, machine: Machine) -> int:
     return TERMS if has_dots(machine) and group % TERMS == 0 else 1
 
 
-def _for_rows(op: GraphOp, tile: Tile, machine: Machine) -> Tile:
+def _for_rows(op: GraphOp, tile: ContractionTile, machine: Machine) -> ContractionTile:
     """A tile with as many rows as registers hold sums of, if they are rounded."""
     if rounded_rows(op) is None:
         return tile
@@ -201,12 +203,12 @@ def _for_rows(op: GraphOp, tile: Tile, machine: Machine) -> Tile:
 
 def plan_joined(
     op: GraphOp,
-    geometry: Geometry,
-    own: Sequence[Tile],
+    geometry: ConvolutionGeometry,
+    own: Sequence[ContractionTile],
     machine: Machine,
     *,
     interleaved: bool,
-) -> Tile | None:
+) -> ContractionTile | None:
     """Return the tile for products of one left operand; None where there is none.
 
     Their panels stay as they are, so all numbers of rows read the same ones.
@@ -229,7 +231,7 @@ def plan_joined(
     return _for_rows(op, tile, machine)
 
 
-def why_not(op: GraphOp, table: Dequantize, geometry: Geometry) -> str:
+def why_not(op: GraphOp, table: Dequantize, geometry: ConvolutionGeometry) -> str:
     """Return why a kernel cannot read the integers of a product; "" if it can."""
     assert isinstance(op, DotGeneral)
     rows = Tensor.of(op.lhs)
@@ -258,7 +260,7 @@ def _fills_runs(bits: int, terms: int) -> bool:
     return bits == 8 or (in_planes(bits) and terms % run_length(bits) == 0)
 
 
-def _why_not_across(table: Dequantize, geometry: Geometry) -> str:
+def _why_not_across(table: Dequantize, geometry: ConvolutionGeometry) -> str:
     """Return why a kernel cannot read blocks of columns; "" if it can.
 
     No vector has columns of two blocks, and the last run has all of its terms.
@@ -306,7 +308,7 @@ def argument_behind(value: Value) -> Value | None:
     return value
 
 
-def why_misread(anchor: GraphOp, tile: Tile, panels: int) -> str:
+def why_misread(anchor: GraphOp, tile: ContractionTile, panels: int) -> str:
     """Return why a kernel would misread the blocks of a region; "" if it would not.
 
     Args:

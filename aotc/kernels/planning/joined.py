@@ -14,9 +14,9 @@ from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
-from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, known_geometry
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.tile import Tile, terms_at_a_time
+from aotc.kernels.planning.tile import ContractionTile, terms_at_a_time
 from aotc.mlir import Operation, Value
 
 ANCHORS = (DotGeneral, ConvGeneral)
@@ -33,11 +33,11 @@ class Joined:
     """
 
     anchors: tuple[GraphOp, ...]
-    geometries: tuple[Geometry, ...]
-    tile: Tile
+    geometries: tuple[ConvolutionGeometry, ...]
+    tile: ContractionTile
 
     @classmethod
-    def of(cls, anchor: GraphOp, tile: Tile) -> Joined:
+    def of(cls, anchor: GraphOp, tile: ContractionTile) -> Joined:
         """Find the joined products in the function of a region, one of which is
         given.
         """
@@ -46,7 +46,7 @@ class Joined:
         return cls(anchors, tuple(map(known_geometry, anchors)), tile)
 
     @property
-    def whole(self) -> Geometry:
+    def whole(self) -> ConvolutionGeometry:
         """The geometry of one product with the features of all."""
         return whole_geometry(self.geometries)
 
@@ -67,7 +67,7 @@ class Joined:
         return self.first_panels[-1]
 
 
-def whole_geometry(geometries: Sequence[Geometry]) -> Geometry:
+def whole_geometry(geometries: Sequence[ConvolutionGeometry]) -> ConvolutionGeometry:
     """Return the geometry of one product with the features of some."""
     one, *_ = geometries
     return replace(one, features=sum(each.features for each in geometries))
@@ -78,7 +78,9 @@ def depends(value: Value, anchor: GraphOp) -> bool:
     return anchor.results[0] in backward_slice([value])
 
 
-def why_not_joined(anchors: Sequence[GraphOp], tile: Tile, machine: Machine) -> str:
+def why_not_joined(
+    anchors: Sequence[GraphOp], tile: ContractionTile, machine: Machine
+) -> str:
     """Return why products cannot be cut up together so; "" if they can.
 
     Their schedule is that of a product that they are not, and may be another's.

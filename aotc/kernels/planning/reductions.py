@@ -20,7 +20,7 @@ from aotc.mlir import Value
 
 
 @dataclass(frozen=True)
-class Matrices:
+class MatrixBatch:
     """Matrices, one after the other in memory, along whose columns something goes.
 
     Args:
@@ -34,7 +34,7 @@ class Matrices:
     width: int = 1
 
     @classmethod
-    def of(cls, op: GraphOp) -> Matrices | None:
+    def of(cls, op: GraphOp) -> MatrixBatch | None:
         """Find the sizes of an op along neighbouring axes; None for other ops."""
         shape, axes = Tensor.of(op.operands[0]).shape, reduced_axes(op)
         if not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
@@ -46,9 +46,9 @@ class Matrices:
         return cls(element_count(shape[: axes[0]]), length, width)
 
 
-def known_matrices(op: GraphOp) -> Matrices:
-    """Return the matrices of an op that has a kernel; see `Matrices.of`."""
-    found = Matrices.of(op)
+def known_matrices(op: GraphOp) -> MatrixBatch:
+    """Return the matrices of an op that has a kernel; see `MatrixBatch.of`."""
+    found = MatrixBatch.of(op)
     assert found is not None
     return found
 

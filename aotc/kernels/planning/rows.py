@@ -19,7 +19,7 @@ from aotc.kernels import grain
 from aotc.kernels.elementwise import NARROW
 from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.planning.reductions import (
-    Matrices,
+    MatrixBatch,
     is_in_memory,
     known_matrices,
     reduced_axes,
@@ -51,7 +51,7 @@ class RowTile(Schedule):
     block: int
 
 
-def choose_tile(sizes: Matrices, machine: Machine, *, is_reduced: bool) -> RowTile:
+def choose_tile(sizes: MatrixBatch, machine: Machine, *, is_reduced: bool) -> RowTile:
     """The schedule for rows on a machine.
 
     There are as many accumulators as additions are under way at a time. If a row gives
@@ -88,7 +88,7 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
     known = (*machine.dtypes, *NARROW) if of_bytes else machine.dtypes
     if not all(x.dtype in known and 0 not in x.shape for x in types):
         return None
-    axes, sizes = reduced_axes(op), Matrices.of(op)
+    axes, sizes = reduced_axes(op), MatrixBatch.of(op)
     if sizes is None or axes[-1] != types[0].rank - 1:
         return None
     if of_bytes and sizes.length > MOST_SHARES:

@@ -29,7 +29,7 @@ _OF_OWN_MEMORY = ("winograd", "chain")
 
 
 @dataclass(frozen=True)
-class Loop:
+class ScanLoop:
     """A scan whose steps are calls of regions.
 
     Args:
@@ -41,7 +41,7 @@ class Loop:
     functions: Functions
 
     @classmethod
-    def of(cls, call: Operation) -> Loop:
+    def of(cls, call: Operation) -> ScanLoop:
         """Return the loop that a call runs."""
         opview = call.operation.opview
         assert isinstance(opview, func.CallOp)
@@ -95,11 +95,11 @@ class Loop:
 
 def plan(op: Operation, machine: Machine) -> Schedule | None:
     """The schedule of a loop; None where it cannot be one kernel."""
-    loop = Loop.of(op)
+    loop = ScanLoop.of(op)
     return Schedule() if why_no_kernel(loop) == "" else None
 
 
-def why_no_kernel(loop: Loop) -> str:
+def why_no_kernel(loop: ScanLoop) -> str:
     """Return why a loop cannot be one kernel; "" if it can."""
     why = _why_no_step(loop)
     if why:
@@ -122,7 +122,7 @@ def why_no_kernel(loop: Loop) -> str:
     return ""
 
 
-def _why_no_step(loop: Loop) -> str:
+def _why_no_step(loop: ScanLoop) -> str:
     """Return why the kernel of a loop cannot compute a step; "" if it can."""
     for op in loop.ops:
         if isinstance(op, GraphOp) and type(op).keeps_order:
@@ -151,7 +151,7 @@ def scratch_elements(op: Operation, schedule: Schedule) -> Size:
 
     Each carried value twice: as a step reads it, and as it leaves it.
     """
-    loop = Loop.of(op)
+    loop = ScanLoop.of(op)
     own = [*loop.between(), *loop.carried(), *loop.carried()]
     sizes = [element_count(Tensor.of(x).shape) for x in own if is_in_scratch(x)]
     for _, region in loop.regions():
@@ -174,5 +174,5 @@ def _scratch_of(region: Function) -> Size:
 
 def inner(op: Operation) -> tuple[Size, list[Function]]:
     """Return how many steps there are, and the regions of each."""
-    loop = Loop.of(op)
+    loop = ScanLoop.of(op)
     return loop.scan.length, [function for _, function in loop.regions()]

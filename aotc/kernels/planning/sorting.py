@@ -6,7 +6,7 @@ from math import log2
 
 from aotc.dialects.lowering.sorting import BLOCK
 from aotc.dialects.ops.ordering import Argsort, is_few
-from aotc.dialects.types import Dim, Size, Tensor, element_count
+from aotc.dialects.types import Size, SymbolicDim, Tensor, element_count
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.typical import SORTED, typical
@@ -28,7 +28,7 @@ def plan(op: Argsort, machine: Machine) -> Schedule | None:
     size, count = source.shape[-1], result.shape[-1]
     if op.axis != source.rank - 1 or 0 in result.shape:
         return None
-    if isinstance(count, Dim) and count != size:
+    if isinstance(count, SymbolicDim) and count != size:
         return None
     row = typical(size, SORTED)
     wanted = count if isinstance(count, int) else row

@@ -10,13 +10,13 @@ from aotc.core.dtypes import bits, is_float
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.kernels import grain
 from aotc.kernels.bit_planes import in_planes
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import KEPT_BYTES, Machine, Mma
 from aotc.kernels.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Tile(Schedule):
+class ContractionTile(Schedule):
     """The schedule of one contraction.
 
     Args:
@@ -80,7 +80,7 @@ class Tile(Schedule):
         return self.lanes * self.vectors
 
     @property
-    def own(self) -> Tile:
+    def own(self) -> ContractionTile:
         """The tile without other products' vectors in its panels."""
         return replace(self, vectors=self.vectors // self.interleaved, interleaved=1)
 
@@ -90,7 +90,7 @@ class Tile(Schedule):
         """
         return -(-features // self.own.columns)
 
-    def panels_of(self, geometry: Geometry) -> int:
+    def panels_of(self, geometry: ConvolutionGeometry) -> int:
         """Return the number of panels, each with features of one group."""
         return geometry.groups * self.panels(geometry.group_features)
 
@@ -122,19 +122,19 @@ _WORKGROUPS = 128  # so many can be shared evenly, see `aotc.kernels.sharing`
 _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory again
 
 
-def choose_multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
+def choose_multiplier(geometry: ConvolutionGeometry, machine: Machine) -> Mma | None:
     """Return the instruction for elements as they lie; None if there is none."""
     dtypes = geometry.dtype, geometry.right_dtype
     found = machine.multipliers_of(*dtypes, geometry.within)
     return next((mma for mma in found if geometry.has_runs_of(mma.terms)), None)
 
 
-def multiplier(geometry: Geometry, machine: Machine, terms: int) -> Mma:
+def multiplier(geometry: ConvolutionGeometry, machine: Machine, terms: int) -> Mma:
     """Return the instruction that multiplies so many terms at a time."""
     return machine.multiplier_of(geometry.dtype, geometry.right_dtype, terms)
 
 
-def widens(geometry: Geometry, mma: Mma) -> bool:
+def widens(geometry: ConvolutionGeometry, mma: Mma) -> bool:
     """Return whether a kernel copies rows of the left operand before they are read.
 
     Those of narrow elements, in the type that they are multiplied in; not bytes that
@@ -151,7 +151,7 @@ def widens(geometry: Geometry, mma: Mma) -> bool:
     return not (is_kept and is_whole)
 
 
-def terms_at_a_time(geometry: Geometry, machine: Machine) -> int:
+def terms_at_a_time(geometry: ConvolutionGeometry, machine: Machine) -> int:
     """Return the number of terms of a packed operand that are multiplied at a time."""
     mma = choose_multiplier(geometry, machine)
     return 1 if mma is None else mma.terms
@@ -159,12 +159,15 @@ def terms_at_a_time(geometry: Geometry, machine: Machine) -> int:
 
 @lru_cache(maxsize=1024)  # a program has few shapes, and many products of each
 def choose_tile(
-    geometry: Geometry, machine: Machine, terms: int = 1, vectors: int | None = None
-) -> Tile:
+    geometry: ConvolutionGeometry,
+    machine: Machine,
+    terms: int = 1,
+    vectors: int | None = None,
+) -> ContractionTile:
     """The tile for which a contraction takes the fewest cycles, as `cycles` has it.
 
     Args:
-        geometry: of static sizes, see `Geometry.typical`.
+        geometry: of static sizes, see `ConvolutionGeometry.typical`.
         machine: that computes it.
         terms: that are multiplied at a time.
         vectors: of a panel; None for as many as are best.
@@ -174,14 +177,14 @@ def choose_tile(
     return with_blocks(geometry, next(found))
 
 
-def widths_of(geometry: Geometry, machine: Machine) -> range:
+def widths_of(geometry: ConvolutionGeometry, machine: Machine) -> range:
     """Return the numbers of vectors that a panel can have."""
     return range(1, _most_vectors(geometry, machine) + 1)
 
 
 def choose_interleaved(
-    geometry: Geometry, count: int, machine: Machine, terms: int = 1
-) -> Tile | None:
+    geometry: ConvolutionGeometry, count: int, machine: Machine, terms: int = 1
+) -> ContractionTile | None:
     """Choose a tile with equal vectors for each of some products; without blocks.
 
     Args:
@@ -197,7 +200,9 @@ def choose_interleaved(
     return next((tile for tile in ranked if tile.vectors % count == 0), None)
 
 
-def candidate_tiles(geometry: Geometry, machine: Machine, terms: int = 1) -> list[Tile]:
+def candidate_tiles(
+    geometry: ConvolutionGeometry, machine: Machine, terms: int = 1
+) -> list[ContractionTile]:
     """The tiles that are worth a measurement, the one of `choose_tile` first.
 
     These are the ones that the model ranks highest, each with blocks as `choose_tile`
@@ -213,10 +218,12 @@ def candidate_tiles(geometry: Geometry, machine: Machine, terms: int = 1) -> lis
 
 
 @lru_cache(maxsize=1024)
-def _ranked_tiles(geometry: Geometry, machine: Machine, terms: int) -> tuple[Tile, ...]:
+def _ranked_tiles(
+    geometry: ConvolutionGeometry, machine: Machine, terms: int
+) -> tuple[ContractionTile, ...]:
     """Return all tiles that fit the registers, by their cycles."""
     tiles = [
-        Tile(machine.lanes, vectors, rows, block=1, terms=terms)
+        ContractionTile(machine.lanes, vectors, rows, block=1, terms=terms)
         for vectors in widths_of(geometry, machine)
         for rows in _rows_to_try(geometry, vectors, machine, terms)
     ]
@@ -228,20 +235,22 @@ def _ranked_tiles(geometry: Geometry, machine: Machine, terms: int) -> tuple[Til
     )
 
 
-def with_blocks(geometry: Geometry, tile: Tile) -> Tile:
+def with_blocks(
+    geometry: ConvolutionGeometry, tile: ContractionTile
+) -> ContractionTile:
     """A tile with as much of the work for one workgroup as can be shared well."""
     tile = replace(tile, block=_choose_block(geometry, tile))
     return replace(tile, products=_choose_products(geometry, tile))
 
 
-def block_count(geometry: Geometry, tile: Tile) -> Size:
+def block_count(geometry: ConvolutionGeometry, tile: ContractionTile) -> Size:
     """Return the number of workgroups that share the rows of a panel."""
     if geometry.is_product:
         return ceil_divide(geometry.rows, tile.rows * tile.block)
     return ceil_divide(geometry.lines, tile.block)
 
 
-def are_panels_outer(geometry: Geometry, tile: Tile) -> bool:
+def are_panels_outer(geometry: ConvolutionGeometry, tile: ContractionTile) -> bool:
     """Return whether a panel is used for all blocks of rows before the next panel is.
 
     Then a weight that does not stay in the caches is read once, and by one of the
@@ -257,12 +266,12 @@ def are_panels_outer(geometry: Geometry, tile: Tile) -> bool:
     return weight > KEPT_BYTES and 2 * rows <= KEPT_BYTES
 
 
-def group_count(geometry: Geometry, tile: Tile) -> Size:
+def group_count(geometry: ConvolutionGeometry, tile: ContractionTile) -> Size:
     """Return the number of workgroups that share the products of a batch."""
     return ceil_divide(geometry.products, tile.products)
 
 
-def row_counts(geometry: Geometry, tile: Tile) -> list[int]:
+def row_counts(geometry: ConvolutionGeometry, tile: ContractionTile) -> list[int]:
     """The rows of tiles of a product in calls of too few rows to be split evenly.
 
     So many are split into tiles of n rows and of n - 1; which n * (n - 1) rows always
@@ -279,12 +288,12 @@ def row_counts(geometry: Geometry, tile: Tile) -> list[int]:
     return found
 
 
-def _most_vectors(geometry: Geometry, machine: Machine) -> int:
+def _most_vectors(geometry: ConvolutionGeometry, machine: Machine) -> int:
     return min(_MOST_VECTORS, -(-geometry.group_features // machine.lanes))
 
 
 def _rows_to_try(
-    geometry: Geometry, vectors: int, machine: Machine, terms: int
+    geometry: ConvolutionGeometry, vectors: int, machine: Machine, terms: int
 ) -> Iterator[int]:
     """Yield the rows of tiles for which there are registers."""
     width, mma = _run_length(geometry), multiplier(geometry, machine, terms)
@@ -321,7 +330,11 @@ def most_rows(vectors: int, step: int, machine: Machine, *, spare: int = 0) -> i
 
 
 def cycles(
-    geometry: Geometry, rows: int, vectors: int, machine: Machine, terms: int = 1
+    geometry: ConvolutionGeometry,
+    rows: int,
+    vectors: int,
+    machine: Machine,
+    terms: int = 1,
 ) -> float:
     """A model of the time of a contraction on one core.
 
@@ -361,7 +374,7 @@ def with_reloads(rows: int, vectors: int) -> float:
     return 1 + 0.2 * (rows + vectors) / (rows * vectors)
 
 
-def _choose_block(geometry: Geometry, tile: Tile) -> int:
+def _choose_block(geometry: ConvolutionGeometry, tile: ContractionTile) -> int:
     """Choose whole panels, unless they are too few to share, and there is enough
     work.
     """
@@ -373,7 +386,7 @@ def _choose_block(geometry: Geometry, tile: Tile) -> int:
     return -(-tiles // min(wanted, worth, tiles))
 
 
-def _choose_products(geometry: Geometry, tile: Tile) -> int:
+def _choose_products(geometry: ConvolutionGeometry, tile: ContractionTile) -> int:
     """Return the number of small products in a workgroup, if a batch has enough of
     them.
     """
@@ -385,12 +398,12 @@ def _choose_products(geometry: Geometry, tile: Tile) -> int:
     return max(1, min(worth, panels // _WORKGROUPS, products))
 
 
-def _run_length(geometry: Geometry) -> int:
+def _run_length(geometry: ConvolutionGeometry) -> int:
     """Return the number of contiguous rows of results that are split into tiles."""
     return static_size(geometry.rows) if geometry.is_product else geometry.result[1]
 
 
-def _tile_count(geometry: Geometry, rows: int) -> int:
+def _tile_count(geometry: ConvolutionGeometry, rows: int) -> int:
     """Return the number of units that workgroups share: tiles of rows, or lines."""
     if geometry.is_product:
         return len(split_evenly(static_size(geometry.rows), rows))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aotc.core.dtypes import bits
 from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.movement.views import Loop, View, common_loops
+from aotc.dialects.movement.views import StridedLoop, View, common_loops
 from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.types import (
     Size,
@@ -41,9 +41,9 @@ class TransposeLoops:
             steps are.
     """
 
-    outer: Sequence[Loop]
-    long: Loop
-    last: Loop
+    outer: Sequence[StridedLoop]
+    long: StridedLoop
+    last: StridedLoop
     together: int = 1
 
     @property
@@ -172,7 +172,7 @@ def loops_of(op: Transpose) -> TransposeLoops | None:
     return TransposeLoops(others, beside, last, together)
 
 
-def _in_words(loops: Sequence[Loop], together: int) -> list[Loop] | None:
+def _in_words(loops: Sequence[StridedLoop], together: int) -> list[StridedLoop] | None:
     """Return loops over so many elements at a time; None if some lie by themselves."""
     *others, last = loops
     steps = [step for loop in others for step in loop.steps]
@@ -183,11 +183,11 @@ def _in_words(loops: Sequence[Loop], together: int) -> list[Loop] | None:
     if any(not isinstance(x, int) or x % together for x in (*steps, last.size)):
         return None
     found = [
-        Loop(loop.size, tuple(static_size(x) // together for x in loop.steps))
+        StridedLoop(loop.size, tuple(static_size(x) // together for x in loop.steps))
         for loop in others
     ]
     runs = last.size // together
-    return [*found, Loop(runs, (1, 1))] if runs > 1 else found
+    return [*found, StridedLoop(runs, (1, 1))] if runs > 1 else found
 
 
 def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:

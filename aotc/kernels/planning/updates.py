@@ -16,7 +16,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, ceil_divide, element_count
 from aotc.kernels.elementwise import FLOATS, OF_NUMBERS, Elementwise
 from aotc.kernels.machine import Machine
-from aotc.kernels.operands import Number, operand_of
+from aotc.kernels.operands import ScalarOperand, operand_of
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Value, ir
 
@@ -38,7 +38,7 @@ class UpdateBlocks(Schedule):
 
 
 @dataclass(frozen=True)
-class Part:
+class RegionPart:
     """A part of a region.
 
     Args:
@@ -64,14 +64,14 @@ def workgroups(op: GraphOp, schedule: UpdateBlocks) -> tuple[int, int]:
     return sum(block_count(x, schedule.block) for x in parts_of(region)), 1
 
 
-def block_count(part: Part, block: int) -> int:
+def block_count(part: RegionPart, block: int) -> int:
     """Return how many blocks of so many elements a part has."""
     found = ceil_divide(part.elements, block)
     assert isinstance(found, int)
     return found
 
 
-def parts_of(function: Function) -> list[Part]:
+def parts_of(function: Function) -> list[RegionPart]:
     """The parts of a region, in the order of their first results."""
     *_, end = function.entry_block.operations
     groups: list[tuple[list[int], set[Value]]] = []
@@ -85,7 +85,7 @@ def parts_of(function: Function) -> list[Part]:
     for numbers, near in sorted(groups, key=lambda each: min(each[0])):
         elements = element_count(Tensor.of(end.operands[numbers[0]]).shape)
         assert isinstance(elements, int)
-        parts.append(Part(tuple(sorted(numbers)), frozenset(near), elements))
+        parts.append(RegionPart(tuple(sorted(numbers)), frozenset(near), elements))
     return parts
 
 
@@ -94,7 +94,7 @@ def _values_behind(value: Value) -> set[Value]:
     found, rest = set[Value](), [value]
     while rest:
         value = rest.pop()
-        if value not in found and not isinstance(operand_of(value), Number):
+        if value not in found and not isinstance(operand_of(value), ScalarOperand):
             found.add(value)
             op = defining_op(value)
             rest += [] if op is None else op.operands
@@ -125,7 +125,7 @@ def _read_elsewhere(function: Function) -> list[Value]:
     """The operands of ops that are one number for all elements."""
     ops = function.entry_block.operations
     values = dict.fromkeys(x for op in ops for x in op.operands)
-    return [x for x in values if isinstance(operand_of(x), Number)]
+    return [x for x in values if isinstance(operand_of(x), ScalarOperand)]
 
 
 def why_misread(function: Function, anchor: GraphOp, schedule: UpdateBlocks) -> str:
@@ -157,7 +157,7 @@ def _is_computed(value: Value, elementwise: Elementwise) -> bool:
         seen.add(value)
         op = defining_op(value)
         read = elementwise.operand(value)
-        if isinstance(read, Number):
+        if isinstance(read, ScalarOperand):
             if read.in_memory and not isinstance(read.source.owner, ir.Block):
                 return False
         elif op is not None:

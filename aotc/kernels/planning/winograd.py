@@ -15,7 +15,7 @@ from aotc.core.dtypes import bits
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.types import Size, ceil_divide
-from aotc.kernels.geometry import Geometry, geometry_of, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, geometry_of, known_geometry
 from aotc.kernels.machine import FMA, LINE_BYTES, Machine, Mma
 from aotc.kernels.planning.tile import (
     choose_multiplier,
@@ -92,7 +92,7 @@ class WinogradTile(Schedule):
 
 
 @dataclass(frozen=True)
-class Scratch:
+class WinogradScratch:
     """The private memory of a share of the workgroups, in words of 32 bits.
 
     Slices begin an odd number of lines from each other, so that what lies at one place
@@ -111,7 +111,7 @@ class Scratch:
     tile: WinogradTile
 
     @classmethod
-    def of(cls, geometry: Geometry, tile: WinogradTile) -> Scratch:
+    def of(cls, geometry: ConvolutionGeometry, tile: WinogradTile) -> WinogradScratch:
         """Compute the scratch memory of a convolution."""
         channels = -(-geometry.channels // (tile.terms * tile.lanes)) * tile.lanes
         return cls(
@@ -160,7 +160,10 @@ def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
 
 @lru_cache(maxsize=1024)  # a program has few shapes, and many convolutions of each
 def _choose_tile(
-    geometry: Geometry, machine: Machine, outputs: tuple[int, ...], worth: float
+    geometry: ConvolutionGeometry,
+    machine: Machine,
+    outputs: tuple[int, ...],
+    worth: float,
 ) -> WinogradTile | None:
     tiles = [x for count in outputs for x in _tiles(geometry, count, machine)]
     tile = min(tiles, key=lambda tile: _rank(geometry, tile, machine))
@@ -200,7 +203,7 @@ def is_exact(op: GraphOp) -> bool:
     return int(filter_scale(*EXACT)) ** 2 * geometry.depth * 2**16 < 2**31
 
 
-def multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
+def multiplier(geometry: ConvolutionGeometry, machine: Machine) -> Mma | None:
     """Return the instruction that multiplies transformed inputs; None if none gains.
 
     i16 that are multiplied one by one take as long as bytes do directly, and so do two
@@ -216,7 +219,7 @@ def multiplier(geometry: Geometry, machine: Machine) -> Mma | None:
 
 
 def _tiles(
-    geometry: Geometry, outputs: int, machine: Machine
+    geometry: ConvolutionGeometry, outputs: int, machine: Machine
 ) -> Iterator[WinogradTile]:
     """Yield tiles whose transformed inputs take half of the L2 cache at most."""
     count, mma = tile_count(geometry, outputs), multiplier(geometry, machine)
@@ -236,12 +239,12 @@ def _tiles(
             group = -(-panels // groups)
             sizes = machine.lanes, vectors, rows, outputs, block, group
             tile = WinogradTile(*sizes, terms=mma.terms)
-            held = 4 * Scratch.of(geometry, tile).first_sum
+            held = 4 * WinogradScratch.of(geometry, tile).first_sum
             if block == 1 or 2 * held <= machine.second_cache:
                 yield tile
 
 
-def _rank(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
+def _rank(geometry: ConvolutionGeometry, tile: WinogradTile, machine: Machine) -> float:
     """The cycles of one core, and more where few could share them."""
     count = tile_count(geometry, tile.outputs)
     assert isinstance(count, int)
@@ -250,7 +253,9 @@ def _rank(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
     return estimate(geometry, tile, machine) * (1 + _UNSHARED * unshared)
 
 
-def estimate(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
+def estimate(
+    geometry: ConvolutionGeometry, tile: WinogradTile, machine: Machine
+) -> float:
     """The cycles of a Winograd convolution on one core, as `planning.tile.cycles`.
 
     Args:
@@ -280,7 +285,7 @@ def estimate(geometry: Geometry, tile: WinogradTile, machine: Machine) -> float:
 
 
 def _weight_cycles(
-    geometry: Geometry, products: int, bytes_each: int, machine: Machine
+    geometry: ConvolutionGeometry, products: int, bytes_each: int, machine: Machine
 ) -> float:
     """The cycles in which weights come from memory.
 
@@ -291,12 +296,12 @@ def _weight_cycles(
     return size / machine.memory_bytes / hidden
 
 
-def _weight_count(geometry: Geometry, products: int) -> int:
+def _weight_count(geometry: ConvolutionGeometry, products: int) -> int:
     """Return the elements of the weights, by how many products there are."""
     return products * geometry.channels * geometry.features
 
 
-def tile_count(geometry: Geometry, outputs: int) -> Size:
+def tile_count(geometry: ConvolutionGeometry, outputs: int) -> Size:
     """Return the number of image tiles of all results."""
     lines, positions = (-(-size // outputs) for size in geometry.result)
     return geometry.images * lines * positions
@@ -311,7 +316,7 @@ def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
 
 def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
     """Count the scratch words of a share of the workgroups."""
-    return Scratch.of(known_geometry(op), tile).elements
+    return WinogradScratch.of(known_geometry(op), tile).elements
 
 
 def cycles_of(

@@ -11,7 +11,7 @@ import numpy as np
 from aotc.core.pytree import PyTree
 from aotc.errors import CompileError
 from aotc.kernels.ttir.memory import Buffer, Pointers
-from aotc.kernels.ttir.reading import Block, Kernel, Step, read_kernel
+from aotc.kernels.ttir.reading import TritonBlock, TritonFunction, TritonOp, read_kernel
 from aotc.kernels.ttir.rules import Array, evaluate_elementwise
 
 # what `inputPrecision` of a product says of f32, by number
@@ -51,7 +51,9 @@ def evaluate(
     return steps
 
 
-def _arguments(kernel: Kernel, arguments: Sequence[Buffer | int]) -> list[object]:
+def _arguments(
+    kernel: TritonFunction, arguments: Sequence[Buffer | int]
+) -> list[object]:
     """Return the arguments as values, each of which fits the kernel's."""
     if len(arguments) != len(kernel.kinds):
         expected = len(kernel.kinds)
@@ -86,7 +88,7 @@ class _Program:
         self._values: dict[int, Any] = {}
         self.steps = 0
 
-    def run(self, block: Block, given: Sequence[Any]) -> list[Any]:
+    def run(self, block: TritonBlock, given: Sequence[Any]) -> list[Any]:
         """Run steps; return the operands of the last one."""
         self._values.update(zip(block.arguments, given, strict=True))
         *steps, end = block.steps
@@ -97,7 +99,7 @@ class _Program:
             self._values.update(zip(step.results, results, strict=True))
         return [self._values[number] for number in end.operands]
 
-    def _results(self, step: Step, operands: list[Any]) -> Sequence[Any]:
+    def _results(self, step: TritonOp, operands: list[Any]) -> Sequence[Any]:
         """Return the results of a step."""
         rule = getattr(self, "_" + step.name.replace(".", "_"), None)
         if rule is not None:
@@ -114,41 +116,43 @@ class _Program:
 
     # ---- numbers and shapes ---------------------------------------------------------
 
-    def _arith_constant(self, step: Step) -> list[Array]:
+    def _arith_constant(self, step: TritonOp) -> list[Array]:
         (kind,) = step.kinds
         return [np.full(kind.shape, step.attributes["value"]).astype(kind.dtype)]
 
-    def _tt_get_program_id(self, step: Step) -> list[Array]:
+    def _tt_get_program_id(self, step: TritonOp) -> list[Array]:
         return [np.asarray(self._place[step.attributes["axis"]], np.int32)]
 
-    def _tt_make_range(self, step: Step) -> list[Array]:
+    def _tt_make_range(self, step: TritonOp) -> list[Array]:
         bounds = step.attributes["start"], step.attributes["end"]
         return [np.arange(*bounds, dtype=np.int32)]
 
-    def _tt_splat(self, step: Step, x: object) -> list[object]:
+    def _tt_splat(self, step: TritonOp, x: object) -> list[object]:
         shape = step.kinds[0].shape
         return [_moved(x, lambda each: np.broadcast_to(each, shape))]
 
     _tt_broadcast = _tt_splat
 
-    def _tt_expand_dims(self, step: Step, x: object) -> list[object]:
+    def _tt_expand_dims(self, step: TritonOp, x: object) -> list[object]:
         axis = step.attributes["axis"]
         return [_moved(x, lambda each: np.expand_dims(each, axis))]
 
-    def _tt_reshape(self, step: Step, x: object) -> list[object]:
+    def _tt_reshape(self, step: TritonOp, x: object) -> list[object]:
         shape = step.kinds[0].shape
         return [_moved(x, lambda each: each.reshape(shape))]
 
-    def _tt_trans(self, step: Step, x: object) -> list[object]:
+    def _tt_trans(self, step: TritonOp, x: object) -> list[object]:
         order = step.attributes["order"]
         return [_moved(x, lambda each: each.transpose(order))]
 
     # ---- memory ---------------------------------------------------------------------
 
-    def _tt_addptr(self, step: Step, pointers: Pointers, offset: Array) -> list[object]:
+    def _tt_addptr(
+        self, step: TritonOp, pointers: Pointers, offset: Array
+    ) -> list[object]:
         return [Pointers(pointers.buffer, pointers.at + offset.astype(np.int64))]
 
-    def _tt_load(self, step: Step, pointers: Pointers, *rest: Array) -> list[Array]:
+    def _tt_load(self, step: TritonOp, pointers: Pointers, *rest: Array) -> list[Array]:
         if len(rest) == 1:
             _refuse("a load with a mask does not say what is elsewhere")
         mask = np.broadcast_to(rest[0] if rest else True, pointers.at.shape)
@@ -156,7 +160,7 @@ class _Program:
         return [np.where(mask, found, rest[1]) if rest else found]
 
     def _tt_store(
-        self, step: Step, pointers: Pointers, values: Array, *rest: Array
+        self, step: TritonOp, pointers: Pointers, values: Array, *rest: Array
     ) -> list[Any]:
         mask = np.broadcast_to(rest[0] if rest else True, pointers.at.shape)
         pointers.buffer.store(pointers.at, values, mask, self._number)
@@ -164,7 +168,7 @@ class _Program:
 
     # ---- products and reductions ----------------------------------------------------
 
-    def _tt_dot(self, step: Step, x: Array, y: Array, total: Array) -> list[Array]:
+    def _tt_dot(self, step: TritonOp, x: Array, y: Array, total: Array) -> list[Array]:
         precision = step.attributes.get("inputPrecision", 0)
         if x.dtype == np.float32 and precision == _ROUNDED_TO_TF32:
             x, y = _tf32(x), _tf32(y)
@@ -173,7 +177,7 @@ class _Program:
         wide = [each.astype(total.dtype, copy=False) for each in (x, y)]
         return [total + np.matmul(*wide)]
 
-    def _tt_reduce(self, step: Step, *operands: Array) -> list[Array]:
+    def _tt_reduce(self, step: TritonOp, *operands: Array) -> list[Array]:
         """Reduce an axis of a power of two: combine pairs of halves, as lanes are
         combined.
 
@@ -190,14 +194,14 @@ class _Program:
     # ---- control --------------------------------------------------------------------
 
     def _scf_for(
-        self, step: Step, first: Array, end: Array, by: Array, *carried: PyTree
+        self, step: TritonOp, first: Array, end: Array, by: Array, *carried: PyTree
     ) -> list[object]:
         (block,), held = step.blocks, [*carried]
         for index in range(int(first), int(end), int(by)):
             held = self.run(block, [np.asarray(index, first.dtype), *held])
         return held
 
-    def _scf_if(self, step: Step, condition: Array) -> list[object]:
+    def _scf_if(self, step: TritonOp, condition: Array) -> list[object]:
         if bool(condition):
             return self.run(step.blocks[0], [])
         return self.run(step.blocks[1], []) if len(step.blocks) > 1 else []

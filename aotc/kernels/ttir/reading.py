@@ -23,7 +23,7 @@ _POINTER = re.compile(r"!tt\.ptr<(\w+)>")
 
 
 @dataclass(frozen=True)
-class Kind:
+class TritonType:
     """The type of a value.
 
     Args:
@@ -38,7 +38,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Step:
+class TritonOp:
     """A step: one op.
 
     Args:
@@ -53,13 +53,13 @@ class Step:
     name: str
     operands: tuple[int, ...]
     results: tuple[int, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[TritonType, ...]
     attributes: Mapping[str, Any]
-    blocks: tuple[Block, ...]
+    blocks: tuple[TritonBlock, ...]
 
 
 @dataclass(frozen=True)
-class Block:
+class TritonBlock:
     """Steps one after the other.
 
     Args:
@@ -68,11 +68,11 @@ class Block:
     """
 
     arguments: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TritonOp, ...]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class TritonFunction:
     """A function of Triton's IR.
 
     Args:
@@ -82,12 +82,12 @@ class Kernel:
     """
 
     name: str
-    kinds: tuple[Kind, ...]
-    body: Block
+    kinds: tuple[TritonType, ...]
+    body: TritonBlock
 
 
 @lru_cache(maxsize=64)  # a model launches few kernels many times
-def read_kernel(text: str) -> Kernel:
+def read_kernel(text: str) -> TritonFunction:
     """Return the only function of a module in the generic form of MLIR.
 
     Raises:
@@ -109,10 +109,10 @@ def read_kernel(text: str) -> Kernel:
         (block,) = function.regions[0].blocks
         kinds = tuple(kind_of(value.type) for value in block.arguments)
         name = _plain(_attributes_of(function.operation)["sym_name"])
-        return Kernel(name, kinds, _Reading().block(block))
+        return TritonFunction(name, kinds, _Reading().block(block))
 
 
-def kind_of(mlir: ir.Type) -> Kind:
+def kind_of(mlir: ir.Type) -> TritonType:
     """Parse a type of MLIR."""
     text = str(mlir)
     tensor = _TENSOR.fullmatch(text)
@@ -122,7 +122,7 @@ def kind_of(mlir: ir.Type) -> Kind:
     if name not in _DTYPES:
         raise CompileError("bad-kernel", f"no kernel has values of the type {text}")
     sizes = tuple(map(int, shape.split("x")[:-1]))
-    return Kind(sizes, dtypes.to_numpy(_DTYPES[name]), pointer is not None)
+    return TritonType(sizes, dtypes.to_numpy(_DTYPES[name]), pointer is not None)
 
 
 class _Reading:
@@ -131,23 +131,23 @@ class _Reading:
     def __init__(self) -> None:
         self._numbers: dict[Value, int] = {}
 
-    def block(self, block: MlirBlock) -> Block:
+    def block(self, block: MlirBlock) -> TritonBlock:
         arguments = self._define(block.arguments)
-        return Block(arguments, tuple(map(self._step, block.operations)))
+        return TritonBlock(arguments, tuple(map(self._step, block.operations)))
 
     def _define(self, values: Sequence[Value]) -> tuple[int, ...]:
         for value in values:
             self._numbers[value] = len(self._numbers)
         return tuple(self._numbers[value] for value in values)
 
-    def _step(self, op: Operation) -> Step:
+    def _step(self, op: Operation) -> TritonOp:
         op = op.operation
         operands = tuple(self._numbers[value] for value in op.operands)
         blocks = tuple(self.block(each) for region in op.regions for each in region)
         kinds = tuple(kind_of(value.type) for value in op.results)
         attributes = {name: _plain(x) for name, x in _attributes_of(op).items()}
         results = self._define(op.results)
-        return Step(op.name, operands, results, kinds, attributes, blocks)
+        return TritonOp(op.name, operands, results, kinds, attributes, blocks)
 
 
 def _attributes_of(op: Operation) -> dict[str, ir.Attribute]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.lowering.error_functions import erf_numpy
-from aotc.kernels.ttir.reading import Step
+from aotc.kernels.ttir.reading import TritonOp
 
 Array = np.ndarray[Any, Any]
 
@@ -105,14 +105,14 @@ _FLOAT_ORDER = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal]
 _ORDERED = 7  # the number of the predicate that only asks for NaN
 
 
-def _compare_integers(step: Step, x: Array, y: Array) -> Array:
+def _compare_integers(step: TritonOp, x: Array, y: Array) -> Array:
     number = step.attributes["predicate"]
     if number >= len(_INTEGER_ORDER):
         number, x, y = number - 4, _unsigned(x), _unsigned(y)
     return np.asarray(_INTEGER_ORDER[number](x, y))
 
 
-def _compare_floats(step: Step, x: Array, y: Array) -> Array:
+def _compare_floats(step: TritonOp, x: Array, y: Array) -> Array:
     number = step.attributes["predicate"]
     has_nan = np.isnan(x) | np.isnan(y)
     if number in (0, 15):
@@ -132,7 +132,7 @@ def _ordered(number: int, x: Array, y: Array) -> Array:
     return np.asarray(compare(x, y))
 
 
-def _convert(step: Step, x: Array) -> Array:
+def _convert(step: TritonOp, x: Array) -> Array:
     (kind,) = step.kinds
     if x.dtype == bool and step.name in ("arith.extsi", "arith.sitofp"):
         return -x.astype(kind.dtype)  # the bit of an i1 is its sign
@@ -144,7 +144,7 @@ def _convert(step: Step, x: Array) -> Array:
     return x.astype(kind.dtype)
 
 
-def evaluate_elementwise(step: Step, operands: list[Array]) -> Array | None:
+def evaluate_elementwise(step: TritonOp, operands: list[Array]) -> Array | None:
     """Evaluate an op on numbers; None for other ops."""
     if step.name in PLAIN:
         return np.asarray(PLAIN[step.name](*operands))

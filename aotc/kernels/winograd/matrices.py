@@ -42,7 +42,7 @@ EXACT = (2,)  # those whose matrices, but for the filter's, are of integers
 
 
 @dataclass(frozen=True)
-class Matrices:
+class WinogradMatrices:
     """The matrices that transform tiles along one axis, exactly.
 
     Args:
@@ -57,7 +57,7 @@ class Matrices:
 
 
 @cache
-def matrices(outputs: int) -> Matrices:
+def matrices(outputs: int) -> WinogradMatrices:
     """Return the matrices of F(outputs, 3)."""
     points = _POINTS[outputs]
     size = outputs + WINDOW - 1
@@ -76,7 +76,7 @@ def matrices(outputs: int) -> Matrices:
         inputs.append(_polynomial(others, size))
     filters.append(tuple(Fraction(int(i == WINDOW - 1)) for i in range(WINDOW)))
     inputs.append(_polynomial(points, size))
-    return Matrices(output, tuple(filters), tuple(inputs))
+    return WinogradMatrices(output, tuple(filters), tuple(inputs))
 
 
 def filter_scale(outputs: int) -> int:

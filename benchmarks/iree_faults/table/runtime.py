@@ -122,7 +122,7 @@ ROWS = (
         "view-of-mapped-memory",
         Symptom.UNSAFE,
         "Lets go of mapped memory to which views of its array still refer.",
-        ("aotc/runtime/buffers.py: _Mapped",),
+        ("aotc/runtime/buffers.py: _MappedBuffer",),
         Shows(runs.view_of_mapped_memory),
     ),
     Fault(

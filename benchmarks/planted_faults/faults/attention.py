@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.attention import _Kernel as AttentionKernel
+from aotc.kernels.cpu.attention import _AttentionKernel as AttentionKernel
 from aotc.kernels.cpu.attention import decoder, gradient, scores
 from aotc.kernels.cpu.vectors import add, index
 from aotc.mlir import Value
@@ -83,12 +83,12 @@ FAULTS = [
     ),
     Fault(
         "queries of the second vector have the bias of the first",
-        "attention", "attention", scores.Scores, "_bias_at",
+        "attention", "attention", scores.ScoreWriter, "_bias_at",
         given(lambda self, block, place: (self, block, (place[0], 0))),
     ),
     Fault(
         "the last key of a block gets no gradient, and gives none",
-        "attention_gradient", "attention_gradient", gradient._Kernel, "block",
+        "attention_gradient", "attention_gradient", gradient._GradientKernel, "block",
         by(_one_less),
     ),
     Fault(

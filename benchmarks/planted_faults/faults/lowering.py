@@ -143,7 +143,7 @@ FAULTS = [
     ),
     Fault(
         "a block of running sums adds its own total, not that before", "IREE",
-        "running", scans.Scan, "_delay",
+        "running", scans.ScanLowering, "_delay",
         lambda right: lambda self, total, blocks: total,
     ),
     Fault(

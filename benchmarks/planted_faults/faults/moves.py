@@ -37,7 +37,7 @@ FAULTS = [
     ),
     Fault(
         "a part after the first begins one element early",
-        "movement", "movement", movement._Part, "of",
+        "movement", "movement", movement._RowPart, "of",
         by(lambda part, *_: replace(part, column=max(part.column - 1, 0))),
     ),
     Fault(
@@ -58,12 +58,12 @@ FAULTS = [
     ),
     Fault(
         "the last column of a square that is not whole is not written",
-        "transpose", "transpose", transposing._Kernel, "_square",
+        "transpose", "transpose", transposing._TransposeKernel, "_square",
         given(lambda self, begin, width, rows: (self, begin, max(width - 1, 1), rows)),
     ),
     Fault(
         "what is after the last whole vector of the long axis is left out",
-        "transpose", "transpose", transposing._Kernel, "_along_long",
+        "transpose", "transpose", transposing._TransposeKernel, "_along_long",
         lambda right: lambda self, write: right(
             self, lambda n, width: write(n, width) if width == self.lanes else None
         ),
@@ -75,7 +75,7 @@ FAULTS = [
     ),
     Fault(
         "every step goes to the first element of sequences",
-        "scan", "scan", scan._Writer, "_element",
+        "scan", "scan", scan._ScanWriter, "_element",
         given(lambda self, x, memory, place: (self, x, memory, scan.index(0))),
         touches=frozenset({"nests"}),
     ),

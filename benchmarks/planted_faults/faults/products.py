@@ -11,7 +11,7 @@ from aotc.kernels.cpu.chain import _Chain
 from aotc.kernels.cpu.contraction import Contraction
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.contraction.sums import Begin, Sums
-from aotc.kernels.cpu.lines import Lines, Rows
+from aotc.kernels.cpu.lines import Lines, ResultRows
 from aotc.kernels.cpu.vectors import add, index
 from aotc.kernels.cpu.winograd import Winograd
 from aotc.mlir import Value, arith, ir
@@ -84,7 +84,7 @@ FAULTS = [
     ),
     Fault(
         "what is beside a line is read where there is padding",
-        "contraction", "convolution", Rows, "rows_inside_at",
+        "contraction", "convolution", ResultRows, "rows_inside_at",
         lambda right: lambda self, position: range(self.count), _WINDOWS,
     ),
     Fault(

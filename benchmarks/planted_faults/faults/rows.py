@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.dialects.lowering import scalars
 from aotc.kernels.cpu import columns, sorting, vectors
-from aotc.kernels.cpu.rows import _Kernel as RowsKernel
+from aotc.kernels.cpu.rows import _RowKernel as RowsKernel
 from aotc.kernels.cpu.rows import formulas, walk
 from aotc.kernels.cpu.vectors import add, index
 from aotc.mlir import Value, arith, ir
@@ -109,12 +109,13 @@ FAULTS = [
     ),
     Fault(
         "a matrix reads the rows of the first",
-        "columns", "columns", columns._Kernel, "_write_tile",
+        "columns", "columns", columns._ColumnKernel, "_write_tile",
         _reading_first,
     ),
     Fault(
         "a variance is the mean of squares",
-        "columns", "statistics", columns._Kernel, "_write_statistics", _about_zero,
+        "columns", "statistics", columns._ColumnKernel, "_write_statistics",
+        _about_zero,
     ),
     Fault(
         "ties are in the opposite order",

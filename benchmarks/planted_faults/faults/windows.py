@@ -37,7 +37,7 @@ FAULTS = [
     ),
     Fault(
         "channels after the last whole vector are not written",
-        "depthwise", "depthwise", depthwise.Windows, "_write_tile",
+        "depthwise", "depthwise", depthwise.WindowWriter, "_write_tile",
         _only_whole_vectors, frozenset({"pooling", "chain"}),
     ),
     Fault(

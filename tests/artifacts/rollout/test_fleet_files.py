@@ -6,9 +6,9 @@ import os
 import pytest
 
 from aotc.artifacts.rollout import fleet, profiles
-from aotc.artifacts.rollout.device_classes import Device, classes
+from aotc.artifacts.rollout.device_classes import FleetDevice, classes
 from aotc.artifacts.rollout.fleet import read_fleet
-from aotc.artifacts.rollout.profiles import Assumptions, Profile, read_profile
+from aotc.artifacts.rollout.profiles import Assumptions, DeviceProfile, read_profile
 from aotc.errors import AotcError, InputError, SetupError
 from tests.refusals import refused
 
@@ -63,10 +63,10 @@ def test_classes_of_one_name_are_told_apart(tmp_path):
 
 
 def test_no_name_makes_two_classes_alike():
-    machines = [Profile(read_profile(facts(a), NOTHING, "x").host) for a in "abc"]
+    machines = [DeviceProfile(read_profile(facts(a), NOTHING, "x").host) for a in "abc"]
     wheres = ["--device", "--device", ""]
     devices = [
-        Device(name, machine, where=where)
+        FleetDevice(name, machine, where=where)
         for name, machine, where in zip(
             ["x", "x", "x (--device)"], machines, wheres, strict=True
         )

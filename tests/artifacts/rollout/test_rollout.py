@@ -7,12 +7,12 @@ import pytest
 
 from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
-from aotc.artifacts.rollout.device_classes import Device, classes
+from aotc.artifacts.rollout.device_classes import FleetDevice, classes
 from aotc.artifacts.rollout.matrix import Artifact, matrix
 from aotc.artifacts.rollout.policy import Policy, coverages
 from aotc.artifacts.rollout.profiles import (
     Assumptions,
-    Profile,
+    DeviceProfile,
     named_profile,
     read_profile,
 )
@@ -30,13 +30,15 @@ def features(level):
 
 
 def cpu(level, **more):
-    return Profile(Host("x86_64", features(level), "3.13.0", CPU), 2 * GIB, **more)
+    return DeviceProfile(
+        Host("x86_64", features(level), "3.13.0", CPU), 2 * GIB, **more
+    )
 
 
 def gpu(sm="sm_89", driver=12040, level="x86_64-v3"):
     drivers = CPU | {"cuda"}
     host = Host("x86_64", features(level), "3.13.0", drivers, sm, driver)
-    return Profile(host, 2 * GIB, GIB)
+    return DeviceProfile(host, 2 * GIB, GIB)
 
 
 def device(**drivers):
@@ -45,7 +47,7 @@ def device(**drivers):
     return {"schema": "aotc.device/1", "arch": "x86_64", "cpu": cpu} | drivers
 
 
-ARM = Profile(Host("aarch64", features("aarch64"), "3.13.0", CPU), GIB)
+ARM = DeviceProfile(Host("aarch64", features("aarch64"), "3.13.0", CPU), GIB)
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def bundle(manifest_data):
 
 
 def judge(artifact, *devices, policy=None, cure=False):
-    rows = [d if isinstance(d, Device) else Device("d", d) for d in devices]
+    rows = [d if isinstance(d, FleetDevice) else FleetDevice("d", d) for d in devices]
     return report(matrix([artifact], classes(rows)), policy or Policy(), cure=cure)
 
 
@@ -126,7 +128,7 @@ def test_code_that_lacks_for_an_accelerator_is_told_before_an_unknown_processor(
 def test_no_target_is_advised_that_would_change_nothing(bundle):
     """Another runtime is what lacks; or a processor that stands in for a GPU."""
     host = Host("x86_64", features("x86_64-v4"), "2.9.0", CPU)
-    (old,) = judge(bundle("x86_64-v3"), Profile(host, GIB))["cells"]
+    (old,) = judge(bundle("x86_64-v3"), DeviceProfile(host, GIB))["cells"]
     assert old["verdict"] == "unsupported"
     assert old["missing_target"] is None
     assert old["advice"]
@@ -158,9 +160,9 @@ def test_entries_that_do_not_fit_are_named_and_count(bundle):
 
 def test_coverage_counts_devices_by_label(bundle):
     fleet = [
-        Device("a", cpu("x86_64-v3"), 97, {"site": "ulm"}),
-        Device("b", cpu("x86_64-v2"), 2, {"site": "ulm"}),
-        Device("c", cpu("x86_64-v2"), 1, {"site": "bonn"}),
+        FleetDevice("a", cpu("x86_64-v3"), 97, {"site": "ulm"}),
+        FleetDevice("b", cpu("x86_64-v2"), 2, {"site": "ulm"}),
+        FleetDevice("c", cpu("x86_64-v2"), 1, {"site": "bonn"}),
     ]
     found = matrix([bundle("x86_64-v3")], classes(fleet))
     policy = Policy(min_coverage=Fraction(97, 100), per_label=("site",))
@@ -174,7 +176,7 @@ def test_coverage_counts_devices_by_label(bundle):
 
 
 def test_a_label_that_no_device_has_is_refused_and_one_named_twice_counts_once(bundle):
-    devices = classes([Device("a", cpu("x86_64-v3"), 9, {"site": "ulm"})])
+    devices = classes([FleetDevice("a", cpu("x86_64-v3"), 9, {"site": "ulm"})])
     found = matrix([bundle("x86_64-v3")], devices)
     with pytest.raises(InputError) as caught:
         coverages(found, Policy(per_label=("siet",)))
@@ -184,7 +186,7 @@ def test_a_label_that_no_device_has_is_refused_and_one_named_twice_counts_once(b
 
 
 def test_another_runtime_is_no_fault_of_the_targets(bundle):
-    old = Profile(Host("x86_64", features("x86_64-v3"), "2.9.0", CPU))
+    old = DeviceProfile(Host("x86_64", features("x86_64-v3"), "2.9.0", CPU))
     (cure,) = judge(bundle("x86_64-v3"), old, cpu("x86_64-v3"), cure=True)["cure"]
     assert (cure["targets"], cure["uncovered_classes"]) == (["x86_64-v3"], [])
     assert cure["other_runtime_classes"] == [0]
@@ -208,7 +210,7 @@ def test_memory_is_assumed_where_it_is_not_said():
 
 
 def test_each_artifact_must_cover_unless_any_is_enough(bundle):
-    devices = classes([Device("a", cpu("x86_64-v2")), Device("b", ARM)])
+    devices = classes([FleetDevice("a", cpu("x86_64-v2")), FleetDevice("b", ARM)])
     found = matrix([bundle("x86_64-v2"), bundle("aarch64")], devices)
     assert [c.covered for c in coverages(found, Policy())] == [1, 1]
     assert [c.covered for c in coverages(found, Policy(any_artifact=True))] == [2]
@@ -243,7 +245,7 @@ def test_nobody_is_advised_code_that_narrow_types_alone_gain_by(
     bundle, level, advised, other
 ):
     arch = TARGETS[level].arch
-    newest = Profile(Host(arch, features(level), "3.13.0", CPU), GIB)
+    newest = DeviceProfile(Host(arch, features(level), "3.13.0", CPU), GIB)
     found = judge(bundle(other), newest, cure=True)
     assert found["cure"][0]["targets"] == found["cure"][0]["add"] == [advised]
     assert level not in json.dumps(found["cells"])
@@ -253,9 +255,9 @@ def test_nobody_is_advised_code_that_narrow_types_alone_gain_by(
 
 def test_the_cure_reaches_the_coverage_that_is_asked_for_and_no_more(bundle):
     fleet = [
-        Device("a", cpu("x86_64-v2"), 96, {"site": "ulm"}),
-        Device("b", ARM, 3, {"site": "ulm"}),
-        Device("c", ARM, 1, {"site": "bonn"}),
+        FleetDevice("a", cpu("x86_64-v2"), 96, {"site": "ulm"}),
+        FleetDevice("b", ARM, 3, {"site": "ulm"}),
+        FleetDevice("c", ARM, 1, {"site": "bonn"}),
     ]
 
     portable = bundle("vmvx")
@@ -278,7 +280,10 @@ def test_the_cure_reaches_the_coverage_that_is_asked_for_and_no_more(bundle):
 
 
 def test_where_the_coverage_is_out_of_reach_the_cure_covers_what_it_can(bundle):
-    fleet = [Device("a", Profile(Host("", frozenset(), "", CPU)), 5), Device("b", ARM)]
+    fleet = [
+        FleetDevice("a", DeviceProfile(Host("", frozenset(), "", CPU)), 5),
+        FleetDevice("b", ARM),
+    ]
     policy = Policy(min_coverage=Fraction("0.5"))
     (cure,) = judge(bundle("x86_64-v2"), *fleet, policy=policy, cure=True)["cure"]
     assert not cure["reaches_coverage"]
@@ -286,7 +291,7 @@ def test_where_the_coverage_is_out_of_reach_the_cure_covers_what_it_can(bundle):
 
 
 def test_what_nothing_covers_is_said(bundle):
-    unknown = Profile(Host("", frozenset(), "", CPU))
+    unknown = DeviceProfile(Host("", frozenset(), "", CPU))
     found = judge(bundle("x86_64-v2"), unknown, cure=True)
     assert found["cells"][0]["verdict"] == "not_applicable"
     assert found["cure"][0]["uncovered_classes"] == [0]

@@ -47,16 +47,16 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
     train: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main([*train, "--steps", "12", "--metrics", "m.jsonl"]) == 0
-    write = metrics.Log.write
+    write = metrics.MetricsLog.write
 
-    def killed(log: metrics.Log, record: dict[str, Any]) -> None:
+    def killed(log: metrics.MetricsLog, record: dict[str, Any]) -> None:
         write(log, record)
         if record["step"] == 9:
             raise SystemExit
 
     arguments = [*train, "--steps", "12", "--metrics", "n.jsonl"]
     with monkeypatch.context() as patch:
-        patch.setattr(metrics.Log, "write", killed)
+        patch.setattr(metrics.MetricsLog, "write", killed)
         with pytest.raises(SystemExit):
             main([*arguments, "--checkpoint", "ck", "--every", "4"])
     with open("n.jsonl", "a") as file:
@@ -78,9 +78,9 @@ def test_a_signal_ends_the_loop_in_order(
 ) -> None:
     arguments = [*train, "--steps", "9", "--metrics"]
     assert main([*arguments, "m.jsonl", "--save-state", "s.safetensors"]) == 0
-    write = metrics.Log.write
+    write = metrics.MetricsLog.write
 
-    def interrupted(log: metrics.Log, record: dict[str, Any]) -> None:
+    def interrupted(log: metrics.MetricsLog, record: dict[str, Any]) -> None:
         write(log, record)
         if record["step"] == 3:
             os.kill(os.getpid(), number)
@@ -88,7 +88,7 @@ def test_a_signal_ends_the_loop_in_order(
     handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(metrics.Log, "write", interrupted)
+        patch.setattr(metrics.MetricsLog, "write", interrupted)
         kept = ["--checkpoint", "ck", "--format", "json"]
         assert main([*arguments, "n.jsonl", *kept]) == code
     printed = capsys.readouterr()

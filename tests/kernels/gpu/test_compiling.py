@@ -13,9 +13,9 @@ from aotc.errors import CompileError
 from aotc.kernels.gpu import compiling, worker
 from aotc.kernels.gpu.compiling import KernelSource, compile_kernel, resources_of
 from aotc.kernels.gpu.machines import MACHINES
-from aotc.kernels.lowered import Launch
+from aotc.kernels.lowered import GpuLaunch
 from aotc.machine.target import Target
-from aotc.processes.running import Running
+from aotc.processes.running import RunningProcesses
 
 from .test_products import compiled_kernel
 
@@ -88,7 +88,7 @@ def test_code_for_amd_is_given_neither_scratch_nor_shared_memory() -> None:
 
 def kernels_of(texts: list[str]) -> DeviceKernels:
     launches = {
-        f"k{number}.kernel": Launch("k", text, 4, 1, 1, 1, 0)
+        f"k{number}.kernel": GpuLaunch("k", text, 4, 1, 1, 1, 0)
         for number, text in enumerate(texts)
     }
     target = Target.parse("cuda:sm_80")
@@ -115,7 +115,7 @@ def test_a_kernel_that_the_compiler_dies_of_is_refused(
 
     monkeypatch.setattr(device_kernels, "_run_worker", run)
     kernels = kernels_of(["text0", "text1", "text2"])
-    codes, refused = kernels.compile(Running())
+    codes, refused = kernels.compile(RunningProcesses())
     assert met == [["text0", "text1", "text2"], ["text2"]]
     assert {name: made.code for name, made in codes.items()} == {
         "k0.kernel": b"text0",
@@ -131,7 +131,7 @@ def test_a_process_that_ends_for_want_of_memory_refuses_no_kernel(
     """A build with less memory must not become another bundle."""
     monkeypatch.setattr(device_kernels, "_run_worker", lambda *_: (-9, ""))
     with pytest.raises(CompileError, match="SIGKILL") as caught:
-        kernels_of(["text0"]).compile(Running())
+        kernels_of(["text0"]).compile(RunningProcesses())
     assert caught.value.code == "kernel-not-compiled"
 
 
@@ -140,11 +140,11 @@ def test_kernels_get_more_warps_where_registers_spill_and_else_are_refused(
 ) -> None:
     spilled = {"few": {4: 64, 8: 0}, "many": {4: 4096, 8: 2048, 16: 512}}
 
-    def compile_kernel(source: KernelSource, *_: object) -> compiling.Compiled:
+    def compile_kernel(source: KernelSource, *_: object) -> compiling.GpuCode:
         code = f"{source.name} {source.warps}".encode()
-        return compiling.Compiled(code, 32 * source.warps, 0, 1)
+        return compiling.GpuCode(code, 32 * source.warps, 0, 1)
 
-    def resources_of(made: compiling.Compiled, _: str) -> compiling.Resources:
+    def resources_of(made: compiling.GpuCode, _: str) -> compiling.Resources:
         name, warps = made.code.decode().split()
         return compiling.Resources(255, spilled[name][int(warps)])
 
@@ -155,7 +155,7 @@ def test_kernels_get_more_warps_where_registers_spill_and_else_are_refused(
     worker.write_job(tmp_path, sources, settings)
     worker.main(tmp_path)
     few, many = (worker.read_result(tmp_path, number) for number in range(2))
-    assert isinstance(few, compiling.Compiled)
+    assert isinstance(few, compiling.GpuCode)
     assert (few.code, few.threads, few.spilled) == (b"few 8", 256, 0)
     assert many == (
         "'many' has no room for 512 bytes of a thread in the registers of sm_80, by up "
@@ -184,7 +184,7 @@ def test_a_process_compiles_kernels_and_says_why_not(tmp_path) -> None:
     worker.write_job(tmp_path, [kernel.source, wrong], settings)
     worker.main(tmp_path)
     good, bad = (worker.read_result(tmp_path, number) for number in range(2))
-    assert isinstance(good, compiling.Compiled)
+    assert isinstance(good, compiling.GpuCode)
     assert good.code == compile_kernel(kernel.source, "sm_80").code
     assert (good.spilled, bad is None) == (0, False)
     assert isinstance(bad, str)

@@ -13,7 +13,7 @@ from aotc import reference
 from aotc.checks import evaluated_entries
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import SelfCheck
-from aotc.checks.subject import Subject
+from aotc.checks.subject import CheckedEntry
 from aotc.core.cache import digest
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
@@ -79,7 +79,7 @@ def test_a_large_entry_is_evaluated_with_the_work_that_small_ones_leave(
         monkeypatch.setattr("aotc.checks.work._USUAL", work)
         found = evaluated_entries.evaluate_kernels(
             [SelfCheck(name, str(target)) for name in entries],
-            {x: Subject(program, program.module, y) for x, y in entries.items()},
+            {x: CheckedEntry(program, program.module, y) for x, y in entries.items()},
             [variant],
             lambda _: unit.program,
             lambda _: None,

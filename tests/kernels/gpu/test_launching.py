@@ -18,7 +18,7 @@ from aotc.backend.crossing import with_executables
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import evaluate_size
-from aotc.kernels.lowered import Launch, kernels_of
+from aotc.kernels.lowered import GpuLaunch, kernels_of
 from aotc.machine.target import Target
 from aotc.passes.base import Unit
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("with_triton")
 RECORDED = 16  # elements of a result that a recorder may write
 
 
-def recorder(name: str, launch: Launch) -> list[str]:
+def recorder(name: str, launch: GpuLaunch) -> list[str]:
     """Code that writes what it is launched with where the kernel's result would be:
 
     how many programs there are, the numbers, and the first element of each operand.

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 from aotc import reference
-from aotc.backend import Compiled, compile_units, crossing
+from aotc.backend import CompiledVariant, compile_units, crossing
 from aotc.backend.device_kernels import DeviceKernels
 from aotc.checks.kernel_check import kernel_texts, uncompiled_texts
 from aotc.core.cache import digest
-from aotc.kernels.gpu.compiling import Compiled as Code
-from aotc.kernels.gpu.compiling import KernelSource
+from aotc.kernels.gpu.compiling import GpuCode, KernelSource
 from aotc.kernels.lowered import kernels_of
 from aotc.machine.target import Target
 from aotc.passes.base import Unit
@@ -33,17 +32,17 @@ THREADS, SHARED = 128, 12288
 REFUSED = "there is no such instruction"
 
 
-def fake_code(source: KernelSource) -> Code:
+def fake_code(source: KernelSource) -> GpuCode:
     """A text in the place of what Triton makes of a kernel."""
     text = f"// {sha256(json.dumps([source.name, source.text]).encode()).hexdigest()}"
-    return Code(text.encode(), THREADS, SHARED, source.stages, 40, 0)
+    return GpuCode(text.encode(), THREADS, SHARED, source.stages, 40, 0)
 
 
 def built(
     target: str,
     monkeypatch: pytest.MonkeyPatch,
     refuses: Callable[[KernelSource], bool] = lambda source: False,
-) -> tuple[Compiled, DeviceKernels, list[KernelSource]]:
+) -> tuple[CompiledVariant, DeviceKernels, list[KernelSource]]:
     """A variant with texts for the code of kernels, and what was asked of Triton."""
     asked: list[KernelSource] = []
 

@@ -5,8 +5,8 @@
 
 Arrays have the shapes that their types say, so such a value is an array of the largest
 size, a `Padded`, whose first elements along the axis are the value's own and whose
-others mean nothing. How many there are is a symbol of `sizes.py`: a `Dim` like those of
-the contracts, with what it is when the model runs and the most that it can be.
+others mean nothing. How many there are is a symbol of `sizes.py`: a `SymbolicDim` like
+those of the contracts, with what it is when the model runs and the most that it can be.
 
 What a function makes of such values, its ops do, each by the `pad` rule by which
 entries are padded to buckets too (`op_rules.py`). A rule of its own, here or in the

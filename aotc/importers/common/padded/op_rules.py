@@ -25,8 +25,8 @@ import numpy
 from aotc.core import dtypes
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import GraphOp, Reason, as_tuple
-from aotc.dialects.rules.padding import Padding
-from aotc.dialects.types import Dim, Shape, Size, Tensor
+from aotc.dialects.rules.padding import BucketPadding
+from aotc.dialects.types import Shape, Size, SymbolicDim, Tensor
 from aotc.errors import InputError
 from aotc.importers.common.padded.sizes import (
     bounds_of,
@@ -91,7 +91,7 @@ def _exact(part: Any) -> Any:
     if isinstance(part, numpy.ndarray) and part.dtype == object:
         sizes = [_exact(size) for size in part.reshape(-1)]
         return numpy.array(sizes, object).reshape(part.shape)
-    return canonical(part) if isinstance(part, Dim) else part
+    return canonical(part) if isinstance(part, SymbolicDim) else part
 
 
 def _as_values(part: Any) -> Any:
@@ -143,7 +143,7 @@ class _ByOpRules:
             return emit_all(name, *operands, **attributes)
 
 
-class _Largest(Padding):
+class _Largest(BucketPadding):
     """The padding of sizes that values decide to the most that they can be."""
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ def _block(module: Any, types: Sequence[Tensor]) -> Block:
     return function.add_entry_block()
 
 
-def _meets_padding(op: GraphOp, padding: Padding) -> bool:
+def _meets_padding(op: GraphOp, padding: BucketPadding) -> bool:
     """Return whether a derivative of an op could take padding for elements.
 
     That is so where an operand lacks a padded axis of the result, as its derivative is

@@ -1,8 +1,8 @@
 """Sizes that values decide: symbols beside those of the contracts.
 
 Each stands for a number that the running model computes, its count, and is at most its
-bound, a size of the inputs. Arithmetic on them is that of `Dim`, so `3 * u0` is equal
-to `u0 * 3` and `(u0, 3)` reshaped to `(-1,)` is `(3 * u0,)`.
+bound, a size of the inputs. Arithmetic on them is that of `SymbolicDim`, so `3 * u0` is
+equal to `u0 * 3` and `(u0, 3)` reshaped to `(-1,)` is `(3 * u0,)`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from aotc.dialects.sizes import affine
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import current_contracts, known_contracts
 from aotc.dialects.types import (
-    Dim,
     Shape,
     Size,
+    SymbolicDim,
     bounds,
     maximum,
     minimum,
@@ -87,7 +87,7 @@ def promise_bound(bound: Size | None) -> Iterator[None]:
         symbols.promise = before
 
 
-def new_size(count: Array, natural: Size | None) -> Dim:
+def new_size(count: Array, natural: Size | None) -> SymbolicDim:
     """A size that values decide.
 
     Args:
@@ -121,15 +121,15 @@ def _not_none(size: Size | None) -> Size:
     return size
 
 
-def _symbol(count: Array, bound: Size) -> Dim:
+def _symbol(count: Array, bound: Size) -> SymbolicDim:
     symbols = _symbols()
     symbols.known.append(_Symbol(count, bound))
-    return Dim.symbol(_FIRST + len(symbols.known) - 1)
+    return SymbolicDim.symbol(_FIRST + len(symbols.known) - 1)
 
 
 def is_data_dependent(size: Any) -> bool:
     """Return whether values decide a size."""
-    if not isinstance(size, Dim):
+    if not isinstance(size, SymbolicDim):
         return False
     return any(number >= _FIRST for number in affine.symbols_in(size.expr))
 
@@ -144,7 +144,7 @@ def has_data_dependent(shape: Sequence[Any]) -> bool:
 
 def bound_of(size: Size) -> Size:
     """The most that a size can be, as a size of the inputs; others as they are."""
-    if not isinstance(size, Dim) or not is_data_dependent(size):
+    if not isinstance(size, SymbolicDim) or not is_data_dependent(size):
         return size
     return maximum(_bound(size.expr), 0)
 
@@ -157,7 +157,7 @@ def bounds_of(shape: Shape) -> Shape:
 def _bound(expr: Any) -> Size:
     """Return an upper bound of an expression; subtracted terms are at least 0."""
     expr = expr.maybe_downcast()
-    if not is_data_dependent(Dim(expr)):
+    if not is_data_dependent(SymbolicDim(expr)):
         return size_of(expr)
     if isinstance(expr, ir.AffineSymbolExpr):
         return _symbol_of(expr.position).bound
@@ -183,7 +183,7 @@ def count_of(size: Size, dtype: str = "i64") -> Array:
 def _count(expr: Any) -> Array:
     """Return the value of an expression at run time, as an i64 scalar."""
     expr = expr.maybe_downcast()
-    if not is_data_dependent(Dim(expr)):
+    if not is_data_dependent(SymbolicDim(expr)):
         return count_of(size_of(expr))
     if isinstance(expr, ir.AffineSymbolExpr):
         return np.astype(_symbol_of(expr.position).count, "i64")
@@ -201,8 +201,8 @@ def _count(expr: Any) -> Array:
 def _refuse_expression(expr: Any) -> NoReturn:
     fail(
         "data-dependent-shape",
-        f"the size '{shown_size(Dim(expr))}' depends on values, and is no sum or "
-        "product of numbers and sizes",
+        f"the size '{shown_size(SymbolicDim(expr))}' depends on values, and is no sum "
+        "or product of numbers and sizes",
         "compute a result of a simpler size",
     )
 
@@ -233,7 +233,7 @@ def shown_shape(shape: Shape) -> str:
 
 def canonical(size: Size) -> Size:
     """The size in the first symbols of all those that are equal."""
-    if not isinstance(size, Dim) or not _symbols().equal:
+    if not isinstance(size, SymbolicDim) or not _symbols().equal:
         return size
     return size_of(_substitute(size.expr, _symbols().equal))
 
@@ -314,7 +314,7 @@ def equate(a: Size, b: Size) -> None:
 
 def _number_of(size: Size) -> int | None:
     """The number of the symbol that a size is, if it is one that values decide."""
-    if not isinstance(size, Dim) or not is_data_dependent(size):
+    if not isinstance(size, SymbolicDim) or not is_data_dependent(size):
         return None
     expr = size.expr.maybe_downcast()
     return int(expr.position) if isinstance(expr, ir.AffineSymbolExpr) else None
@@ -379,8 +379,10 @@ def is_at_most(a: Size, b: Size) -> bool:
     return bounds(_least(b) - bound_of(a))[0] >= 0
 
 
-def _derived_size(key: Hashable, count: Callable[[], Array], bound: Size) -> Dim:
-    def make() -> Dim:
+def _derived_size(
+    key: Hashable, count: Callable[[], Array], bound: Size
+) -> SymbolicDim:
+    def make() -> SymbolicDim:
         return _symbol(np.astype(count(), "i32"), bound)
 
     return made_once(key, make)

@@ -13,7 +13,7 @@ import numpy
 
 from aotc import control
 from aotc import numpy as np
-from aotc.importers.onnx.calling import Body, Imports
+from aotc.importers.onnx.calling import OnnxBody, Imports
 from aotc.importers.onnx.values import Known, Value, as_array, known_of
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
@@ -43,7 +43,7 @@ def loop(
     count: Array | None = None,
     condition: Array | None = None,
     *carried: Array,
-    body: Body,
+    body: OnnxBody,
 ) -> list[Value]:
     """`body(step, condition, carried…)` while its condition holds, so often at most."""
     limit = None if count is None else known_of(count)
@@ -63,7 +63,7 @@ def loop(
     return _while(body, count, condition, carried)
 
 
-def _always_continues(body: Body) -> bool:
+def _always_continues(body: OnnxBody) -> bool:
     """Return whether a body returns the condition it is given, or a constant true."""
     graph = body.graph
     name = graph.outputs[0]
@@ -79,7 +79,7 @@ def _always_continues(body: Body) -> bool:
 
 
 def _in_python(
-    body: Body, limit: Known | None, first: Known | None, carried: Sequence[Array]
+    body: OnnxBody, limit: Known | None, first: Known | None, carried: Sequence[Array]
 ) -> list[Value]:
     most = None if limit is None else int(limit.reshape(-1)[0])
     holds, step = first is None or bool(first.all()), 0
@@ -97,7 +97,7 @@ def _i64(number: int) -> numpy.ndarray:
     return numpy.array(number, numpy.int64)
 
 
-def _stacks(body: Body, carried: int, rows: list[list[Array]]) -> list[Array]:
+def _stacks(body: OnnxBody, carried: int, rows: list[list[Array]]) -> list[Array]:
     if rows:
         return [np.stack(list(column)) for column in zip(*rows, strict=True)]
     if len(body.graph.outputs) - 1 > carried:
@@ -105,7 +105,7 @@ def _stacks(body: Body, carried: int, rows: list[list[Array]]) -> list[Array]:
     return []
 
 
-def _counted_loop(body: Body, steps: int, carried: Sequence[Array]) -> list[Value]:
+def _counted_loop(body: OnnxBody, steps: int, carried: Sequence[Array]) -> list[Value]:
     def step(state: list[Array], number: Array) -> tuple[list[Array], list[Array]]:
         _, *results = body(number, lift(True), *state)
         arrays = [as_array(result) for result in results]
@@ -116,7 +116,7 @@ def _counted_loop(body: Body, steps: int, carried: Sequence[Array]) -> list[Valu
 
 
 def _while(
-    body: Body, count: Array | None, first: Array | None, carried: Sequence[Array]
+    body: OnnxBody, count: Array | None, first: Array | None, carried: Sequence[Array]
 ) -> list[Value]:
     most = None if count is None else np.reshape(np.astype(count, "i64"), ())
     flag = lift(True) if first is None else np.reshape(first, ())
@@ -142,7 +142,7 @@ def _while(
 
 def scan(
     *values: Array,
-    body: Body,
+    body: OnnxBody,
     num_scan_inputs: int,
     scan_input_axes: tuple[int, ...] = (),
     scan_input_directions: tuple[int, ...] = (),
@@ -176,7 +176,7 @@ def _flip_if(x: Array, backwards: int) -> Array:
 
 
 def _run_scan(
-    body: Body, carried: list[Array], xs: list[Array]
+    body: OnnxBody, carried: list[Array], xs: list[Array]
 ) -> tuple[list[Array], list[Array]]:
     def step(state: list[Array], elements: list[Array]) -> Any:
         arrays = [as_array(result) for result in body(*state, *elements)]
@@ -187,7 +187,7 @@ def _run_scan(
 
 
 def _scan_8(
-    values: Sequence[Array], body: Body, inputs: int, directions: Sequence[int]
+    values: Sequence[Array], body: OnnxBody, inputs: int, directions: Sequence[int]
 ) -> list[Value]:
     """Run version 8, with a batch in front: one image after the other."""
     count = len(values) - inputs

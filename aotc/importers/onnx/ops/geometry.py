@@ -22,7 +22,7 @@ class Steps(TypedDict):
     dilation: Ints
 
 
-class Windows(Steps):
+class PoolingWindows(Steps):
     """The windows of a pooling and how they slide."""
 
     window: Ints
@@ -30,7 +30,7 @@ class Windows(Steps):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Geometry:
+class WindowAttributes:
     """The attributes that say how windows slide."""
 
     auto_pad: str = "NOTSET"
@@ -60,7 +60,7 @@ class Geometry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convolution(Geometry):
+class Convolution(WindowAttributes):
     """The attributes of convolutions; the kernel itself has its shape too."""
 
     group: int = 1
@@ -68,13 +68,13 @@ class Convolution(Geometry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pooling(Geometry):
+class Pooling(WindowAttributes):
     """The attributes of pooling."""
 
     kernel_shape: Ints
     ceil_mode: int = 0
 
-    def windows(self) -> Windows:
+    def windows(self) -> PoolingWindows:
         """The windows and how they slide."""
         return {
             "window": self.kernel_shape,

@@ -15,7 +15,7 @@ from aotc.importers.common.channels import (
     channels_last,
 )
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.ops.geometry import Geometry, Ints, Pooling, per_axis
+from aotc.importers.onnx.ops.geometry import Ints, Pooling, WindowAttributes, per_axis
 from aotc.importers.onnx.values import Known, integers
 from aotc.nn.pooling import windows_of
 from aotc.nn.spatial import pad_spatial
@@ -102,7 +102,7 @@ def max_unpool(
 ) -> Array:
     """The elements at their places in an image of zeros."""
     steps = per_axis(strides, len(kernel_shape))
-    sides = Geometry(pads=pads).sides(len(kernel_shape))
+    sides = WindowAttributes(pads=pads).sides(len(kernel_shape))
     sizes = [
         (n - 1) * s - low - high + w
         for n, s, w, (low, high) in zip(

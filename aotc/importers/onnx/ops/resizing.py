@@ -14,8 +14,8 @@ from aotc.artifacts.conditions import Condition
 from aotc.core import dtypes
 from aotc.dialects.types import Size, bounds
 from aotc.importers.common.channels import apply_channels_last
-from aotc.importers.common.guards import require_sizes
 from aotc.importers.common.scaling import scaled_size
+from aotc.importers.common.size_conditions import require_sizes
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, integers
 from aotc.nn.interpolation import (

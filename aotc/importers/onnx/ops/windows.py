@@ -10,7 +10,7 @@ from aotc import numpy as np
 from aotc.dialects.types import Size
 from aotc.importers.common.channels import channels_last, over_channels
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.ops.geometry import Geometry, Ints, per_axis
+from aotc.importers.onnx.ops.geometry import Ints, WindowAttributes, per_axis
 from aotc.importers.onnx.values import Known, numbers
 from aotc.nn.sampling import (
     Places,
@@ -50,7 +50,7 @@ def deform_conv(
     n, c = x.shape[:2]
     moves = np.reshape(offset, (n, offset_group, *window, 2, *out))
     steps, spread = per_axis(strides, 2), per_axis(dilations, 2)
-    sides = Geometry(pads=pads).sides(2)
+    sides = WindowAttributes(pads=pads).sides(2)
     base = [
         _tap_places(out[a], window[a], steps[a], spread[a], sides[a][0], a)
         for a in (0, 1)
@@ -104,7 +104,7 @@ def col_to_im(
     sizes, window = numbers(image), numbers(block)
     rank = len(sizes)
     steps, spread = per_axis(strides, rank), per_axis(dilations, rank)
-    sides = Geometry(pads=pads).sides(rank)
+    sides = WindowAttributes(pads=pads).sides(rank)
     whole = [n + low + high for n, (low, high) in zip(sizes, sides, strict=True)]
     counts = [
         (n - d * (w - 1) - 1) // s + 1

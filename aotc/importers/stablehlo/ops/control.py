@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc import control
 from aotc import numpy as np
-from aotc.dialects.types import Dim, Size, ceil_divide, maximum
+from aotc.dialects.types import Size, SymbolicDim, ceil_divide, maximum
 from aotc.importers.stablehlo.operation import Op, Region
 from aotc.importers.stablehlo.ops.reductions import require_elementwise
 from aotc.importers.stablehlo.ops.shapes import make_constant
@@ -49,7 +49,7 @@ def _settling(region: Region) -> Region:
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _WhileLoop:
     """A while loop, less the carried values that it never changes."""
 
     op: Op
@@ -91,7 +91,7 @@ def while_(op: Op, *initial: Value) -> object:
 
     With a number of steps that is known beforehand it has derivatives of both modes.
     """
-    loop = _Loop(op, initial)
+    loop = _WhileLoop(op, initial)
     start = loop.carried_values(initial)
     count = _step_count(op, initial)
     if count == 0:
@@ -126,7 +126,9 @@ def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:
     first = number(initial[position])
     if not isinstance(step, int) or step < 1:
         return None
-    if not isinstance(first, int | Dim) or not isinstance(limit, int | Dim):
+    if not isinstance(first, int | SymbolicDim) or not isinstance(
+        limit, int | SymbolicDim
+    ):
         return None
     return maximum(ceil_divide(limit - first, step), 0)
 

@@ -11,7 +11,13 @@ from aotc import numpy as np
 from aotc.complexes import Complex
 from aotc.core import dtypes
 from aotc.importers.stablehlo.operation import Op
-from aotc.importers.stablehlo.values import Kind, Value, array, as_pair, each_part
+from aotc.importers.stablehlo.values import (
+    StableHloType,
+    Value,
+    array,
+    as_pair,
+    each_part,
+)
 from aotc.tracing.array import Array
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -159,7 +165,9 @@ def bitcast(op: Op, x: Value) -> Value:
     """Return the same bits; between widths the last axis holds parts, low bits
     first.
     """
-    if isinstance(x, Complex) and op.kind == Kind(op.kind.shape, x.dtype, True):
+    if isinstance(x, Complex) and op.kind == StableHloType(
+        op.kind.shape, x.dtype, True
+    ):
         return x
     source, dtype = array(x), op.kind.dtype
     have, want = (1 if d == "bool" else dtypes.bits(d) for d in (source.dtype, dtype))

@@ -8,10 +8,10 @@ from typing import Any
 from aotc import numpy as np
 from aotc.dialects.types import Shape
 from aotc.importers.stablehlo.operation import Op
-from aotc.importers.stablehlo.ops.indexing import Windows, places_of, read_shape
+from aotc.importers.stablehlo.ops.indexing import IndexedWindows, places_of, read_shape
 from aotc.importers.stablehlo.ops.shapes import dynamic_part, reshape_to
 from aotc.importers.stablehlo.values import (
-    Known,
+    KnownTensor,
     Value,
     array,
     as_known,
@@ -36,7 +36,7 @@ def dynamic_gather(op: Op, x: Value, indices: Value, slice_sizes: Value) -> Valu
 
 def _gather_windows(op: Op, x: Value, indices: Value, window: Shape) -> Value:
     numbers = stablehlo().GatherDimensionNumbers(op.attribute("dimension_numbers"))
-    at = Windows(
+    at = IndexedWindows(
         shape=shape_of(x),
         sizes=window,
         window_axes=tuple(numbers.offset_dims),
@@ -51,7 +51,7 @@ def _gather_windows(op: Op, x: Value, indices: Value, window: Shape) -> Value:
     return each_part(lambda part: _read(part, at, array(indices)), x)
 
 
-def _read(x: Array, at: Windows, indices: Array) -> Array:
+def _read(x: Array, at: IndexedWindows, indices: Array) -> Array:
     x, at = _cut_unindexed(x, at)
     if 0 in at.sizes:
         return _nothing(x, at, indices)
@@ -61,7 +61,7 @@ def _read(x: Array, at: Windows, indices: Array) -> Array:
     return emit("gather", x, *places.indices, **places.attributes("clip"))
 
 
-def _read_one(x: Value, at: Windows, vector: Value) -> Value:
+def _read_one(x: Value, at: IndexedWindows, vector: Value) -> Value:
     """Read a single window, as a slice."""
     starts: list[Value] = [as_known(0, "i32")] * len(at.shape)
     for number, axis in enumerate(at.indexed):
@@ -72,12 +72,12 @@ def _read_one(x: Value, at: Windows, vector: Value) -> Value:
 
 def _element(vector: Value, number: int) -> Value:
     """Return one element of a vector, or a scalar."""
-    if isinstance(vector, Known):
+    if isinstance(vector, KnownTensor):
         return as_known(vector.data.ravel()[number], vector.dtype)
     return np.ravel(array(vector))[number]
 
 
-def _cut_unindexed(x: Array, at: Windows) -> tuple[Array, Windows]:
+def _cut_unindexed(x: Array, at: IndexedWindows) -> tuple[Array, IndexedWindows]:
     """Cut off the parts of x that no window reaches, and axes that all windows drop."""
     free = [axis for axis in range(x.ndim) if axis not in (*at.indexed, *at.batch)]
     limit = tuple(at.sizes[a] if a in free else n for a, n in enumerate(x.shape))
@@ -96,8 +96,8 @@ def _cut_unindexed(x: Array, at: Windows) -> tuple[Array, Windows]:
 
 
 def _renumber_axes(
-    at: Windows, shape: Shape, window: Shape, number: dict[int, int]
-) -> Windows:
+    at: IndexedWindows, shape: Shape, window: Shape, number: dict[int, int]
+) -> IndexedWindows:
     """Return the same windows of an array with its axes renumbered."""
 
     def renumber(axes: Sequence[int]) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def _renumber_axes(
             return tuple(axes)
         return tuple(number[axis] for axis in axes if axis in number)
 
-    return Windows(
+    return IndexedWindows(
         tuple(shape),
         window,
         at.window_axes,
@@ -117,11 +117,11 @@ def _renumber_axes(
     )
 
 
-def _nothing(x: Array, at: Windows, indices: Array) -> Array:
+def _nothing(x: Array, at: IndexedWindows, indices: Array) -> Array:
     return np.zeros(read_shape(at, indices), x.dtype)
 
 
-def _broadcast_windows(x: Array, at: Windows, indices: Array) -> Array:
+def _broadcast_windows(x: Array, at: IndexedWindows, indices: Array) -> Array:
     """Repeat x for each vector of start positions, as its windows are all of x."""
     shape = read_shape(at, indices)
     return emit("broadcast", x, shape=shape, axes=at.window_axes)

@@ -27,7 +27,7 @@ _OUTSIDE = -(2**30)  # stays below 0 when positions within a window are added
 
 
 @dataclass(frozen=True)
-class Windows:
+class IndexedWindows:
     """Windows of an array of `shape`, one for each element of the batch axes."""
 
     shape: Shape
@@ -68,7 +68,7 @@ class Places:
         return {"axes": self.axes, "along": self.along, "kept": self.kept, "mode": mode}
 
 
-def places_of(at: Windows, indices: Array, *, clamp: bool) -> Places:
+def places_of(at: IndexedWindows, indices: Array, *, clamp: bool) -> Places:
     """Return positions for every element of the windows.
 
     Args:
@@ -95,7 +95,7 @@ def places_of(at: Windows, indices: Array, *, clamp: bool) -> Places:
     return Places([arrays[axis] for axis in axes], axes, tuple(along), kept)
 
 
-def _vectors_last(at: Windows, indices: Array) -> Array:
+def _vectors_last(at: IndexedWindows, indices: Array) -> Array:
     """The index tensor with its vectors along the last axis, of 32 bits or more."""
     if at.vector_axis == indices.ndim:
         indices = np.expand_dims(indices, -1)
@@ -104,7 +104,7 @@ def _vectors_last(at: Windows, indices: Array) -> Array:
     return np.moveaxis(indices, at.vector_axis, -1)
 
 
-def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
+def _columns(at: IndexedWindows, starts: Array, clamp: bool) -> dict[int, Array]:
     """Return the starts of windows along each axis that is indexed or a batch axis."""
     columns = {axis: starts[..., n] for n, axis in enumerate(at.indexed)}
     wide = [axis for axis in at.indexed if at.sizes[axis] != 1]
@@ -120,13 +120,15 @@ def _columns(at: Windows, starts: Array, clamp: bool) -> dict[int, Array]:
     return columns
 
 
-def _clamp_starts(at: Windows, axis: int, starts: Array) -> Array:
+def _clamp_starts(at: IndexedWindows, axis: int, starts: Array) -> Array:
     """Clip starts so that windows fit."""
     last = at.shape[axis] - at.sizes[axis]
     return np.clip(starts, 0, last)
 
 
-def _valid_or_outside(at: Windows, columns: dict[int, Array]) -> dict[int, Array]:
+def _valid_or_outside(
+    at: IndexedWindows, columns: dict[int, Array]
+) -> dict[int, Array]:
     """Move starts far outside where a window does not fit as a whole."""
     fits: Any = None
     for axis, starts in columns.items():
@@ -146,7 +148,7 @@ def _broadcast(column: Array, shape: Shape, axes: Sequence[int]) -> Array:
     return emit("broadcast", column, shape=tuple(shape), axes=tuple(axes))
 
 
-def read_shape(at: Windows, indices: Array) -> Shape:
+def read_shape(at: IndexedWindows, indices: Array) -> Shape:
     """Return the shape of the read array."""
     batch = [n for axis, n in enumerate(indices.shape) if axis != at.vector_axis]
     kept = [at.sizes[axis] for axis in at.kept]

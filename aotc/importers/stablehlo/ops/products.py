@@ -72,7 +72,7 @@ def _numbers(function: Bilinear) -> Bilinear:
 
 
 @dataclass(frozen=True)
-class _Window:
+class _ConvolutionWindow:
     """The slide of a kernel over an image; images are N, spatial…, C."""
 
     strides: tuple[int, ...]
@@ -101,7 +101,7 @@ def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[object, ...]) ->
     if 0 in shape:  # a kernel may be larger than the image
         return bilinear(lambda x, y: np.zeros(shape, x.dtype), lhs, rhs, op.kind.dtype)
     ones = (1,) * (len(op.kind.shape) - 2)
-    window = _Window(
+    window = _ConvolutionWindow(
         strides=op.ints("window_strides", ones),
         padding=padding,
         gaps=tuple(n - 1 for n in op.ints("lhs_dilation", ones)),
@@ -135,7 +135,7 @@ def _image_axes(axes: object, side: str) -> list[int]:
     ]
 
 
-def _sliding(x: Array, kernel: Array, window: _Window) -> Array:
+def _sliding(x: Array, kernel: Array, window: _ConvolutionWindow) -> Array:
     if window.turned:
         kernel = np.flip(kernel, window.turned)
     groups = window.groups
@@ -175,7 +175,9 @@ def _batches_as_features(x: Array, groups: int) -> Array:
     return np.reshape(moved, (count // groups, *spatial, groups * channels))
 
 
-def _by_windows(x: Array, kernel: Array, window: _Window, groups: int) -> Array:
+def _by_windows(
+    x: Array, kernel: Array, window: _ConvolutionWindow, groups: int
+) -> Array:
     """The product of all windows with the kernel, for each group."""
     rank = x.ndim - 2
     if rank:

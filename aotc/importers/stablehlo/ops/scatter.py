@@ -10,7 +10,7 @@ from aotc import numpy as np
 from aotc.complexes import Complex
 from aotc.dialects.types import Size
 from aotc.importers.stablehlo.operation import Op
-from aotc.importers.stablehlo.ops.indexing import Windows, places_of, read_shape
+from aotc.importers.stablehlo.ops.indexing import IndexedWindows, places_of, read_shape
 from aotc.importers.stablehlo.ops.reductions import require_elementwise
 from aotc.importers.stablehlo.regions import returns_argument, single_op
 from aotc.importers.stablehlo.values import (
@@ -56,7 +56,7 @@ def scatter(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
     return _one_by_one(op, xs, updates, positions, at)
 
 
-def _scatter_windows(op: Op, x: Value, update: Value) -> Windows:
+def _scatter_windows(op: Op, x: Value, update: Value) -> IndexedWindows:
     numbers = stablehlo().ScatterDimensionNumbers(
         op.attribute("scatter_dimension_numbers")
     )
@@ -67,7 +67,7 @@ def _scatter_windows(op: Op, x: Value, update: Value) -> Windows:
     window: list[Size] = [1] * len(shape_of(x))
     for axis, place in zip(kept, window_axes, strict=True):
         window[axis] = shape_of(update)[place]
-    return Windows(
+    return IndexedWindows(
         shape=shape_of(x),
         sizes=tuple(window),
         window_axes=window_axes,
@@ -91,7 +91,9 @@ def _scatter_name(op: Op, x: Value) -> str | None:
     return _NAMED.get(name or "")
 
 
-def _with_all_indexed(at: Windows, indices: Array) -> tuple[Windows, Array]:
+def _with_all_indexed(
+    at: IndexedWindows, indices: Array
+) -> tuple[IndexedWindows, Array]:
     """Index, from 0, the axes that windows do not span as a whole."""
     partial = [
         axis
@@ -107,11 +109,11 @@ def _with_all_indexed(at: Windows, indices: Array) -> tuple[Windows, Array]:
     zeros = np.zeros((*starts.shape[:-1], len(partial)), starts.dtype)
     vectors = np.moveaxis(np.concatenate([starts, zeros], -1), -1, at.vector_axis)
     fields = {**vars(at), "indexed": (*at.indexed, *partial)}
-    return Windows(**fields), vectors
+    return IndexedWindows(**fields), vectors
 
 
 def _emit_scatter(
-    name: str, x: Array, update: Array, indices: Array, at: Windows
+    name: str, x: Array, update: Array, indices: Array, at: IndexedWindows
 ) -> Array:
     at, indices = _with_all_indexed(at, indices)
     if x.dtype == "bool" and name != "scatter":
@@ -123,7 +125,7 @@ def _emit_scatter(
     return emit(name, x, update, *places.indices, **places.attributes("drop"))
 
 
-def _whole(name: str, x: Array, update: Array, at: Windows) -> Array:
+def _whole(name: str, x: Array, update: Array, at: IndexedWindows) -> Array:
     """Combine all of x with each update."""
     counted = tuple(at.batch_axes(update.ndim))
     if name == "scatter":
@@ -149,7 +151,7 @@ def _combine_disjoint(
     xs: Sequence[Value],
     updates: Sequence[Value],
     indices: Array,
-    at: Sequence[Windows],
+    at: Sequence[IndexedWindows],
 ) -> tuple[Value, ...]:
     """Combine windows that do not overlap: read, combined at once, and written."""
     before = [
@@ -163,7 +165,7 @@ def _combine_disjoint(
     )
 
 
-def _read_for_update(x: Array, at: Windows, indices: Array) -> Array:
+def _read_for_update(x: Array, at: IndexedWindows, indices: Array) -> Array:
     """Read the elements at the places of the updates; any value where they do not
     fit.
     """
@@ -179,7 +181,7 @@ def _one_by_one(
     xs: Sequence[Value],
     updates: Sequence[Value],
     indices: Array,
-    at: Sequence[Windows],
+    at: Sequence[IndexedWindows],
 ) -> tuple[Value, ...]:
     """Combine windows that may overlap, in the order of their positions."""
     if any(window.batch for window in at) or any(isinstance(x, Complex) for x in xs):
@@ -196,7 +198,7 @@ def _one_by_one(
     counted = windows[0].batch_axes(len(shape_of(updates[0])))
     parts = [_rows(array(u), counted) for u in updates]
     single = [
-        Windows(
+        IndexedWindows(
             **{**vars(w), "window_axes": tuple(range(len(w.kept))), "vector_axis": 0}
         )
         for w in windows

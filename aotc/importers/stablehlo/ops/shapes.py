@@ -10,10 +10,10 @@ import numpy
 from aotc import numpy as np
 from aotc.complexes import Complex
 from aotc.core import dtypes
-from aotc.dialects.types import Dim, Shape, Size, ceil_divide, maximum, minimum
+from aotc.dialects.types import Shape, Size, SymbolicDim, ceil_divide, maximum, minimum
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.values import (
-    Known,
+    KnownTensor,
     Value,
     array,
     as_known,
@@ -156,7 +156,7 @@ def concatenate(op: Op, *xs: Value) -> Value:
     return each_part(lambda *parts: np.concatenate(list(parts), axis), *xs)
 
 
-def get_dimension_size(op: Op, x: Value) -> Known:
+def get_dimension_size(op: Op, x: Value) -> KnownTensor:
     """A size, as an integer."""
     return as_known(shape_of(x)[op.integer("dimension")], op.kind.dtype)
 
@@ -190,7 +190,7 @@ def real_dynamic_slice(
     dynamic slice of symbolic sizes as one from `start` to `start + sizes`.
     """
     counts = _offset_from_start(op)
-    if counts is not None and not isinstance(start, Known):
+    if counts is not None and not isinstance(start, KnownTensor):
         at = np.astype(array(start), "i64")
         return each_part(lambda p: emit("dynamic_slice", p, at, sizes=counts), x)
     return strided_slice(
@@ -206,7 +206,7 @@ def _offset_from_start(op: Op) -> Shape | None:
         return None
     (first, second) = maker.operands
     added = op.outer.get(second if first == start else first)
-    return sizes(added) if isinstance(added, Known) else None
+    return sizes(added) if isinstance(added, KnownTensor) else None
 
 
 def dynamic_slice(op: Op, x: Value, *starts: Value) -> Value:
@@ -231,7 +231,7 @@ def _clamped_starts(
 ) -> tuple[Size, ...] | None:
     """The positions moved to fit, where all are known."""
     numbers = [number(start) for start in starts]
-    if not all(isinstance(n, int | Dim) for n in numbers):
+    if not all(isinstance(n, int | SymbolicDim) for n in numbers):
         return None
     bounds: Any = zip(shape, counts, numbers, strict=True)
     return tuple(

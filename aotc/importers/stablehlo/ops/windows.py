@@ -88,7 +88,7 @@ _CUMULATIVE = {
 
 
 @dataclass(frozen=True)
-class _Window:
+class _SlidingWindow:
     """A window and how it slides: a number for each axis, two for padding."""
 
     size: Shape
@@ -114,17 +114,17 @@ class _Window:
         return None
 
 
-def _window(op: Op) -> _Window:
+def _window(op: Op) -> _SlidingWindow:
     """The window that the attributes of an op describe."""
     size = op.ints("window_dimensions")
     ones = (1,) * len(size)
     steps = ("window_strides", "base_dilations", "window_dilations")
     padding = op.ints("padding", (0,) * (2 * len(size)))
-    return _Window(size, padding, tuple(op.ints(step, ones) for step in steps))
+    return _SlidingWindow(size, padding, tuple(op.ints(step, ones) for step in steps))
 
 
 def _cumulative(
-    window: _Window, name: str | None, x: Value, first: Value
+    window: _SlidingWindow, name: str | None, x: Value, first: Value
 ) -> Array | None:
     """Compute a window over all that came before along an axis as a running
     reduction.
@@ -142,7 +142,7 @@ def _cumulative(
 def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Array:
     """Compute JAX's call for a window of symbolic size as a running reduction."""
     size, *steps, padding = map(sizes, facts)
-    window = _Window(size, padding, tuple(steps))
+    window = _SlidingWindow(size, padding, tuple(steps))
     found = _cumulative(window, called_op(op), x, first)
     if found is None:
         fail(

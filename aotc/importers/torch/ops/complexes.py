@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from aotc import complexes
 from aotc import numpy as np
 from aotc.complexes import Complex, as_complex
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.importers.torch.ops import creation, fourier, indexing, reductions, shapes
 from aotc.importers.torch.ops.elementwise import same
 from aotc.importers.torch.promotion import as_dtype, result_dtype
 from aotc.importers.torch.tensors import PARTS
 from aotc.tracing.array import Array
 
-Number = Array | Complex | Dim | bool | int | float | complex
+Number = Array | Complex | SymbolicDim | bool | int | float | complex
 Result = TypeVar("Result")
 
 # ---- pairs of reals -----------------------------------------------------------------

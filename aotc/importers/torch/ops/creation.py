@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc import numpy as np
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.importers.torch.promotion import as_dtype, result_dtype
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike
@@ -60,7 +60,7 @@ def scalar_tensor(value: ArrayLike, *, dtype: str | None = None) -> Array:
 def arange(*bounds: Any, dtype: str | None = None) -> Array:
     """`start, start + step, …` below `end`."""
     start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
-    whole = all(isinstance(part, int | Dim) for part in (start, end, step))
+    whole = all(isinstance(part, int | SymbolicDim) for part in (start, end, step))
     name = dtype or ("i64" if whole else "f32")
     return np.arange(start, end, step, dtype=name)
 

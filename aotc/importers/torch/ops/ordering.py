@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc import numpy as np
 from aotc.core import dtypes
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.importers.torch.ops.shapes import slice_axis
 from aotc.tracing.array import Array
 
@@ -33,7 +33,7 @@ def top_k(
     """The k most extreme elements along an axis, and where they are."""
     if not x.ndim:
         return [x, np.zeros((), "i64")]
-    if isinstance(k, Dim):
+    if isinstance(k, SymbolicDim):
         return [slice_axis(part, dim, 0, k) for part in sort(x, dim, largest)]
     values, positions = np.top_k(x, k, dim, largest=largest)
     return [values, np.astype(positions, "i64")]

@@ -32,7 +32,7 @@ def quantize_affine(
 ) -> Array:
     """The level nearest to each element."""
     wide = to_accumulator(x)
-    blocks = _Blocks(x, block_size)
+    blocks = _BlockLayout(x, block_size)
     zero = _given(zero)
     step, origin = (
         broadcast_along(as_dtype(blocks.shape(part), wide.dtype), x, **blocks.kind)
@@ -55,7 +55,7 @@ def dequantize_affine(
     output_dtype: str = "f32",
 ) -> Array:
     """The numbers that levels stand for."""
-    blocks = _Blocks(x, block_size)
+    blocks = _BlockLayout(x, block_size)
     step = as_dtype(blocks.shape(scale), accumulator(output_dtype))
     zero = _given(zero)
     origin = 0 if zero is None else blocks.shape(zero)
@@ -157,7 +157,7 @@ def _bits(dtype: str, low: float | None, high: float | None) -> int | None:
     return None
 
 
-class _Blocks:
+class _BlockLayout:
     """The layout of blocks in an array, in the terms of `nn.dequantize`.
 
     Args:

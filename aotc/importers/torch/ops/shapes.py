@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from aotc import numpy as np
-from aotc.dialects.types import Dim, Size
+from aotc.dialects.types import Size, SymbolicDim
 from aotc.importers.torch.promotion import promote
 from aotc.nn.interpolation import whole_ratio
 from aotc.tracing.array import Array
@@ -123,7 +123,7 @@ def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
         count = whole_ratio(total, size) or 0
     if not count:
         fail("symbolic-size", f"cannot split {x.type} into parts of {size}")
-    if not isinstance(size, Dim) and not size:
+    if not isinstance(size, SymbolicDim) and not size:
         return [x]
     return [slice_axis(x, dim, n * size, (n + 1) * size) for n in range(count)]
 

@@ -12,7 +12,7 @@ import numpy
 
 from aotc import debug
 from aotc import numpy as np
-from aotc.dialects.types import Dim, Size, element_count, maximum, minimum
+from aotc.dialects.types import Size, SymbolicDim, element_count, maximum, minimum
 from aotc.errors import InputError
 from aotc.importers.common.known_sizes import is_different, is_equal
 from aotc.importers.common.scaling import SymbolicFloat, rounding
@@ -78,12 +78,16 @@ def as_arrays(part: Any) -> Any:
 
 def power(a: Any, b: Any) -> Any:
     """`a ** b`; of a size that varies, for a small whole b."""
-    return math.prod([a] * b) if isinstance(a, Dim) and isinstance(b, int) else a**b
+    return (
+        math.prod([a] * b)
+        if isinstance(a, SymbolicDim) and isinstance(b, int)
+        else a**b
+    )
 
 
 def number(x: Any) -> Any:
     """Return a size or a number as a float of 64 bits, as Python's are."""
-    if isinstance(x, Dim):
+    if isinstance(x, SymbolicDim):
         return SymbolicFloat(x, numpy.float64)
     return x if isinstance(x, SymbolicFloat) else float(x)
 
@@ -108,7 +112,7 @@ def choose(condition: object, x: object, y: object) -> object:
     """`x` if a condition holds, else `y`; an array where only the call decides."""
     if not isinstance(condition, Array):
         return x if condition else y
-    whole = all(isinstance(each, int | Dim) for each in (x, y))
+    whole = all(isinstance(each, int | SymbolicDim) for each in (x, y))
     dtype = "i64" if whole else None
     return np.where(condition, lift(x, dtype), lift(y, dtype))
 

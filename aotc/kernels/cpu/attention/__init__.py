@@ -21,19 +21,19 @@ from aotc.dialects.types import Size
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention.scores import (
-    Scores,
+    ScoreWriter,
     logarithm_of_sum,
     rescale_factors,
 )
 from aotc.kernels.cpu.attention.sums import WeightedSums, reciprocal
 from aotc.kernels.cpu.attention.work import (
-    Memories,
-    Softmax,
+    AttentionMemories,
+    OnlineSoftmax,
     SoftmaxScratch,
     queries_of,
 )
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.planning.attention import AttentionTile, Sizes
+from aotc.kernels.planning.attention import AttentionSizes, AttentionTile
 from aotc.mlir import Function, Value, arith
 
 
@@ -42,15 +42,15 @@ def write(
 ) -> None:
     """Write the kernel of a region."""
     head, part = given.workgroup
-    scratch = SoftmaxScratch.allocate(tile, Sizes.of(anchor))
+    scratch = SoftmaxScratch.allocate(tile, AttentionSizes.of(anchor))
     queries = queries_of(anchor, given, head, scale(part, tile.columns))
-    memories = Memories.of(function, anchor, given)
+    memories = AttentionMemories.of(function, anchor, given)
     known = given.operands_of(function)
     keys = known[anchor.key], known[anchor.value]
-    _Kernel(anchor, given, memories, queries, tile, scratch, *keys).write()
+    _AttentionKernel(anchor, given, memories, queries, tile, scratch, *keys).write()
 
 
-class _Kernel(WeightedSums, Scores):
+class _AttentionKernel(WeightedSums, ScoreWriter):
     """Writes a kernel at the insertion point."""
 
     def write(self) -> None:
@@ -77,7 +77,7 @@ class _Kernel(WeightedSums, Scores):
         last = end = self.given.size(whole)
 
         def write_block(start: Value, size: Size, carried: Values) -> Values:
-            before = Softmax(carried[:count], carried[count:])
+            before = OnlineSoftmax(carried[:count], carried[count:])
             block = self.block(start, size)
             softmax = self.weigh(block, before)
             self._store_factors(rescale_factors(before.highest, softmax.highest))
@@ -97,16 +97,16 @@ class _Kernel(WeightedSums, Scores):
         )
         if whole != positions:
             carried = write_block(end, positions - whole, carried)
-        self._finish_softmax(Softmax(carried[:count], carried[count:]))
+        self._finish_softmax(OnlineSoftmax(carried[:count], carried[count:]))
         self.rescale()
 
-    def _empty_softmax(self) -> Softmax:
+    def _empty_softmax(self) -> OnlineSoftmax:
         """The softmax before all keys."""
         count, lanes = self.tile.vectors, self.tile.lanes
         lowest, zero = vectors.splat(-inf, lanes), vectors.splat(0.0, lanes)
-        return Softmax([lowest] * count, [zero] * count)
+        return OnlineSoftmax([lowest] * count, [zero] * count)
 
-    def _finish_softmax(self, softmax: Softmax) -> None:
+    def _finish_softmax(self, softmax: OnlineSoftmax) -> None:
         """Write the logarithms of sums, if any are read, and the factors of results."""
         memory = self.memories.logsum
         if memory is not None:

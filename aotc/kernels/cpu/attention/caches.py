@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from aotc.dialects.ops.attention import Attention
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.attention.work import Queries
-from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.operands import is_repeated
-from aotc.kernels.planning.attention import Sizes
+from aotc.kernels.planning.attention import AttentionSizes
 from aotc.kernels.planning.decoder import caches_by_heads
 from aotc.mlir import Function, Value, arith
 
 
 @dataclass(frozen=True)
-class Rows:
+class HeadRows:
     """The keys or the values of a head.
 
     Args:
@@ -48,13 +48,13 @@ class Rows:
 
     def load(self, row: Value, column: Value, count: int) -> Value:
         """Load a vector of a row, which begins at `row`, from element `column` on."""
-        place = Place(add(row, column), column, key=0, count=count)
+        place = VectorPosition(add(row, column), column, key=0, count=count)
         return self.epilogue.compute(self.value, place)
 
 
 def rows_of(
     function: Function, op: Attention, given: Arguments, queries: Queries, lanes: int
-) -> tuple[Rows, Rows]:
+) -> tuple[HeadRows, HeadRows]:
     """Make readers of the keys and the values of a workgroup's head.
 
     Args:
@@ -64,16 +64,16 @@ def rows_of(
         queries: of the head.
         lanes: of a vector.
     """
-    sizes, views = Sizes.of(op), caches_by_heads(op)
+    sizes, views = AttentionSizes.of(op), caches_by_heads(op)
     head = arith.divui(given.workgroup[0], index(sizes.heads // sizes.shared))
     epilogue = Epilogue.of(function, op, given, lanes)
 
-    def rows(operand: Value, begin: Value, size: int) -> Rows:
+    def rows(operand: Value, begin: Value, size: int) -> HeadRows:
         value, step = views.get(operand, operand), sizes.shared * size
         if operand in views:
             begin, step = scale(given.scale(head, sizes.positions), size), size
         memory = epilogue.memories[_held(value, epilogue)]
-        return Rows(value, epilogue, memory, begin, step)
+        return HeadRows(value, epilogue, memory, begin, step)
 
     return (
         rows(op.key, queries.key, sizes.depth),

@@ -23,13 +23,13 @@ from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention.caches import Rows, rows_of
+from aotc.kernels.cpu.attention.caches import HeadRows, rows_of
 from aotc.kernels.cpu.attention.scores import finite, logarithm_of_sum
 from aotc.kernels.cpu.attention.sums import reciprocal
 from aotc.kernels.cpu.attention.work import (
-    Memories,
-    Softmax,
-    Work,
+    AttentionMemories,
+    OnlineSoftmax,
+    WorkgroupAttention,
     allocate_sums,
     queries_of,
 )
@@ -37,7 +37,7 @@ from aotc.kernels.cpu.elementary import exp_of_negative
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import parts
-from aotc.kernels.planning.attention import BiasStrides, Sizes, bias_strides
+from aotc.kernels.planning.attention import AttentionSizes, BiasStrides, bias_strides
 from aotc.kernels.planning.decoder import DecoderTile, round_up
 from aotc.mlir import Function, Value, arith
 
@@ -46,15 +46,15 @@ def write(
     function: Function, anchor: Attention, tile: DecoderTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    memories = Memories.of(function, anchor, given)
+    memories = AttentionMemories.of(function, anchor, given)
     queries = queries_of(anchor, given, given.workgroup[0], index(0))
     key, value = rows_of(function, anchor, given, queries, tile.lanes)
-    scratch = _Scratch.allocate(tile, Sizes.of(anchor))
+    scratch = _Scratch.allocate(tile, AttentionSizes.of(anchor))
     _Decoder(anchor, given, memories, queries, tile, key, value, scratch).write()
 
 
 @dataclass(frozen=True)
-class _Block:
+class _DecoderKeyBlock:
     """A block of keys.
 
     Args:
@@ -93,7 +93,7 @@ class _Scratch:
     sums: Value | None
 
     @classmethod
-    def allocate(cls, tile: DecoderTile, sizes: Sizes) -> _Scratch:
+    def allocate(cls, tile: DecoderTile, sizes: AttentionSizes) -> _Scratch:
         """Allocate the scratch memory on the stack."""
         assert isinstance(sizes.length, int)
         count, lanes = sizes.length, tile.lanes
@@ -111,7 +111,7 @@ class _Scratch:
 
 
 @dataclass(frozen=True)
-class _Decoder(Work):
+class _Decoder(WorkgroupAttention):
     """Writes a kernel at the insertion point.
 
     Args:
@@ -122,8 +122,8 @@ class _Decoder(Work):
     """
 
     tile: DecoderTile
-    key: Rows
-    value: Rows
+    key: HeadRows
+    value: HeadRows
     scratch: _Scratch
 
     @property
@@ -147,10 +147,16 @@ class _Decoder(Work):
         rest = arith.remui(end, index(keys))
         whole = arith.subi(end, rest)
         loops.repeat_for(
-            0, whole, keys, lambda start: self._write_seen(_Block(start, keys, end))
+            0,
+            whole,
+            keys,
+            lambda start: self._write_seen(_DecoderKeyBlock(start, keys, end)),
         )
         loops.repeat_for(  # once at most
-            whole, end, keys, lambda start: self._write_block(_Block(start, rest, end))
+            whole,
+            end,
+            keys,
+            lambda start: self._write_block(_DecoderKeyBlock(start, rest, end)),
         )
         self._each_query(self._finish_query)
 
@@ -215,7 +221,7 @@ class _Decoder(Work):
         )
         if self.memories.logsum is not None:
             highest = self._load(self.scratch.highest, query)
-            (logsum,) = logarithm_of_sum(Softmax([highest], [total]))
+            (logsum,) = logarithm_of_sum(OnlineSoftmax([highest], [total]))
             at = add(self.queries.logsum, query)
             vectors.store(logsum, self.memories.logsum, at, lanes, 1)
         factor = reciprocal(total, safe=self.op.safe)
@@ -243,16 +249,16 @@ class _Decoder(Work):
 
     # ---- one block ------------------------------------------------------------------
 
-    def _write_seen(self, block: _Block) -> None:
+    def _write_seen(self, block: _DecoderKeyBlock) -> None:
         """Write a whole block, unless the bias hides all of it."""
         is_seen = self._is_seen(block) if self._strides.position != 0 else True
         loops.branch(is_seen, lambda: self._write_block(block), lambda: None)
 
-    def _write_block(self, block: _Block) -> None:
+    def _write_block(self, block: _DecoderKeyBlock) -> None:
         self._each_query(lambda query: self._weigh(block, query))
         self._each_query(lambda query: self._add_values(block, query))
 
-    def _is_seen(self, block: _Block) -> Value:
+    def _is_seen(self, block: _DecoderKeyBlock) -> Value:
         """Return whether any query's bias leaves a position of a whole block
         visible.
         """
@@ -268,7 +274,9 @@ class _Decoder(Work):
         hidden = constant(highest.type, -inf)
         return vectors.any_of(float_compare("UNE", highest, hidden))
 
-    def _bias_at(self, block: _Block, query: Value, group: tuple[int, int]) -> Value:
+    def _bias_at(
+        self, block: _DecoderKeyBlock, query: Value, group: tuple[int, int]
+    ) -> Value:
         """The bias of some keys of a whole block; -infinity in lanes without a key."""
         first, count = group
         lanes, strides = self._lanes, self._strides
@@ -287,7 +295,7 @@ class _Decoder(Work):
         """Return where the bias of a query begins."""
         return add(self.queries.bias, self.given.scale(query, self._strides.query))
 
-    def _weigh(self, block: _Block, query: Value) -> None:
+    def _weigh(self, block: _DecoderKeyBlock, query: Value) -> None:
         """Write e**(score - highest) of a block, and the softmax up to its end."""
         groups = parts(self.tile.keys, self._lanes)
         if isinstance(block.count, int):
@@ -310,7 +318,9 @@ class _Decoder(Work):
         self._store(self.scratch.totals, query, total)
         self._store(self.scratch.factors, query, factor)
 
-    def _score(self, block: _Block, query: Value, group: tuple[int, int]) -> Value:
+    def _score(
+        self, block: _DecoderKeyBlock, query: Value, group: tuple[int, int]
+    ) -> Value:
         """The scores of as many keys of a whole block as there are lanes."""
         first, count = group
         products = self._products(add(block.start, first), query, count)
@@ -318,7 +328,9 @@ class _Decoder(Work):
         product = vectors.reduce_lanes([*products, *absent], arith.addf)
         return arith.addf(product, self._bias_at(block, query, group))
 
-    def _score_one_by_one(self, block: _Block, count: Value, query: Value) -> Values:
+    def _score_one_by_one(
+        self, block: _DecoderKeyBlock, count: Value, query: Value
+    ) -> Values:
         """The scores of a block of few keys, by vectors; -infinity for no key."""
         lanes, memory = self._lanes, self.scratch.weights
         begin = scale(query, self.scratch.keys)
@@ -368,7 +380,7 @@ class _Decoder(Work):
             sums = add_products(index(whole), sums, sizes.depth - whole)
         return sums
 
-    def _add_values(self, block: _Block, query: Value) -> None:
+    def _add_values(self, block: _DecoderKeyBlock, query: Value) -> None:
         """Multiply the sums of a query with its factor and add those of a block."""
         found = parts(self.sizes.width, self._lanes)
         for first in range(0, len(found), self.tile.width):
@@ -376,7 +388,7 @@ class _Decoder(Work):
             self._add_panel(block, query, panel)
 
     def _add_panel(
-        self, block: _Block, query: Value, panel: list[tuple[int, int]]
+        self, block: _DecoderKeyBlock, query: Value, panel: list[tuple[int, int]]
     ) -> None:
         """Add the products with some vectors of values, and fetch the next block's
         keys.

@@ -25,12 +25,12 @@ from aotc.dialects.ops.attention_gradient import AttentionGradient
 from aotc.dialects.types import Size
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.attention.scores import Scores, finite
+from aotc.kernels.cpu.attention.scores import ScoreWriter, finite
 from aotc.kernels.cpu.attention.work import (
-    Block,
-    Memories,
+    AttentionMemories,
+    AttentionScratch,
+    KeyBlock,
     RowsInMemory,
-    Scratch,
     queries_of,
 )
 from aotc.kernels.cpu.elementary import exp
@@ -42,7 +42,7 @@ from aotc.kernels.cpu.walks import (
     row_groups,
     visit_groups,
 )
-from aotc.kernels.planning.attention import AttentionTile, Sizes
+from aotc.kernels.planning.attention import AttentionSizes, AttentionTile
 from aotc.mlir import Function, Value, arith
 
 
@@ -50,8 +50,8 @@ def write(
     function: Function, anchor: AttentionGradient, tile: AttentionTile, given: Arguments
 ) -> None:
     """Write the kernel of a region."""
-    sizes, known = Sizes.of(anchor), given.operands_of(function)
-    memories = Memories(
+    sizes, known = AttentionSizes.of(anchor), given.operands_of(function)
+    memories = AttentionMemories(
         *(known[x] for x in (anchor.query, anchor.bias, anchor.dy, anchor.logsum))
     )
     scratch = GradientScratch.allocate(tile, sizes)
@@ -61,9 +61,9 @@ def write(
     )
     group = sizes.heads // sizes.shared
 
-    def kernel(head: Value, first: Value) -> _Kernel:
+    def kernel(head: Value, first: Value) -> _GradientKernel:
         number = add(scale(given.workgroup[0], group), head)
-        return _Kernel(
+        return _GradientKernel(
             anchor,
             given,
             memories,
@@ -90,7 +90,7 @@ def write(
 
 
 @dataclass(frozen=True)
-class GradientScratch(Scratch):
+class GradientScratch(AttentionScratch):
     """The memory of a workgroup, with what a gradient has besides.
 
     Args:
@@ -102,7 +102,7 @@ class GradientScratch(Scratch):
     slopes: Value
 
     @classmethod
-    def allocate(cls, tile: AttentionTile, sizes: Sizes) -> GradientScratch:
+    def allocate(cls, tile: AttentionTile, sizes: AttentionSizes) -> GradientScratch:
         """Allocate the scratch memory on the stack."""
         columns, keys = tile.columns, tile.keys
         counts = sizes.depth, keys, sizes.width, keys
@@ -125,7 +125,7 @@ class _Weights:
 
 
 @dataclass(frozen=True)
-class _Kernel(Scores):
+class _GradientKernel(ScoreWriter):
     """Writes the work of one block of queries at the insertion point.
 
     Args:
@@ -230,7 +230,7 @@ class _Kernel(Scores):
 
     # ---- weights --------------------------------------------------------------------
 
-    def _weigh(self, block: Block, logsums: Values) -> None:
+    def _weigh(self, block: KeyBlock, logsums: Values) -> None:
         """Write the probabilities of a block."""
         self.transpose_bias(block)
 
@@ -245,7 +245,7 @@ class _Kernel(Scores):
 
         visit_groups(block.tiles(self.tile.rows), write_tile)
 
-    def _derive(self, block: Block, shifts: Values) -> None:
+    def _derive(self, block: KeyBlock, shifts: Values) -> None:
         """Write the cotangents of the scores of a block, times the scale."""
         lanes = self.tile.lanes
         factor = vectors.splat(float(self.op.scale), lanes)
@@ -273,20 +273,20 @@ class _Kernel(Scores):
 
     # ---- sums -----------------------------------------------------------------------
 
-    def _add_to_values(self, block: Block) -> None:
+    def _add_to_values(self, block: KeyBlock) -> None:
         """Add P dy to the sums of the values of a block."""
         if self.dvalue is not None:
             sums = _at(self._values, self.dvalue)
             self._add_to_block(block, sums, self.scratch.scores, self._cotangents)
 
-    def _add_to_keys(self, block: Block) -> None:
+    def _add_to_keys(self, block: KeyBlock) -> None:
         """Add dS query to the sums of the keys of a block."""
         if self.dkey is not None:
             sums = _at(self.keys, self.dkey)
             self._add_to_block(block, sums, self.scratch.slopes, self._queries)
 
     def _add_to_block(
-        self, block: Block, sums: RowsInMemory, memory: Value, terms: RowsInMemory
+        self, block: KeyBlock, sums: RowsInMemory, memory: Value, terms: RowsInMemory
     ) -> None:
         """Add the rows of queries, by weights in memory, to the sums of a block."""
         weights = _Weights(memory, self.tile.columns, 1)
@@ -301,7 +301,7 @@ class _Kernel(Scores):
 
         visit_groups(block.tiles(self.tile.rows), write_tile)
 
-    def _add_to_queries(self, block: Block) -> None:
+    def _add_to_queries(self, block: KeyBlock) -> None:
         """Add dS key to the sums of the queries."""
         if self.dquery is None:
             return

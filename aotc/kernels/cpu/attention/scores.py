@@ -10,9 +10,9 @@ from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.attention.work import (
-    Block,
+    KeyBlock,
+    OnlineSoftmax,
     RowsInMemory,
-    Softmax,
     TiledWork,
 )
 from aotc.kernels.cpu.elementary import exp_of_negative
@@ -22,7 +22,7 @@ from aotc.kernels.planning.attention import bias_strides
 from aotc.mlir import Value, arith, math
 
 
-class Scores(TiledWork):
+class ScoreWriter(TiledWork):
     """Writes the scores of blocks at the insertion point."""
 
     def transpose_queries(self) -> None:
@@ -33,7 +33,7 @@ class Scores(TiledWork):
         rows = RowsInMemory(self.memories.query, self.queries.query, step, sizes.depth)
         self.transpose(rows, self.scratch.queries, lambda x: arith.mulf(x, factor))
 
-    def weigh(self, block: Block, before: Softmax) -> Softmax:
+    def weigh(self, block: KeyBlock, before: OnlineSoftmax) -> OnlineSoftmax:
         """Write e**(score - highest) of a block; returns the softmax up to its end."""
         self.transpose_bias(block)
         highest = before.highest
@@ -45,10 +45,10 @@ class Scores(TiledWork):
                 before.total, rescale_factors(before.highest, highest), strict=True
             )
         ]
-        return Softmax(highest, self._write_exponentials(block, highest, totals))
+        return OnlineSoftmax(highest, self._write_exponentials(block, highest, totals))
 
     def _write_exponentials(
-        self, block: Block, highest: Values, totals: Values
+        self, block: KeyBlock, highest: Values, totals: Values
     ) -> Values:
         """Replace the scores of a block; returns `totals` plus their sums."""
         tile, lanes = self.tile, self.tile.lanes
@@ -68,7 +68,7 @@ class Scores(TiledWork):
 
     # ---- rows as columns ------------------------------------------------------------
 
-    def transpose_bias(self, block: Block) -> None:
+    def transpose_bias(self, block: KeyBlock) -> None:
         """Transpose the bias of a block, if queries differ in it, to the place of its
         scores.
         """
@@ -121,7 +121,7 @@ class Scores(TiledWork):
 
     # ---- scores ---------------------------------------------------------------------
 
-    def _score_keys(self, block: Block, group: Group, highest: Values) -> Values:
+    def _score_keys(self, block: KeyBlock, group: Group, highest: Values) -> Values:
         """Write the scores of tiles of keys; returns the highest so far.
 
         Args:
@@ -138,7 +138,7 @@ class Scores(TiledWork):
         return loops.loop(0, tiles, 1, highest, score_tile)
 
     def _score_tile(
-        self, block: Block, keys: tuple[Value, int], highest: Values
+        self, block: KeyBlock, keys: tuple[Value, int], highest: Values
     ) -> Values:
         """Compute the scores of one tile, given its first key in the block and their
         number.
@@ -184,7 +184,7 @@ class Scores(TiledWork):
         zeros = [vectors.splat(0.0, lanes)] * (count * tile.vectors)
         return loops.loop(0, rows.length, 1, zeros, add_products)
 
-    def score(self, block: Block, place: tuple[Value, int], product: Value) -> Value:
+    def score(self, block: KeyBlock, place: tuple[Value, int], product: Value) -> Value:
         """A product with its bias; -infinity where the position is hidden.
 
         Args:
@@ -203,7 +203,7 @@ class Scores(TiledWork):
         seen = int_compare("sge", query, position)
         return arith.select(seen, score, vectors.splat(-inf, lanes))
 
-    def _bias_at(self, block: Block, place: tuple[Value, int]) -> Value:
+    def _bias_at(self, block: KeyBlock, place: tuple[Value, int]) -> Value:
         lanes, strides, (key, vector) = self.tile.lanes, bias_strides(self.op), place
         if strides.query != 0:
             at = add(scale(key, self.tile.columns), vector * lanes)
@@ -214,7 +214,7 @@ class Scores(TiledWork):
         return vectors.repeat(vectors.load_element(self.memories.bias, at), lanes)
 
 
-def logarithm_of_sum(softmax: Softmax) -> Values:
+def logarithm_of_sum(softmax: OnlineSoftmax) -> Values:
     """Return ln(sum(e**score)) of each query; -infinity for one that sees nothing."""
     return [
         arith.addf(finite(highest), math.log(total))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.attention.work import Block, SoftmaxScratch, TiledWork
+from aotc.kernels.cpu.attention.work import KeyBlock, SoftmaxScratch, TiledWork
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import branch_at_rest, parts, row_groups, visit_groups
@@ -24,7 +24,7 @@ def reciprocal(total: Value, *, safe: bool) -> Value:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ResultVector:
     """A vector of results.
 
     Args:
@@ -52,7 +52,7 @@ class WeightedSums(TiledWork):
         """Let the results be the sums, times their factors."""
         self._visit_places(lambda place: self._store(place, self._rescaled(place)))
 
-    def write_sums(self, block: Block) -> None:
+    def write_sums(self, block: KeyBlock) -> None:
         """Let the results be the sums of a block, times their factors."""
         zero = vectors.splat(0.0, self.tile.lanes)
 
@@ -64,15 +64,15 @@ class WeightedSums(TiledWork):
             ),
         )
 
-    def accumulate(self, block: Block) -> None:
+    def accumulate(self, block: KeyBlock) -> None:
         """Multiply the sums with their factors and add those of a block."""
         self._sum_rows(block, self._rescaled, self._store_sum)
 
     def _sum_rows(
         self,
-        block: Block,
-        start: Callable[[_Place], Value],
-        store: Callable[[_Place, Value], None],
+        block: KeyBlock,
+        start: Callable[[_ResultVector], Value],
+        store: Callable[[_ResultVector, Value], None],
     ) -> None:
         """Write the sums of all queries.
 
@@ -90,7 +90,7 @@ class WeightedSums(TiledWork):
         def write_tile(query: Value, count: int) -> None:
             for panel in self._panels():
                 places = [
-                    _Place(add(query, row), *vector)
+                    _ResultVector(add(query, row), *vector)
                     for row in range(count)
                     for vector in panel
                 ]
@@ -114,7 +114,7 @@ class WeightedSums(TiledWork):
         return [found[n : n + step] for n in range(0, len(found), step)]
 
     def _sum_tile(
-        self, block: Block, places: list[_Place], count: int, sums: Values
+        self, block: KeyBlock, places: list[_ResultVector], count: int, sums: Values
     ) -> Values:
         """Add up the values at some places, by queries of `count` vectors each."""
         step, lanes = self.sizes.shared * self.sizes.width, self.tile.lanes
@@ -142,18 +142,18 @@ class WeightedSums(TiledWork):
 
     # ---- results --------------------------------------------------------------------
 
-    def _visit_places(self, visit: Callable[[_Place], None]) -> None:
+    def _visit_places(self, visit: Callable[[_ResultVector], None]) -> None:
         """Visit each vector of the results of a workgroup."""
         rest = arith.subi(self.given.size(self.sizes.length), self.queries.first)
         last = arith.minsi(rest, index(self.tile.columns))
 
         def write_row(query: Value) -> None:
             for vector in parts(self.sizes.width, self.tile.lanes):
-                visit(_Place(query, *vector))
+                visit(_ResultVector(query, *vector))
 
         loops.repeat_for(0, last, 1, write_row)
 
-    def _rescaled(self, place: _Place) -> Value:
+    def _rescaled(self, place: _ResultVector) -> Value:
         total = vectors.load(*self._sum_at(place), self.tile.lanes, place.count)
         return self._times_factor(total, place.query)
 
@@ -161,20 +161,20 @@ class WeightedSums(TiledWork):
         factor = vectors.load_element(self.scratch.factors, query)
         return arith.mulf(x, vectors.repeat(factor, self.tile.lanes))
 
-    def _sum_at(self, place: _Place) -> tuple[Value, Value]:
+    def _sum_at(self, place: _ResultVector) -> tuple[Value, Value]:
         """Return the memory of a sum, and where it is in it."""
         if self.scratch.sums is None:
             return self.memories.result, self._at(place)
         row = scale(place.query, self.sizes.width)
         return self.scratch.sums, add(row, place.first)
 
-    def _store_sum(self, place: _Place, x: Value) -> None:
+    def _store_sum(self, place: _ResultVector, x: Value) -> None:
         vectors.store(x, *self._sum_at(place), self.tile.lanes, place.count)
 
-    def _store(self, place: _Place, x: Value) -> None:
+    def _store(self, place: _ResultVector, x: Value) -> None:
         at, rounded = self._at(place), round_to(x, self.dtype)
         vectors.store(rounded, self.memories.result, at, self.tile.lanes, place.count)
 
-    def _at(self, place: _Place) -> Value:
+    def _at(self, place: _ResultVector) -> Value:
         row = scale(place.query, self.sizes.row_step * self.sizes.width)
         return add(add(self.queries.result, row), place.first)

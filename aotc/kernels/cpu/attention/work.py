@@ -14,8 +14,8 @@ from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import Group, row_groups
 from aotc.kernels.planning.attention import (
     Attends,
+    AttentionSizes,
     AttentionTile,
-    Sizes,
     bias_strides,
 )
 from aotc.kernels.planning.tile import split_groups
@@ -54,7 +54,7 @@ def queries_of(op: Attends, given: Arguments, number: Value, first: Value) -> Qu
         number: of the head, over all batches.
         first: the number of the first query.
     """
-    sizes, strides = Sizes.of(op), bias_strides(op)
+    sizes, strides = AttentionSizes.of(op), bias_strides(op)
     batch = arith.divui(number, index(sizes.heads))
     head = arith.remui(number, index(sizes.heads))
     shared = arith.divui(head, index(sizes.heads // sizes.shared))
@@ -75,7 +75,7 @@ def queries_of(op: Attends, given: Arguments, number: Value, first: Value) -> Qu
 
 
 @dataclass(frozen=True)
-class Block:
+class KeyBlock:
     """A block of keys.
 
     Args:
@@ -106,7 +106,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Softmax:
+class OnlineSoftmax:
     """The highest scores and totals of each vector of queries.
 
     Args:
@@ -146,7 +146,7 @@ class RowsInMemory:
 
 
 @dataclass(frozen=True)
-class Scratch:
+class AttentionScratch:
     """The memory of a workgroup: one column for each of its queries.
 
     Args:
@@ -159,7 +159,7 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class SoftmaxScratch(Scratch):
+class SoftmaxScratch(AttentionScratch):
     """The memory of a workgroup that goes through keys once.
 
     Args:
@@ -172,7 +172,7 @@ class SoftmaxScratch(Scratch):
     sums: Value | None
 
     @classmethod
-    def allocate(cls, tile: AttentionTile, sizes: Sizes) -> SoftmaxScratch:
+    def allocate(cls, tile: AttentionTile, sizes: AttentionSizes) -> SoftmaxScratch:
         """Allocate the scratch memory on the stack."""
         columns = tile.columns
         return cls(
@@ -183,12 +183,12 @@ class SoftmaxScratch(Scratch):
         )
 
 
-def allocate_sums(sizes: Sizes, queries: int) -> Value | None:
+def allocate_sums(sizes: AttentionSizes, queries: int) -> Value | None:
     """Allocate memory for the sums of queries; None where results hold them."""
     return vectors.allocate(queries * sizes.width) if sizes.is_narrow else None
 
 
-class Memories(NamedTuple):
+class AttentionMemories(NamedTuple):
     """Places of queries, bias and results; of no logarithms if nothing reads them.
 
     In the place of the result, a gradient reads the cotangent, which lies alike.
@@ -200,7 +200,9 @@ class Memories(NamedTuple):
     logsum: Value | None
 
     @classmethod
-    def of(cls, function: Function, op: Attention, given: Arguments) -> Memories:
+    def of(
+        cls, function: Function, op: Attention, given: Arguments
+    ) -> AttentionMemories:
         """Return those of the anchor of a region."""
         known, results = given.operands_of(function), dict(given.results_of(function))
         return cls(
@@ -209,7 +211,7 @@ class Memories(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkgroupAttention:
     """An attention, and a workgroup's part of it.
 
     Args:
@@ -221,13 +223,13 @@ class Work:
 
     op: Attends
     given: Arguments
-    memories: Memories
+    memories: AttentionMemories
     queries: Queries
 
     @cached_property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> AttentionSizes:
         """The sizes of the attention."""
-        return Sizes.of(self.op)
+        return AttentionSizes.of(self.op)
 
     @property
     def dtype(self) -> str:
@@ -236,7 +238,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class TiledWork(Work):
+class TiledWork(WorkgroupAttention):
     """The work of a workgroup of many queries, in tiles.
 
     Args:
@@ -247,7 +249,7 @@ class TiledWork(Work):
     """
 
     tile: AttentionTile
-    scratch: Scratch
+    scratch: AttentionScratch
     key: Value
     value: Value
 
@@ -257,14 +259,14 @@ class TiledWork(Work):
         step = self.sizes.shared * self.sizes.depth
         return RowsInMemory(self.key, self.queries.key, step, self.sizes.depth)
 
-    def block(self, start: Value, size: Size) -> Block:
+    def block(self, start: Value, size: Size) -> KeyBlock:
         """Return the block of so many keys from one on."""
         count = size if isinstance(size, int) else None
         there = self.given.size(size)
         if not self.op.causal:
-            return Block(start, count, there if count is None else count)
+            return KeyBlock(start, count, there if count is None else count)
         seen = arith.minsi(arith.subi(self.end_of_seen(), start), there)
-        return Block(start, count, arith.maxsi(seen, index(0)))
+        return KeyBlock(start, count, arith.maxsi(seen, index(0)))
 
     def end_of_seen(self) -> Value:
         """The first position that none of some queries sees, if they are causal."""

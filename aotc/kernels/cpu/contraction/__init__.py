@@ -28,17 +28,17 @@ from aotc.kernels.cpu.contraction.rounded import RoundedSums
 from aotc.kernels.cpu.contraction.scaled_columns import ScaledColumnSums
 from aotc.kernels.cpu.contraction.sums import Begin, Panel, Sums
 from aotc.kernels.cpu.contraction.widening import Widening
-from aotc.kernels.cpu.epilogue import Epilogue, Place
-from aotc.kernels.cpu.lines import Line, Lines, Rows
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
+from aotc.kernels.cpu.lines import ImageLine, Lines, ResultRows
 from aotc.kernels.cpu.prologue import Prologue
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import branch_at_rest, least, most
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.planning.dequantized import rounded_rows
 from aotc.kernels.planning.joined import Joined, depends
 from aotc.kernels.planning.tile import (
-    Tile,
+    ContractionTile,
     are_panels_outer,
     block_count,
     row_counts,
@@ -49,7 +49,9 @@ from aotc.mlir import Function, Value, arith
 _AnySums = Sums | DequantizedSums | ScaledColumnSums | RoundedSums
 
 
-def write(function: Function, anchor: GraphOp, tile: Tile, given: Arguments) -> None:
+def write(
+    function: Function, anchor: GraphOp, tile: ContractionTile, given: Arguments
+) -> None:
     """Write the kernel of a region."""
     joined = Joined.of(anchor, tile)
     second = function.entry_block.arguments[1]
@@ -117,12 +119,12 @@ class Contraction:
     others: Sequence[Value] = ()
 
     @property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> ConvolutionGeometry:
         """The geometry of the sums."""
         return self.joined.geometries[self.part]
 
     @property
-    def tile(self) -> Tile:
+    def tile(self) -> ContractionTile:
         """The tile that cuts up the work."""
         return self.joined.tile
 
@@ -330,7 +332,7 @@ class Contraction:
         result = add(panel.begin.result, scale(row, shape.features))
         panel = replace(panel, ahead=self._prefetch_start(panel, number))
         result = add(result, panel.column)
-        self._write_tile(panel, Rows(left, result, count, (0, 1)))
+        self._write_tile(panel, ResultRows(left, result, count, (0, 1)))
 
     def _prefetch_start(self, panel: Panel, number: Value | None) -> Value | None:
         """Return where a tile begins to prefetch later reads; None if it does not.
@@ -359,18 +361,18 @@ class Contraction:
         begin = panel.begin.left, panel.begin.result
         lines = Lines(self.geometry, self.tile.rows, begin)
 
-        def write_tile(rows: Rows) -> None:
+        def write_tile(rows: ResultRows) -> None:
             at = add(rows.result, panel.column)
             self._write_tile(panel, replace(rows, result=at))
 
-        def write_line(line: Line) -> None:
+        def write_line(line: ImageLine) -> None:
             lines.write_tiles(line, lines.window(line), write_tile)
 
         lines.write(first, last, write_line)
 
     # ---- one tile -------------------------------------------------------------------
 
-    def _write_tile(self, panel: Panel, rows: Rows) -> None:
+    def _write_tile(self, panel: Panel, rows: ResultRows) -> None:
         places, step = self._places(panel, rows.result), self.geometry.features
         if not self.others:
             sums = self.sums.over_window(panel, rows)
@@ -391,11 +393,11 @@ class Contraction:
         others = dict(zip(self.others, rest, strict=True))
         self.epilogue.write_rows(places, step, sums, others)
 
-    def _places(self, panel: Panel, row: Value) -> list[Place]:
+    def _places(self, panel: Panel, row: Value) -> list[VectorPosition]:
         """Return the places of a row of a tile, given where its results begin."""
         lanes = self.tile.lanes
         return [
-            Place(
+            VectorPosition(
                 at=add(row, number * lanes),
                 column=add(panel.column, number * lanes),
                 key=number,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.lines import Rows
+from aotc.kernels.cpu.lines import ResultRows
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.mlir import Type, Value, arith
 
@@ -37,7 +37,7 @@ class BlockSums:
 
     def write(
         self,
-        rows: Rows,
+        rows: ResultRows,
         lanes: int,
         part_of: Callable[[Value], Value],
         combine: Callable[[Value, Value], Value],

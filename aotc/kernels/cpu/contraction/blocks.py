@@ -13,12 +13,12 @@ from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES, STREAM_CACHE
 from aotc.kernels.planning.dequantized import argument_behind
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Value, arith, ir
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockScaleReader:
     """Reads numbers of blocks at the insertion point, [panel][block][column].
 
     Args:
@@ -29,7 +29,7 @@ class Blocks:
         is_signed: whether bytes are.
     """
 
-    tile: Tile
+    tile: ContractionTile
     memory: Value
     factors: Value | None = None
     together: int = 1
@@ -37,8 +37,8 @@ class Blocks:
 
     @classmethod
     def of(
-        cls, part: Value, memories: Mapping[Value, Value], tile: Tile
-    ) -> Blocks | None:
+        cls, part: Value, memories: Mapping[Value, Value], tile: ContractionTile
+    ) -> BlockScaleReader | None:
         """Make the blocks of a scale or an offset; None where it is a number.
 
         Args:

@@ -19,16 +19,16 @@ from aotc.kernels.bit_planes import WORD
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.block_sums import BlockSums
-from aotc.kernels.cpu.contraction.blocks import Blocks
-from aotc.kernels.cpu.contraction.integers import Integers, Read
+from aotc.kernels.cpu.contraction.blocks import BlockScaleReader
+from aotc.kernels.cpu.contraction.integers import PackedIntegerReader, Read
 from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.contraction.term_sums import TermSums
-from aotc.kernels.cpu.lines import Rows
+from aotc.kernels.cpu.lines import ResultRows
 from aotc.kernels.cpu.vectors import Values, add, scale
-from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, known_geometry
 from aotc.kernels.machine import STACK_BYTES, STREAM_CACHE
 from aotc.kernels.planning.dequantized import table_of
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Function, Value, arith
 
 _MOST_SUMS = STACK_BYTES // 8  # of blocks, which are f32 on the stack
@@ -51,29 +51,34 @@ class DequantizedSums:
             asked for.
     """
 
-    geometry: Geometry
-    tile: Tile
+    geometry: ConvolutionGeometry
+    tile: ContractionTile
     left: Value
-    integers: Integers
-    scales: Blocks
-    offsets: Blocks | None
+    integers: PackedIntegerReader
+    scales: BlockScaleReader
+    offsets: BlockScaleReader | None
     block_sums: BlockSums | None = None
 
     fetched_by_step = 0  # beside what `integers` and `scales` fetch
 
     @classmethod
     def of(
-        cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
+        cls,
+        function: Function,
+        anchor: GraphOp,
+        tile: ContractionTile,
+        given: Arguments,
     ) -> DequantizedSums:
         """Make the writer for a product in a region."""
         table, memories = table_of(anchor), given.operands_of(function)
         assert table is not None
         scales, offsets = (
-            Blocks.of(part, memories, tile) for part in (table.scale, table.offset)
+            BlockScaleReader.of(part, memories, tile)
+            for part in (table.scale, table.offset)
         )
         assert scales is not None
         left, right, *_ = given.memories
-        integers = Integers(tile, right, Tensor.of(table.q).dtype == "i8")
+        integers = PackedIntegerReader(tile, right, Tensor.of(table.q).dtype == "i8")
         found = cls(known_geometry(anchor), tile, left, integers, scales, offsets)
         return replace(found, block_sums=found._new_sums())
 
@@ -87,7 +92,7 @@ class DequantizedSums:
             return None
         return BlockSums.of(tile.rows, blocks, group, row)
 
-    def over_window(self, panel: Panel, rows: Rows) -> Values:
+    def over_window(self, panel: Panel, rows: ResultRows) -> Values:
         """The sums of a tile, row by row."""
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
         count = panel.vectors

@@ -14,9 +14,9 @@ from aotc.core.dtypes import UNSIGNED, bits
 from aotc.dialects.lowering.scalars import constant
 from aotc.dialects.types import lowered_element
 from aotc.kernels.cpu import vectors
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import FMA, Machine, Mma
-from aotc.kernels.planning.tile import Tile, multiplier
+from aotc.kernels.planning.tile import ContractionTile, multiplier
 from aotc.mlir import Type, Value, arith, ir
 
 
@@ -35,7 +35,12 @@ class Factors:
     mma: Mma
 
     @classmethod
-    def of(cls, geometry: Geometry, tile: Tile, machine: Machine | None) -> Factors:
+    def of(
+        cls,
+        geometry: ConvolutionGeometry,
+        tile: ContractionTile,
+        machine: Machine | None,
+    ) -> Factors:
         """Choose the factors of a kernel, as floats if the machine is not known."""
         mma = FMA if machine is None else multiplier(geometry, machine, tile.terms)
         return cls((geometry.dtype, geometry.right_dtype), tile.lanes, mma)

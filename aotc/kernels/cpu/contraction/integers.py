@@ -11,7 +11,7 @@ from aotc.kernels.bit_planes import WORD, Plane, planes_of, run_length, words_of
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.machine import LINE_BYTES, PREFETCH_BYTES
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Value, arith, ir
 
 # by the lanes of a vector: what looks up the lowest four bits of each word in a vector
@@ -23,7 +23,7 @@ Read = Callable[[int, int], Value]
 
 
 @dataclass(frozen=True)
-class Integers:
+class PackedIntegerReader:
     """Reads integers at the insertion point.
 
     Args:
@@ -32,7 +32,7 @@ class Integers:
         is_signed: whether integers are.
     """
 
-    tile: Tile
+    tile: ContractionTile
     memory: Value
     is_signed: bool
 

@@ -21,12 +21,12 @@ from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.block_sums import BlockSums
-from aotc.kernels.cpu.contraction.blocks import Blocks
-from aotc.kernels.cpu.contraction.integers import Integers
+from aotc.kernels.cpu.contraction.blocks import BlockScaleReader
+from aotc.kernels.cpu.contraction.integers import PackedIntegerReader
 from aotc.kernels.cpu.contraction.sums import Panel
-from aotc.kernels.cpu.lines import Rows
+from aotc.kernels.cpu.lines import ResultRows
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, known_geometry
 from aotc.kernels.machine import STREAM_CACHE, Mma
 from aotc.kernels.planning.dequantized import (
     ROUNDED,
@@ -35,7 +35,7 @@ from aotc.kernels.planning.dequantized import (
     scaled_together,
     table_of,
 )
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Function, Value, arith, ir
 
 _DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd."  # of a block of a row, and ones
@@ -59,13 +59,13 @@ class RoundedSums:
         mma: what multiplies integers of a weight by those of rows.
     """
 
-    geometry: Geometry
-    tile: Tile
+    geometry: ConvolutionGeometry
+    tile: ContractionTile
     left: Value
     row_scales: Value
-    integers: Integers
-    scales: Blocks
-    offsets: Blocks | None
+    integers: PackedIntegerReader
+    scales: BlockScaleReader
+    offsets: BlockScaleReader | None
     block_sums: BlockSums | None
     mma: Mma
 
@@ -73,7 +73,11 @@ class RoundedSums:
 
     @classmethod
     def of(
-        cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
+        cls,
+        function: Function,
+        anchor: GraphOp,
+        tile: ContractionTile,
+        given: Arguments,
     ) -> RoundedSums:
         """Make the writer for a product in a region."""
         memories = given.operands_of(function)
@@ -83,11 +87,12 @@ class RoundedSums:
         row_scales = argument_behind(rows.scale)
         assert row_scales is not None
         scales, offsets = (
-            Blocks.of(part, memories, tile) for part in (table.scale, table.offset)
+            BlockScaleReader.of(part, memories, tile)
+            for part in (table.scale, table.offset)
         )
         assert scales is not None
         left, right, *_ = given.memories
-        integers = Integers(tile, right, Tensor.of(table.q).dtype == "i8")
+        integers = PackedIntegerReader(tile, right, Tensor.of(table.q).dtype == "i8")
         geometry, sums = known_geometry(anchor), None
         if integers.excess or offsets is not None:
             i32 = ir.IntegerType.get_signless(32)
@@ -106,7 +111,7 @@ class RoundedSums:
             given.known_machine.multiplier_of("u8", "i8", TERMS),
         )
 
-    def over_window(self, panel: Panel, rows: Rows) -> Values:
+    def over_window(self, panel: Panel, rows: ResultRows) -> Values:
         """The sums of a tile, row by row."""
         if self.block_sums is not None:
             self._write_sums(self.block_sums, rows)
@@ -235,7 +240,7 @@ class RoundedSums:
         assert self.block_sums is not None
         return self.block_sums.load(row, number, self.tile.lanes)
 
-    def _write_sums(self, sums: BlockSums, rows: Rows) -> None:
+    def _write_sums(self, sums: BlockSums, rows: ResultRows) -> None:
         """Write the block sums of the rows of a tile."""
         i32 = ir.IntegerType.get_signless(32)
         length, lanes = self._length, self._length // TERMS

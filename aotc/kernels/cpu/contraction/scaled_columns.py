@@ -18,14 +18,14 @@ from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.contraction.integers import Integers, Read
+from aotc.kernels.cpu.contraction.integers import PackedIntegerReader, Read
 from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.contraction.term_sums import TermSums
-from aotc.kernels.cpu.lines import Rows
+from aotc.kernels.cpu.lines import ResultRows
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, known_geometry
 from aotc.kernels.planning.dequantized import argument_behind, table_of
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Function, Value, arith, ir
 
 
@@ -42,10 +42,10 @@ class ScaledColumnSums:
         memories: of the arguments of the region.
     """
 
-    geometry: Geometry
-    tile: Tile
+    geometry: ConvolutionGeometry
+    tile: ContractionTile
     left: Value
-    integers: Integers
+    integers: PackedIntegerReader
     table: Dequantize
     memories: Mapping[Value, Value]
 
@@ -53,16 +53,20 @@ class ScaledColumnSums:
 
     @classmethod
     def of(
-        cls, function: Function, anchor: GraphOp, tile: Tile, given: Arguments
+        cls,
+        function: Function,
+        anchor: GraphOp,
+        tile: ContractionTile,
+        given: Arguments,
     ) -> ScaledColumnSums:
         """Return the sums of a product in a region."""
         table, memories = table_of(anchor), given.operands_of(function)
         assert table is not None
         left, right, *_ = given.memories
-        integers = Integers(tile, right, Tensor.of(table.q).dtype == "i8")
+        integers = PackedIntegerReader(tile, right, Tensor.of(table.q).dtype == "i8")
         return cls(known_geometry(anchor), tile, left, integers, table, memories)
 
-    def over_window(self, panel: Panel, rows: Rows) -> Values:
+    def over_window(self, panel: Panel, rows: ResultRows) -> Values:
         """Return the sums of a tile, row by row."""
         lanes, table = self.tile.lanes, self.table
         begin = self.integers.byte(panel.right)

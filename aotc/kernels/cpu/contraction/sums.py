@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aotc.dialects.movement.views import Loop
+from aotc.dialects.movement.views import StridedLoop
 from aotc.dialects.types import element_count
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.contraction.squares import Squares
 from aotc.kernels.cpu.contraction.widening import Left, Widening
-from aotc.kernels.cpu.lines import Rows
+from aotc.kernels.cpu.lines import ResultRows
 from aotc.kernels.cpu.prologue import Prologue
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import LINE_BYTES, STREAM_CACHE
 from aotc.kernels.planning.joined import Joined
-from aotc.kernels.planning.tile import PART, Tile
+from aotc.kernels.planning.tile import PART, ContractionTile
 from aotc.mlir import Value, arith
 
 
@@ -42,7 +42,11 @@ class Begin:
 
     @classmethod
     def of(
-        cls, product: Value, geometry: Geometry, joined: Joined, given: Arguments
+        cls,
+        product: Value,
+        geometry: ConvolutionGeometry,
+        joined: Joined,
+        given: Arguments,
     ) -> Begin:
         """Compute the offsets of a product by its number.
 
@@ -102,8 +106,8 @@ class Sums:
         prologue: makes the right operand; None where memory holds it.
     """
 
-    geometry: Geometry
-    tile: Tile
+    geometry: ConvolutionGeometry
+    tile: ContractionTile
     given: Arguments
     widening: Widening | None = None
     prologue: Prologue | None = None
@@ -128,7 +132,7 @@ class Sums:
         """The number of elements that a step of a tile fetches, of its share."""
         return max(1, self.tile.columns // self.tile.block)
 
-    def over_window(self, panel: Panel, rows: Rows) -> Values:
+    def over_window(self, panel: Panel, rows: ResultRows) -> Values:
         """The sums of a tile, row by row."""
         count = rows.count * panel.vectors
         sums = [self._factors.zero] * count
@@ -152,7 +156,7 @@ class Sums:
         self,
         panel: Panel,
         rows: int,
-        nest: Sequence[Loop],
+        nest: Sequence[StridedLoop],
         begin: tuple[Value, Value],
         sums: Values,
     ) -> Values:
@@ -174,7 +178,7 @@ class Sums:
         return loops.loop(0, length, 1, sums, sum_inner)
 
     def _sum_line(
-        self, panel: Panel, rows: Rows, begin: tuple[Value, Value], sums: Values
+        self, panel: Panel, rows: ResultRows, begin: tuple[Value, Value], sums: Values
     ) -> Values:
         """The part of the sums that one line of the window makes."""
         shape = self.geometry

@@ -9,7 +9,7 @@ from math import gcd
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.contraction.integers import Read
 from aotc.kernels.cpu.vectors import Values, add, scale
-from aotc.kernels.planning.tile import Tile
+from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Value, arith
 
 _UNROLLED = 8  # terms that the code of a step has, or a run of them
@@ -27,7 +27,7 @@ class TermSums:
         terms: of each sum.
     """
 
-    tile: Tile
+    tile: ContractionTile
     left: Value
     row: int
     terms: int

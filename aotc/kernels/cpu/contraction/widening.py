@@ -14,9 +14,9 @@ from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import visit_by_size
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import Machine
-from aotc.kernels.planning.tile import PART, Tile, widens
+from aotc.kernels.planning.tile import PART, ContractionTile, widens
 from aotc.mlir import Value, arith
 
 
@@ -53,7 +53,10 @@ class Widening:
 
     @classmethod
     def of(
-        cls, geometry: Geometry, tile: Tile, machine: Machine | None
+        cls,
+        geometry: ConvolutionGeometry,
+        tile: ContractionTile,
+        machine: Machine | None,
     ) -> Widening | None:
         """Make the widening of a kernel, with memory on its stack.
 

@@ -21,8 +21,8 @@ from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.epilogue import Epilogue, Place, as_floats
-from aotc.kernels.cpu.rows.formulas import Kept, Row, formula
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition, as_floats
+from aotc.kernels.cpu.rows.formulas import Kept, RowState, formula
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
 from aotc.kernels.cpu.walks import block_bounds, visit_by_size
@@ -37,7 +37,7 @@ def write(function: Function, anchor: GraphOp, tile: RowTile, given: Arguments) 
     epilogue, statistics = _split_results(
         Epilogue.of(function, anchor, given, tile.lanes), anchor
     )
-    kernel = _Kernel(anchor, sizes.length, tile, epilogue, statistics)
+    kernel = _RowKernel(anchor, sizes.length, tile, epilogue, statistics)
     block, _ = given.workgroup
     is_even = isinstance(sizes.count, int) and sizes.count % tile.rows == 0
     kernel.write(block, given.size(sizes.count), is_even=is_even)
@@ -57,7 +57,7 @@ def _split_results(
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _RowKernel:
     """Writes a kernel at the insertion point.
 
     Args:
@@ -102,8 +102,8 @@ class _Kernel:
         """Write a row of results for one row of the operand."""
         x, begin = self.anchor.operands[0], scale(number, walk.length)
 
-        def place(at: Value, count: int) -> Place:
-            return Place(add(begin, at), at, 0, count)
+        def place(at: Value, count: int) -> VectorPosition:
+            return VectorPosition(add(begin, at), at, 0, count)
 
         def compute(at: Value, count: int) -> Value:
             return as_floats(self.epilogue.compute(x, place(at, count)), x)
@@ -113,7 +113,7 @@ class _Kernel:
             row.keep(found, at, count)
             return found
 
-        row = Row(walk, self._kept(begin), compute, compute)
+        row = RowState(walk, self._kept(begin), compute, compute)
         if row.kept is not None and not self.epilogue.is_read(x):
             row = replace(row, read_first=compute_and_keep, read=row.read_kept)
         found = formula(self.anchor, row)
@@ -152,9 +152,11 @@ class _Kernel:
 
         def elements(at: Value, count: int) -> Values:
             return [
-                self.epilogue.compute(anchor.x, Place(add(begin, at), at, 0, count))
+                self.epilogue.compute(
+                    anchor.x, VectorPosition(add(begin, at), at, 0, count)
+                )
                 for begin in begins
             ]
 
         totals = vectors.reduce_lanes(walk.reduce(how, elements), how.combine)
-        self.epilogue.write([Place(first, first, 0, walk.rows)], [totals])
+        self.epilogue.write([VectorPosition(first, first, 0, walk.rows)], [totals])

@@ -34,7 +34,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Row:
+class RowState:
     """The state of one row.
 
     Args:
@@ -90,7 +90,7 @@ class Formula:
     statistics: Sequence[Value] = ()
 
 
-def formula(op: GraphOp, row: Row) -> Formula:
+def formula(op: GraphOp, row: RowState) -> Formula:
     """Return what an op makes of a row; write before what it needs of all of it."""
     if isinstance(op, Normalize):
         return _normalize(op, row)
@@ -99,7 +99,7 @@ def formula(op: GraphOp, row: Row) -> Formula:
     return Formula(_log_softmax(row) if isinstance(op, LogSoftmax) else _softmax(row))
 
 
-def _softmax(row: Row) -> Read:
+def _softmax(row: RowState) -> Read:
     """Compute powers of e, kept if they can be, times the inverse of their sum.
 
     A row with NaN or infinity, or of nothing but -infinity, is NaN, as x - max x is.
@@ -121,7 +121,7 @@ def _softmax(row: Row) -> Read:
     return lambda at, count: arith.mulf(later(at, count), factor)
 
 
-def _byte_softmax(op: ByteSoftmax, row: Row) -> Read:
+def _byte_softmax(op: ByteSoftmax, row: RowState) -> Read:
     """Compute powers of e that are looked up, kept if they can be, over their sum.
 
     A sum of whole numbers of 24 bits is exact in two parts: of their upper halves, and
@@ -149,7 +149,7 @@ def _byte_softmax(op: ByteSoftmax, row: Row) -> Read:
     return lambda at, count: arith.divf(later(at, count), total)
 
 
-def _log_softmax(row: Row) -> Read:
+def _log_softmax(row: RowState) -> Read:
     """x - max x, less the logarithm of the sum of its powers of e."""
     highest = row.reduce(_MAXIMUM, row.read_first)
 
@@ -163,7 +163,7 @@ def _log_softmax(row: Row) -> Read:
     return lambda at, count: arith.subf(shifted(at, count), logarithm)
 
 
-def _normalize(op: Normalize, row: Row) -> Formula:
+def _normalize(op: Normalize, row: RowState) -> Formula:
     """x - mean, times the inverse of the deviation, in passes of their own."""
     length = row.splat(row.walk.length)
 

@@ -28,7 +28,7 @@ from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.contraction.factors import Factors
-from aotc.kernels.cpu.epilogue import Epilogue, Place
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import (
     block_bounds,
@@ -38,12 +38,12 @@ from aotc.kernels.cpu.walks import (
 )
 from aotc.kernels.cpu.winograd.tiles import ImageTile, for_tiles
 from aotc.kernels.cpu.winograd.transforms import transform_tile
-from aotc.kernels.geometry import Geometry, known_geometry
+from aotc.kernels.geometry import ConvolutionGeometry, known_geometry
 from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.planning.tile import split_groups
 from aotc.kernels.planning.winograd import (
     LINE,
-    Scratch,
+    WinogradScratch,
     WinogradTile,
     multiplier,
     tile_count,
@@ -71,7 +71,7 @@ class Winograd:
         epilogue: makes the results of the sums.
     """
 
-    geometry: Geometry
+    geometry: ConvolutionGeometry
     tile: WinogradTile
     given: Arguments
     epilogue: Epilogue
@@ -84,8 +84,8 @@ class Winograd:
         return Factors(dtypes, self.tile.lanes, mma)
 
     @property
-    def _scratch(self) -> Scratch:
-        return Scratch.of(self.geometry, self.tile)
+    def _scratch(self) -> WinogradScratch:
+        return WinogradScratch.of(self.geometry, self.tile)
 
     def _place(self, first: int) -> Value:
         """A place in the memory of the share."""
@@ -423,7 +423,9 @@ class Winograd:
         start = add(scale(pixel, shape.features), column)
         outputs = [(i, j) for i in range(counts[0]) for j in range(counts[1])]
         offsets = [(i * shape.result[1] + j) * shape.features for i, j in outputs]
-        places = [Place(add(start, offset), column, 0, count) for offset in offsets]
+        places = [
+            VectorPosition(add(start, offset), column, 0, count) for offset in offsets
+        ]
         self.epilogue.write(places, [self._unscaled(found[i][j]) for i, j in outputs])
 
     def _unscaled(self, total: Value) -> Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.vectors import index
-from aotc.kernels.geometry import Geometry
+from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.planning.winograd import WinogradTile
 from aotc.mlir import Value, arith
 
@@ -31,7 +31,7 @@ class ImageTile:
 
 def for_tiles(
     first: Value,
-    geometry: Geometry,
+    geometry: ConvolutionGeometry,
     tile: WinogradTile,
     write: Callable[[ImageTile], None],
 ) -> None:

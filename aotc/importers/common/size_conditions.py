@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from aotc.artifacts.conditions import COMPARISONS, Condition
-from aotc.dialects.functions.guards import Guard
+from aotc.dialects.functions.entry_guards import EntryGuard
 from aotc.dialects.types import Size
 from aotc.errors import InputError
 from aotc.importers.common.known_sizes import is_different, is_equal
@@ -38,7 +38,9 @@ def require_sizes(condition: Condition, sizes: Mapping[str, Size], why: str) -> 
         fail("shape-guard", f"expected {condition}, got {got}: {why}")
     trace = current_trace()
     assert trace is not None, "sizes without a trace are numbers"
-    trace.root.guards.setdefault(shown.text, Guard(shown.text, why, user_line() or ""))
+    trace.root.guards.setdefault(
+        shown.text, EntryGuard(shown.text, why, user_line() or "")
+    )
 
 
 def _decide(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:

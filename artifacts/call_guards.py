@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from aotc.artifacts.manifest import EntryPoint, Leaf, Symbol
-from aotc.artifacts.shapes import Dim
+from aotc.artifacts.shapes import SizeExpression
 
 CODE = "code for the sizes"
 
@@ -153,7 +153,7 @@ def _size_guards(
             if isinstance(size, int):
                 yield CallGuard(place, str(size), leaf.where)
                 continue
-            dim = Dim.parse(size)
+            dim = SizeExpression.parse(size)
             for name in sorted(dim.symbols):
                 used.setdefault(name, leaf.where)
             if not dim.is_symbol:

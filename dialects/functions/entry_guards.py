@@ -17,7 +17,7 @@ GUARDS = "graph.guards"
 
 
 @dataclass(frozen=True)
-class Guard:
+class EntryGuard:
     """A condition on the sizes of a call.
 
     Args:
@@ -40,7 +40,7 @@ class Guard:
         return {**facts, "where": self.where} if self.where else facts
 
 
-def guards_attribute(guards: Sequence[Guard]) -> ir.ArrayAttr:
+def guards_attribute(guards: Sequence[EntryGuard]) -> ir.ArrayAttr:
     """Encode guards as the function attribute `graph.guards`."""
     rows = [
         ir.DictAttr.get({k: ir.StringAttr.get(v) for k, v in guard.to_json().items()})
@@ -49,13 +49,13 @@ def guards_attribute(guards: Sequence[Guard]) -> ir.ArrayAttr:
     return ir.ArrayAttr.get(rows)
 
 
-def guards_of(function: Function) -> list[Guard]:
+def guards_of(function: Function) -> list[EntryGuard]:
     """The guards in the attribute `graph.guards` of a function; none without."""
     if GUARDS not in function.attributes:
         return []
     rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes[GUARDS]))
     return [
-        Guard(**{each.name: str(ir.StringAttr(each.attr).value) for each in row})
+        EntryGuard(**{each.name: str(ir.StringAttr(each.attr).value) for each in row})
         for row in rows
     ]
 
@@ -80,7 +80,7 @@ def require_guards(function: Function, symbols: Sequence[int]) -> None:
             raise guard_error(guard, sizes)
 
 
-def guard_error(guard: Guard, sizes: Mapping[str, int]) -> InputError:
+def guard_error(guard: EntryGuard, sizes: Mapping[str, int]) -> InputError:
     """The error of a call with sizes that a guard refuses."""
     used = sorted(Condition.parse(guard.condition).symbols)
     got = ", ".join(f"{name} = {sizes[name]}" for name in used)

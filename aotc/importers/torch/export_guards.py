@@ -25,7 +25,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from aotc.artifacts.conditions import Condition
 from aotc.complexes import Complex
 from aotc.dialects.types import Shape, Size
-from aotc.importers.common.guards import require_sizes
+from aotc.importers.common.size_conditions import require_sizes
 from aotc.importers.torch.exporting import is_library
 from aotc.importers.torch.nodes import line_of
 from aotc.importers.torch.unbacked import asserted_test
@@ -38,7 +38,7 @@ _WHY = "PyTorch traced the model for such sizes only"
 
 
 @dataclass(frozen=True)
-class SizeGuard:
+class ExportSizeGuard:
     """A condition on the sizes of the inputs.
 
     Args:
@@ -83,7 +83,7 @@ class Unkept:
     place: Place | None
 
 
-Guard = SizeGuard | Unkept
+Guard = ExportSizeGuard | Unkept
 
 
 def size_guards(
@@ -176,7 +176,7 @@ def _guard(
     if not condition.symbols <= sizes.keys():
         return Unkept(code, place)
     used = {name: sizes[name] for name in condition.symbols}
-    return SizeGuard(condition, used, place, node)
+    return ExportSizeGuard(condition, used, place, node)
 
 
 class _Plain(ast.NodeTransformer):
@@ -256,7 +256,7 @@ def _assertion_guards(
         if test is not None and test.free_symbols <= terms.keys():
             text = PythonPrinter().doprint(test.xreplace(terms))
             guard = _guard(text, text, sizes, line_of(node), node)
-            if isinstance(guard, SizeGuard):  # else the graph asserts it
+            if isinstance(guard, ExportSizeGuard):  # else the graph asserts it
                 yield guard
 
 

@@ -53,7 +53,7 @@ class ValueGuard:
 
 
 @dataclass(frozen=True)
-class SizeGuard:
+class TraceSizeGuard:
     """A condition on the sizes of calls, on which Python decided for one of them.
 
     Args:
@@ -72,7 +72,7 @@ class SizeGuard:
         return f"{self.condition} at {self.where}"
 
 
-class Check(Protocol):
+class ValueCheck(Protocol):
     """Holds calls to guards."""
 
     guards: list[ValueGuard]
@@ -81,13 +81,13 @@ class Check(Protocol):
         """Return whether all guards hold of a call."""
 
 
-class Coverage:
+class GuardCoverage:
     """Counts of calls by line and guarded value."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Counter[str]] = {}
 
-    def note_calls(self, check: Check | None, calls: int) -> None:
+    def note_calls(self, check: ValueCheck | None, calls: int) -> None:
         """Count calls of code.
 
         Args:
@@ -97,9 +97,9 @@ class Coverage:
         for guard in check.guards if check else ():
             self._calls.setdefault(guard.where, Counter())[_text(guard.value)] += calls
 
-    def copy(self) -> Coverage:
+    def copy(self) -> GuardCoverage:
         """Return an independent copy of the counts."""
-        same = Coverage()
+        same = GuardCoverage()
         same._calls = {where: counts.copy() for where, counts in self._calls.items()}
         return same
 
