@@ -13,7 +13,7 @@ import numpy
 
 from aotc import control
 from aotc import numpy as np
-from aotc.importers.onnx.calling import OnnxBody, Imports
+from aotc.importers.onnx.calling import Imports, OnnxBody
 from aotc.importers.onnx.values import Known, Value, as_array, known_of
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
