@@ -43,12 +43,12 @@ class ContainerTooLarge(UnknownValue):
     """A value has too many parts to be compared."""
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Return whether a value is immutable and determined by its text."""
     return type(value) in PLAIN
 
 
-def parts_of(value: Any) -> list[Any] | None:
+def parts_of(value: Any) -> list[object] | None:
     """Return the elements of a container; None for other values."""
     kind = type(value)
     if issubclass(kind, dict) or kind is types.MappingProxyType:
@@ -99,7 +99,7 @@ class ContentDigest:
         self._hash.update(b"%d %b" % (len(data), data))
         return self._hash
 
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         """Take in a value with all of its parts.
 
         Raises:
@@ -130,7 +130,7 @@ class ContentDigest:
             else:
                 self.other(value)
 
-    def container(self, value: Any) -> None:
+    def container(self, value: object) -> None:
         """Take in a container, one of `CONTAINERS` or of a subclass."""
         parts = parts_of(value) or []
         self.note(type(value).__name__, len(parts))
@@ -140,7 +140,7 @@ class ContentDigest:
             for each in parts:
                 self.value(each)
 
-    def unordered(self, parts: Sequence[Any]) -> None:
+    def unordered(self, parts: Sequence[object]) -> None:
         """Take in the elements of a set, in whatever order."""
         whole, numbers, found = self._taken(), self._numbers, list[bytes]()
         for each in parts:
@@ -163,7 +163,7 @@ class ContentDigest:
         self.note(type(value).__name__, kind, value.shape)
         self._taken().update(value.tobytes())
 
-    def other(self, value: Any) -> None:
+    def other(self, value: object) -> None:
         """Take in a value of any other type.
 
         Raises:
@@ -177,7 +177,7 @@ class ContentDigest:
 _LARGEST = 1024  # parts of containers, and elements of arrays, that are compared
 
 
-def content_key(value: Any) -> Hashable:
+def content_key(value: object) -> Hashable:
     """A key that differs where code for one value may not be code for another.
 
     Of plain values, containers, functions and small arrays it is what they are; other
@@ -207,7 +207,7 @@ class _KeyDigest(ContentDigest):
         super().__init__()
         self.alive = list[Any]()  # types and code, whose identities are in the digest
 
-    def _identity(self, value: Any) -> None:
+    def _identity(self, value: object) -> None:
         self.alive.append(value)
         self.note(id(value))
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from aotc.errors import AotcError
 from aotc.errors.system import system_errors
@@ -18,12 +18,13 @@ from aotc.processes.messages import receive, send
 from aotc.worker.parent import end_with
 
 T = TypeVar("T")
+Q = TypeVar("Q")
 
 
 def answer_parent(
-    load: Callable[[Any], T],
-    facts: Callable[[T], Any],
-    compute: Callable[[T, Any], Any],
+    load: Callable[[Q], T],
+    facts: Callable[[T], object],
+    compute: Callable[[T, Q], object],
 ) -> None:
     """Answer the process that the command line names, until it asks no more or ends.
 
@@ -44,7 +45,7 @@ def answer_parent(
 
 
 def _answer(
-    answers: BinaryIO, compute: Callable[[], T], facts: Callable[[T], Any]
+    answers: BinaryIO, compute: Callable[[], T], facts: Callable[[T], object]
 ) -> T | None:
     """Compute and send the facts, or the error; return the value, or None."""
     try:

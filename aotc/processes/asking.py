@@ -87,7 +87,7 @@ class Child:
             stack.callback(self._end)
             self._resources = stack.pop_all()
 
-    def ask(self, question: Any, seconds: float | None = None) -> Any:
+    def ask(self, question: object, seconds: float | None = None) -> Any:
         """The answer to a question.
 
         Args:
