@@ -25,7 +25,7 @@ CEILINGS = {
     "timing": 0.11,
     "machine": 0.10,
     "special": 0.09,
-    "core": 0.08,
+    "core": 0.09,
     "importers": 0.08,
     "training": 0.08,
     "backend": 0.07,
