@@ -16,8 +16,12 @@ one side alone is wrong, whatever its neighbours are.
 
 So it is with jumps: what is rounded to whole numbers in the graph, as a quantised
 network rounds its activations, is a step off where rounding errors carry a number past
-the middle, and so may be any result after it. As many elements as that may be further
-off than their own noise, but no further than noise has moved any.
+the middle, and so may be any result after it; and so is the derivative of a relu or of
+a maximum where they carry one past the kink. Such an element is further off in one run
+than the others with noise allow. As many as that may be further off than their own
+noise, or as many as one run has moved so, since one jump may move many; but none
+further than noise has moved any. All results of a call are of the same numbers: where
+one shows jumps, as large a part of a smaller one, and as many of a larger one, may.
 """
 
 from __future__ import annotations
@@ -115,7 +119,7 @@ def _without_jumps(
     return np.where(moved & (moved.sum() <= unseen.jumps), 1.0, ratios)
 
 
-def tolerances(expected: np.ndarray, spread: np.ndarray) -> object:
+def tolerances(expected: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Return how far each element may be off, infinite where rounding decides.
 
     Of a few elements that are finite in one array only, `error_ratios` knows more.
@@ -175,7 +179,8 @@ class Rounding:
         self.runs = 0
         self.spreads = [np.zeros(np.shape(array)) for array in expected]
         self._shown = [np.zeros(np.shape(array), np.uint8) for array in expected]
-        self._moved = [np.zeros(np.shape(array), np.uint8) for array in expected]
+        self._seconds = [np.zeros(np.shape(array), np.float32) for array in expected]
+        self._farthest = [np.zeros(np.shape(array), np.uint8) for array in expected]
 
     def run_again(self) -> None:
         """Evaluate once more with other noise."""
@@ -184,19 +189,39 @@ class Rounding:
         found = spreads(self._expected, [results])
         for count, spread in zip(self._shown, found, strict=True):
             count += np.isinf(spread)
-        for count, spread, x in zip(self._moved, found, self._expected, strict=True):
-            count += np.isfinite(spread) & (spread > _plain_tolerance(x))
-        self.spreads = [
-            np.maximum(*pair) for pair in zip(self.spreads, found, strict=True)
-        ]
+        for n, (most, spread) in enumerate(zip(self.spreads, found, strict=True)):
+            lesser = np.minimum(most, spread)
+            self._seconds[n] = np.maximum(self._seconds[n], lesser, dtype=np.float32)
+            self._farthest[n][spread > most] = self.runs
+            self.spreads[n] = np.maximum(most, spread)
 
     @property
     def unseen(self) -> list[Unseen]:
         """The estimated number of elements of each result that vary unseen."""
+        jumps = [self._unseen_jumps(number) for number in range(len(self._expected))]
+        sizes = [max(1, each.size) for each in self.spreads]
         return [
-            Unseen(*(unseen_elements(count, self.runs) for count in counts))
-            for counts in zip(self._shown, self._moved, strict=True)
+            Unseen(
+                _unseen_elements(int(np.sum(shown == 1)), self.runs),
+                max(
+                    n * min(1.0, size / other)
+                    for n, other in zip(jumps, sizes, strict=True)
+                ),
+            )
+            for shown, size in zip(self._shown, sizes, strict=True)
         ]
+
+    def _unseen_jumps(self, number: int) -> float:
+        """Estimate how many elements of a result jump where no noisy run has shown it.
+
+        See Note [elements that no run showed].
+        """
+        most, expected = self.spreads[number], self._expected[number]
+        allowed = tolerances(expected, self._seconds[number].astype(np.float64))
+        has_jumped = np.isfinite(most) & (most > allowed)
+        counts = np.bincount(self._farthest[number][has_jumped])
+        jumps = _unseen_elements(int(counts.sum()), self.runs)
+        return max(jumps, float(counts.max(initial=0)))
 
     @property
     def estimate(self) -> float:
@@ -212,25 +237,18 @@ class Rounding:
         return bool(elements) and all(np.isinf(each).all() for each in elements)
 
 
-def _plain_tolerance(expected: Any) -> object:
-    """Return how far each element may be off where noise does nothing."""
-    if not is_float(expected):
-        return 0.0
-    return _tolerance(expected.astype(np.float64), expected.dtype, 0.0)
-
-
-def unseen_elements(shown: np.ndarray, runs: int) -> float:
+def _unseen_elements(singles: int, runs: int) -> float:
     """Estimate how many undecided elements no noisy run has shown.
 
     See Note [elements that no run showed].
 
     Args:
-        shown: for each element, how many runs showed it.
+        singles: elements that one run alone showed.
         runs: with noise.
     """
     if not runs:
         return 0.0
-    expected = float(np.sum(shown == 1)) / runs
+    expected = singles / runs
     return _UNSEEN_FACTOR * expected + _DEVIATIONS * math.sqrt(expected)
 
 

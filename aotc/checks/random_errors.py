@@ -57,7 +57,8 @@ def with_errors(
         if scale != 1.0:
             errors *= wide(scale)
         errors *= _sizes(own, array.dtype)
-        errors += own
+        with np.errstate(over="ignore"):
+            errors += own
         is_below &= bool(np.abs(errors).max() < most / 2)
     if not is_below:
         # The largest number is what masks are made of. What compiled code adds to it
