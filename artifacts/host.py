@@ -13,7 +13,7 @@ from aotc.core.json_values import JsonObject
 
 @dataclass(frozen=True)
 class Host:
-    """The facts of a machine; None means not known. None means that it is not known.
+    """The facts of a machine; None means that one is not known.
 
     Args:
         arch: `x86_64`, `aarch64`, …

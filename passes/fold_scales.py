@@ -201,9 +201,7 @@ def _is_worth_it(ops: Sequence[Operation]) -> bool:
 
 
 def _along_features(b: Builder, product: _WeightedProduct, factor: Broadcast) -> Value:
-    """Return the numbers that a broadcast repeats, indexed by the product's own
-    axes.
-    """
+    """Broadcast a factor's numbers to the product's own axes, in their order."""
     axes = sorted(product.axes)
     shape = Tensor.of(product.op.results[0]).shape
     narrow = b.reshape(factor.x, shape=squeezed(Tensor.of(factor.x).shape))

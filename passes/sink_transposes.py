@@ -100,14 +100,15 @@ def _tied_values(op: Operation, weights: set[Value]) -> list[Value]:
     rank = Tensor.of(op.operands[0]).rank
     if rank < 2 or all(value in weights for value in op.results):
         return []
-    given = [value for value in op.operands if not _is_flexible(value, weights)]
+    given = [value for value in op.operands if not _has_any_order(value, weights)]
     made = [value for value in op.results if Tensor.of(value).rank == rank]
     return given + made
 
 
-def _is_flexible(value: Value, weights: set[Value]) -> bool:
-    """Return whether each reader may have `value` in the order of axes that it
-    likes.
+def _has_any_order(value: Value, weights: set[Value]) -> bool:
+    """Return whether a value, or what it transposes, is a weight or a broadcast.
+
+    Each reader may have these in the order of axes that it likes.
     """
     inner = made_by(value, Transpose)
     source = value if inner is None else inner.x

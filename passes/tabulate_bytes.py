@@ -72,7 +72,7 @@ _BYTES = 256
 
 
 class TabulateBytes(Pass):
-    """Replace functions of one byte by tables; drop those that change none."""
+    """Replace functions of one byte by tables; drop those that give each byte back."""
 
     name = "tabulate-bytes"
     level = 2

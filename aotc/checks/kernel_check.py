@@ -40,13 +40,13 @@ _SHARE = 8  # launches that share what is left
 
 
 def kernel_texts(kernels: Mapping[str, Any]) -> set[str]:
-    """Return the digests of the texts of kernels, of the list of a variant's."""
+    """Return the digests of the texts that a variant lists as compiled kernels."""
     rows = kernels.get("regions", ())
     return {row["device"]["text"] for row in rows if "device" in row}
 
 
 def uncompiled_texts(kernels: Mapping[str, Any]) -> set[str]:
-    """Return the digests of those that could not be compiled: IREE computes the ops."""
+    """Return the digests of texts that could not be compiled: IREE computes the ops."""
     rows = kernels.get("without", ())
     return {row["text"] for row in rows if "text" in row}
 

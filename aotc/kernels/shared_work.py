@@ -31,7 +31,7 @@ _SLOWER = 10  # code that IREE generates, at times, than a kernel for as much wo
 
 @dataclass(frozen=True)
 class SharedWork:
-    """The shared work of a call, or of a part of it.
+    """The work of a call, or of a part, that threads can share, and its loop turns.
 
     Args:
         work: of all dispatches that are shared, as `facts.work_of` has it, and more

@@ -44,7 +44,7 @@ class _StateAccess:
 
 
 class States:
-    """The states of a model, by name."""
+    """Reads, writes, saves and restores the states of a loaded model."""
 
     def __init__(self, code: LoadedModule, manifest: Manifest) -> None:
         self._lock = code.lock

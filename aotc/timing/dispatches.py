@@ -91,7 +91,7 @@ class DispatchProfile:
 
     @property
     def uneven(self) -> tuple[str, ...]:
-        """The names of those of which calls made, or IREE noted, no equal number.
+        """Names of dispatches that not every call made, or IREE noted, equally often.
 
         What runs when a module is loaded, once for all calls, is none of them.
         """

@@ -54,7 +54,11 @@ def kind_of(
 
 
 def kind_of_constant(value: object, compute: str) -> str:
-    """Return how ops take a constant: one that rounding would change is not rounded."""
+    """Return the kind of a constant.
+
+    FOLLOWS for one number, or if `compute` holds all exactly; else WHOLE for whole
+    numbers, WIDE for others.
+    """
     array = np.asarray(value)
     if array.size <= 1 or dtypes.canonical(array.dtype) != "f32":
         return FOLLOWS

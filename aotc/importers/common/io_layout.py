@@ -41,7 +41,7 @@ def _with_layouts(original: Original, entry: Entry) -> Original:
 
     def run(given: Inputs) -> Any:
         result = original.run(_in_source(given, entry))
-        return _transpose(result, entry.ports("output"), _layouts_set)
+        return _transpose(result, entry.ports("output"), _source_and_entry_layouts)
 
     def run_steps(given: Inputs) -> Mapping[object, object]:
         assert steps is not None
@@ -51,11 +51,12 @@ def _with_layouts(original: Original, entry: Entry) -> Original:
         original,
         run=run,
         steps=steps and run_steps,
-        example=example and _transpose_inputs(example, entry, _layouts_set),
+        example=example
+        and _transpose_inputs(example, entry, _source_and_entry_layouts),
     )
 
 
-def _layouts_set(port: Port) -> tuple[str, str]:
+def _source_and_entry_layouts(port: Port) -> tuple[str, str]:
     """Return the layouts of the source and of the entry, to convert to the entry's."""
     return port.source_layout, port.layout
 

@@ -163,9 +163,7 @@ class _SizeInterpreter:
         return [values.get(operand, _UNKNOWN) for operand in last.operands]
 
     def _learn_names(self, name: str, operands: Sequence[Value]) -> None:
-        """Learn from JAX's names of arguments which argument of the wrapped function
-        is which variable.
-        """
+        """Name the Dims after those of JAX's arguments that equal them."""
         for title, value in zip(
             global_constants(self.functions[name]), operands, strict=True
         ):

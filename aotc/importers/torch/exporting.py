@@ -145,10 +145,17 @@ _OP_ADVICE = (
 
 
 def _register_ops(path: Path, namespace: str) -> bool:
-    """Register the ops of a namespace; return whether that has added any.
+    """Import the package that registers a namespace's ops, if it is not yet.
+
+    Args:
+        path: of the file that needs them, for the error.
+        namespace: of ops.
+
+    Returns:
+        Whether it was imported now.
 
     Raises:
-        SetupError: the package that does is not installed.
+        SetupError: the package is not installed.
     """
     module = _REGISTERED_BY.get(namespace)
     if module is None or module in sys.modules:

@@ -231,7 +231,7 @@ class TileEvaluator:
         self.store(statement, elements)
 
     def hold(self, statement: Statement, elements: Value) -> Held:
-        """Return the elements of a statement as a value in registers."""
+        """Pair the elements of a statement with the strides of the tile of them."""
         return Held(elements, self.frame.strides(self.place(statement)))
 
 
