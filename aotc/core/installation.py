@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import shlex
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aotc.core.json_values import JsonObject
+if TYPE_CHECKING:
+    from aotc.core.json_values import JsonObject
+
 
 _NAME = "aotc"
 

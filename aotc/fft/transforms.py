@@ -309,17 +309,17 @@ def _spacing(n: int, d: float) -> tuple[int, float]:
     return n, d
 
 
-def fftshift(x: ComplexLike, axes: Axes = None) -> Any:
+def fftshift(x: ComplexLike, axes: int | Axes = None) -> Any:
     """Move frequency zero to the middle of each of the axes."""
     return _roll(x, axes, lambda size: size // 2)
 
 
-def ifftshift(x: ComplexLike, axes: Axes = None) -> Any:
+def ifftshift(x: ComplexLike, axes: int | Axes = None) -> Any:
     """The inverse of `fftshift`."""
     return _roll(x, axes, lambda size: -(size // 2))
 
 
-def _roll(x: ComplexLike, axes: Axes, shift: Callable[[Any], Any]) -> Any:
+def _roll(x: ComplexLike, axes: int | Axes, shift: Callable[[Any], Any]) -> Any:
     if isinstance(x, Complex):
         return x.map(lambda part: _roll(part, axes, shift))
     x = lift(x)

@@ -17,13 +17,15 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.attention_sums import (
+    cotangents_of,
     grouped_products,
+    keeps_digits,
     normalized_last,
-    probabilities,
     products_of,
     sum_of,
     swap_middle,
     weighted_sum,
+    weights_of,
     wide_bias,
     with_zeros,
 )
@@ -137,7 +139,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         dbias: Tangent,
     ) -> tuple[Tangent, Tangent]:
         """The tangents dS of scores, dP = P (dS - sum(P dS)), dP value + P dvalue."""
-        p = probabilities(b, op)
+        p = weights_of(b, op)
         y_terms, s_terms = [], []
         if dquery is not None:
             s_terms.append(b.scale(products_of(b, op, dquery, op.key), op.scale))
@@ -157,15 +159,22 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value, dlogsum: Value) -> list[Tangent]:
-        """The op that has the gradient; of a row it gets dlogsum - sum(dy y)."""
+        """The op that has the gradient; of a row it gets dlogsum - sum(dy y).
+
+        Where `logsum` may have lost its digits, the formula is written with a softmax.
+        """
         wide = Tensor.of(op.logsum).dtype
         products = b.multiply(*(cast(b, part, wide) for part in (dy, op.y)))
         own = b.transpose(b.reduce_sum(products, axes=(3,)), permutation=(0, 2, 1))
-        found = b.attention_gradient(
-            *(op.query, op.key, op.value, op.bias, dy),
-            *(op.logsum, b.subtract(dlogsum, own)),
-            **type(op).attributes_of(op),
-        )
+        shift = b.subtract(dlogsum, own)
+        if keeps_digits(op.bias):
+            found = b.attention_gradient(
+                *(op.query, op.key, op.value, op.bias, dy, op.logsum, shift),
+                **type(op).attributes_of(op),
+            )
+        else:
+            given = op.query, op.key, dy
+            found = cotangents_of(b, op, weights_of(b, op), shift, dy, given)
         has_bias = Tensor.of(op.bias).rank > 0
         operands = [*op.operands][: 3 + has_bias]
         cotangents: list[Tangent] = [

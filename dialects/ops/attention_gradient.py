@@ -16,6 +16,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.ops.attention import Attention, hide_positions, merge_batches
 from aotc.dialects.ops.attention_sums import (
+    cotangents_of,
     probabilities,
     products_of,
     rows_like,
@@ -377,15 +378,7 @@ def _cotangents(
     b: Builder, op: AttentionGradient, operands: Sequence[Value]
 ) -> list[Value]:
     """Write the results by the formula, from query, key and dy as they are given."""
-    query, key, dy = operands
-    parts, wide = _Parts.of(b, op), Tensor.of(op.dquery).dtype
-    scaled = b.scale(parts.ds, op.scale)
-    return [
-        weighted_sum(b, op, scaled, key, wide),
-        sum_over_rows(b, op, scaled, query, wide),
-        sum_over_rows(b, op, parts.p, dy, wide),
-        _sum_to_bias(b, op, parts.ds),
-    ]
+    return cotangents_of(b, op, probabilities(b, op), op.shift, op.dy, operands)
 
 
 def _sum_to_bias(b: Builder, op: AttentionGradient, ds: Value) -> Value:

