@@ -22,6 +22,7 @@ THREADS = ("OMP_NUM_THREADS", "NPROC")
 AVX2 = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
 }
 
