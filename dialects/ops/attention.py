@@ -17,17 +17,17 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import LOW, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.attention_sums import (
-    cotangents_of,
+    ScoreCotangents,
     grouped_products,
     keeps_digits,
     normalized_last,
     products_of,
+    softmax_of,
     sum_of,
     swap_middle,
     weighted_sum,
     weights_of,
     wide_bias,
-    with_zeros,
 )
 from aotc.dialects.ops.contraction import cast, dot_axes
 from aotc.dialects.reference.products import sum_of_products
@@ -173,8 +173,8 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
                 **type(op).attributes_of(op),
             )
         else:
-            given = op.query, op.key, dy
-            found = cotangents_of(b, op, weights_of(b, op), shift, dy, given)
+            parts = ScoreCotangents.of(b, op, weights_of(b, op), dy, shift)
+            found = parts.of_operands(b, op, op.query, op.key, dy)
         has_bias = Tensor.of(op.bias).rank > 0
         operands = [*op.operands][: 3 + has_bias]
         cotangents: list[Tangent] = [
@@ -245,9 +245,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             if Tensor.of(bias).shape != like.shape:
                 bias = b.reshape(bias, shape=like.shape)
             scores = b.add(scores, bias)
-        p = b.softmax(scores, axis=3)
-        if op.safe:
-            p = with_zeros(b, p, scores)
+        p = softmax_of(b, op, scores)
         value = Tensor.of(op.value)
         flat = b.dot_general(
             cast(b, p, value.dtype),

@@ -6,7 +6,6 @@ keys need lie in memory: Dao, "FlashAttention-2", 2023 (arXiv:2307.08691), secti
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,12 +15,13 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.ops.attention import Attention, hide_positions, merge_batches
 from aotc.dialects.ops.attention_sums import (
-    cotangents_of,
+    ScoreCotangents,
     probabilities,
     products_of,
     rows_like,
     sum_of,
     sum_over_rows,
+    sum_to_bias,
     weighted_sum,
     wide_bias,
 )
@@ -154,7 +154,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         tshift: Tangent,
     ) -> tuple[Tangent, ...]:
         """The product rule, through P, dy value^T + shift, and dS."""
-        parts = _Parts.of(b, op)
+        parts = _parts_of(b, op)
         of_scores = (
             [] if tlogsum is None else [rows_like(b, b.negate(tlogsum), parts.p)]
         )
@@ -186,7 +186,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         if tdy is not None:
             to_value.append(sum_over_rows(b, op, parts.p, tdy, wide))
         found = (sum_of(b, each) for each in (to_query, to_key, to_value))
-        return *found, _sum_to_bias(b, op, tds)
+        return *found, sum_to_bias(b, op, tds)
 
     @classmethod
     def vjp(
@@ -199,7 +199,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         cbias: Value,
     ) -> list[Tangent]:
         """The transpose of `jvp`: through dS, then P and dy value^T + shift."""
-        parts, wide = _Parts.of(b, op), Tensor.of(op.dquery).dtype
+        parts, wide = _parts_of(b, op), Tensor.of(op.dquery).dtype
         cquery, ckey, cvalue = (
             cast(b, x, Tensor.of(op.query).dtype) for x in (cquery, ckey, cvalue)
         )
@@ -227,7 +227,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
             sum_of(b, on_query),
             sum_of(b, on_key),
             sum_over_rows(b, op, csums, op.dy, wide),
-            _sum_to_bias(b, op, cscores),
+            sum_to_bias(b, op, cscores),
             sum_of(b, on_dy),
             b.negate(b.reduce_sum(cscores, axes=(3,))),
             b.reduce_sum(csums, axes=(3,)),
@@ -296,8 +296,8 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
     def decompose(b: Builder, op: "AttentionGradient") -> list[Value]:
         """Write the formula, with scores in memory; nothing is rounded in between."""
         wide = Tensor.of(op.dquery).dtype
-        operands = op.query, op.key, op.dy
-        return _cotangents(b, op, [cast(b, x, wide) for x in operands])
+        query, key, dy = (cast(b, x, wide) for x in (op.query, op.key, op.dy))
+        return _parts_of(b, op).of_operands(b, op, query, key, dy)
 
     cascade = decompose
 
@@ -307,7 +307,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
 
         Where that is narrower, weights of sums are rounded to it.
         """
-        return _cotangents(b, op, (op.query, op.key, op.dy))
+        return _parts_of(b, op).of_operands(b, op, op.query, op.key, op.dy)
 
     @classmethod
     def flops(cls, op: Self) -> Size:
@@ -351,42 +351,8 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
     ]
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Parts of the formula, for each batch, head, row and position.
-
-    Args:
-        p: the probabilities.
-        sums: dy value^T + shift.
-        ds: their product, the cotangent of the scores.
-    """
-
-    p: Value
-    sums: Value
-    ds: Value
-
-    @classmethod
-    def of(cls, b: Builder, op: AttentionGradient) -> "_Parts":
-        """Write the parts of an op."""
-        p = probabilities(b, op)
-        shift = rows_like(b, op.shift, p)
-        sums = b.add(products_of(b, op, op.dy, op.value), shift)
-        return cls(p, sums, b.multiply(p, sums))
-
-
-def _cotangents(
-    b: Builder, op: AttentionGradient, operands: Sequence[Value]
-) -> list[Value]:
-    """Write the results by the formula, from query, key and dy as they are given."""
-    return cotangents_of(b, op, probabilities(b, op), op.shift, op.dy, operands)
-
-
-def _sum_to_bias(b: Builder, op: AttentionGradient, ds: Value) -> Value:
-    """Sum the cotangent of the scores to that of the bias; 0 if there is none."""
-    kind = Tensor.of(op.dbias)
-    if not kind.rank:
-        return b.full(kind, 0.0)
-    return b.sum_to(ds, kind.shape, (0, 1, 2, 3))
+def _parts_of(b: Builder, op: AttentionGradient) -> ScoreCotangents:
+    return ScoreCotangents.of(b, op, probabilities(b, op), op.dy, op.shift)
 
 
 def _sum_groups(x: np.ndarray, shared: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Products and sums that attention, and its derivatives, are made of."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -157,9 +158,13 @@ def weights_of(b: Builder, op: "Attention") -> Value:
     """
     if keeps_digits(op.bias):
         return probabilities(b, op)
-    scores = _scores(b, op)
+    return softmax_of(b, op, _scores(b, op))
+
+
+def softmax_of(b: Builder, op: "Attention", scores: Value) -> Value:
+    """A softmax of scores; if safe, zeros in a row without positions."""
     p = b.softmax(scores, axis=3)
-    return with_zeros(b, p, scores) if op.safe else p
+    return _with_zeros(b, p, scores) if op.safe else p
 
 
 def keeps_digits(bias: Value) -> bool:
@@ -181,37 +186,61 @@ def _is_moderate(value: Value) -> bool:
     return isinstance(op, moves) and _is_moderate(op.operands[0])
 
 
-def cotangents_of(
-    b: Builder,
-    op: "Attends",
-    p: Value,
-    shift: Value,
-    dy: Value,
-    given: Sequence[Value],
-) -> list[Value]:
-    """Return the cotangents of query, key, value and bias, in the dtype of sums.
+@dataclass(frozen=True)
+class ScoreCotangents:
+    """Parts of the gradient, for each batch, head, row and position.
 
     Args:
-        b: writes them.
-        op: whose operands they are of.
         p: the probabilities.
-        shift: of each row the cotangent of logsum, less sum(dy y).
-        dy: the cotangent of y.
-        given: query, key and dy as products are to read them.
+        sums: dy value^T + shift.
+        ds: their product, the cotangent of the scores.
     """
-    query, key, read = given
-    wide, bias = _dtype_of_sums(op), Tensor.of(op.bias)
-    sums = b.add(products_of(b, op, dy, op.value), rows_like(b, shift, p))
-    ds = b.multiply(p, sums)
-    scaled = b.scale(ds, op.scale)
-    return [
-        weighted_sum(b, op, scaled, key, wide),
-        sum_over_rows(b, op, scaled, query, wide),
-        sum_over_rows(b, op, p, read, wide),
-        b.sum_to(ds, bias.shape, (0, 1, 2, 3))
-        if bias.rank
-        else b.full(bias.with_dtype(wide), 0.0),
-    ]
+
+    p: Value
+    sums: Value
+    ds: Value
+
+    @classmethod
+    def of(
+        cls, b: Builder, op: "Attends", p: Value, dy: Value, shift: Value
+    ) -> "ScoreCotangents":
+        """Write the parts.
+
+        Args:
+            b: writes them.
+            op: whose value is read.
+            p: the probabilities.
+            dy: the cotangent of y.
+            shift: of each row the cotangent of logsum, less sum(dy y).
+        """
+        sums = b.add(products_of(b, op, dy, op.value), rows_like(b, shift, p))
+        return cls(p, sums, b.multiply(p, sums))
+
+    def of_operands(
+        self, b: Builder, op: "Attends", query: Value, key: Value, dy: Value
+    ) -> list[Value]:
+        """Return the cotangents of query, key, value and bias, in the dtype of sums.
+
+        Args:
+            b: writes them.
+            op: whose operands they are of.
+            query: as products are to read it.
+            key: likewise.
+            dy: likewise.
+        """
+        wide, scaled = _dtype_of_sums(op), b.scale(self.ds, op.scale)
+        return [
+            weighted_sum(b, op, scaled, key, wide),
+            sum_over_rows(b, op, scaled, query, wide),
+            sum_over_rows(b, op, self.p, dy, wide),
+            sum_to_bias(b, op, self.ds),
+        ]
+
+
+def sum_to_bias(b: Builder, op: "Attends", ds: Value) -> Value:
+    """Sum the cotangent of the scores to that of the bias; 0 if there is none."""
+    kind = Tensor.of(op.bias).with_dtype(_dtype_of_sums(op))
+    return b.sum_to(ds, kind.shape, (0, 1, 2, 3)) if kind.rank else b.full(kind, 0.0)
 
 
 def rows_like(b: Builder, x: Value, scores: Value) -> Value:
@@ -244,7 +273,7 @@ def sum_of(b: Builder, terms: Sequence[Value]) -> Value:
     return total
 
 
-def with_zeros(b: Builder, p: Value, scores: Value) -> Value:
+def _with_zeros(b: Builder, p: Value, scores: Value) -> Value:
     """Return a softmax with zeros for NaN in rows that are all -infinity.
 
     Where it is no NaN, there is no score of infinity. Each op reads what the softmax

@@ -256,8 +256,8 @@ class _NestWriter:
         size, lanes = self.sizes[self.kept - 1], self.lanes
         end = self.given.size(size)
 
-        def visit(at: Value, vectors_of: int, count: int | Value | None) -> None:
-            places = [[*outer, add(at, n * lanes)] for n in range(vectors_of)]
+        def visit(at: Value, several: int, count: int | Value | None) -> None:
+            places = [[*outer, add(at, n * lanes)] for n in range(several)]
             self._write_elements(places, count)
 
         together = 1

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.attention_gradient import AttentionGradient
 from aotc.dialects.types import Size
 from aotc.kernels.cpu import loops, vectors
@@ -35,13 +34,7 @@ from aotc.kernels.cpu.attention.work import (
 )
 from aotc.kernels.cpu.elementary import exp
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.cpu.walks import (
-    branch_at_rest,
-    least,
-    parts,
-    row_groups,
-    visit_groups,
-)
+from aotc.kernels.cpu.walks import least, parts, visit_groups
 from aotc.kernels.planning.attention import AttentionSizes, AttentionTile
 from aotc.mlir import Function, Value, arith
 
@@ -218,12 +211,13 @@ class _GradientKernel(ScoreWriter):
         ]
 
     def _clear(self, rows: RowsInMemory, count: Value) -> None:
-        lanes = self.tile.lanes
+        assert isinstance(rows.length, int)
+        lanes, found = self.tile.lanes, parts(rows.length, self.tile.lanes)
         zero = vectors.splat(0.0, lanes)
 
         def write_row(number: Value) -> None:
             begin = rows.at(self.given, number)
-            for first, some in _parts(rows, lanes):
+            for first, some in found:
                 vectors.store(zero, rows.memory, add(begin, first), lanes, some)
 
         loops.repeat_for(0, count, 1, write_row)
@@ -308,8 +302,6 @@ class _GradientKernel(ScoreWriter):
         sums = _at(self._queries, self.dquery)
         weights = _Weights(self.scratch.slopes, 1, self.tile.columns)
         terms = _from(self.keys, self.given, block.start)
-        columns, length = self.tile.columns, self.sizes.length
-        whole, rest = length // columns * columns, length % columns
 
         def write_tile(query: Value, count: int) -> None:
             last = index(block.seen) if isinstance(block.seen, int) else block.seen
@@ -318,17 +310,7 @@ class _GradientKernel(ScoreWriter):
                 last = arith.minsi(arith.subi(after, block.start), last)
             self._add_rows(sums, (query, count), weights, terms, (index(0), last))
 
-        def write_rows(count: int | Value) -> None:
-            visit_groups(row_groups(count, self.tile.queries), write_tile)
-
-        branch_at_rest(
-            (whole, rest),
-            lambda: int_compare("slt", self.queries.first, self.given.size(whole)),
-            lambda: write_rows(columns),
-            lambda: write_rows(
-                rest if isinstance(rest, int) else self.given.size(rest)
-            ),
-        )
+        self.visit_queries(write_tile)
 
     def _add_rows(
         self,
@@ -348,9 +330,9 @@ class _GradientKernel(ScoreWriter):
             bounds: the number of the first of them, and the one after the last.
         """
         lanes, (row, count) = self.tile.lanes, some
-        found, width = _parts(sums, lanes), self.tile.width
+        assert isinstance(sums.length, int)
         starts = [sums.at(self.given, add(row, n)) for n in range(count)]
-        for panel in (found[n : n + width] for n in range(0, len(found), width)):
+        for panel in self.panels(sums.length):
             places = [
                 (add(start, first), size) for start in starts for first, size in panel
             ]
@@ -377,12 +359,6 @@ class _GradientKernel(ScoreWriter):
             carried = loops.loop(*bounds, 1, begin, add_term)
             for (at, n), total in zip(places, carried, strict=True):
                 vectors.store(total, sums.memory, at, lanes, n)
-
-
-def _parts(rows: RowsInMemory, lanes: int) -> list[tuple[int, int]]:
-    """Return the vectors of a row: the first element and the size of each."""
-    assert isinstance(rows.length, int)
-    return parts(rows.length, lanes)
 
 
 def _at(rows: RowsInMemory, memory: Value) -> RowsInMemory:

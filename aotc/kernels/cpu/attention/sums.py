@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
+from aotc.dialects.lowering.scalars import constant, float_compare
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.attention.work import KeyBlock, SoftmaxScratch, TiledWork
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.cpu.walks import branch_at_rest, parts, row_groups, visit_groups
+from aotc.kernels.cpu.walks import parts
 from aotc.mlir import Value, arith
 
 
@@ -81,14 +81,9 @@ class WeightedSums(TiledWork):
             start: what they go on from.
             store: writes them.
         """
-        columns, length = self.tile.columns, self.sizes.length
-        whole, rest = length // columns * columns, length % columns
-
-        def write_rows(count: int | Value) -> None:
-            visit_groups(row_groups(count, self.tile.queries), write_tile)
 
         def write_tile(query: Value, count: int) -> None:
-            for panel in self._panels():
+            for panel in self.panels(self.sizes.width):
                 places = [
                     _ResultVector(add(query, row), *vector)
                     for row in range(count)
@@ -99,19 +94,7 @@ class WeightedSums(TiledWork):
                 for place, total in zip(places, sums, strict=True):
                     store(place, total)
 
-        branch_at_rest(
-            (whole, rest),
-            lambda: int_compare("slt", self.queries.first, self.given.size(whole)),
-            lambda: write_rows(columns),
-            lambda: write_rows(
-                rest if isinstance(rest, int) else self.given.size(rest)
-            ),
-        )
-
-    def _panels(self) -> list[list[tuple[int, int]]]:
-        """The vectors of a row of values: first element and count, some at a time."""
-        found, step = parts(self.sizes.width, self.tile.lanes), self.tile.width
-        return [found[n : n + step] for n in range(0, len(found), step)]
+        self.visit_queries(write_tile)
 
     def _sum_tile(
         self, block: KeyBlock, places: list[_ResultVector], count: int, sums: Values

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size, Tensor
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.arguments import Arguments
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.cpu.walks import Group, row_groups
+from aotc.kernels.cpu.walks import (
+    Group,
+    branch_at_rest,
+    parts,
+    row_groups,
+    visit_groups,
+)
 from aotc.kernels.planning.attention import (
     Attends,
     AttentionSizes,
@@ -271,3 +279,29 @@ class TiledWork(WorkgroupAttention):
     def end_of_seen(self) -> Value:
         """The first position that none of some queries sees, if they are causal."""
         return add(self.queries.first, self.tile.columns)
+
+    def visit_queries(self, write: Callable[[Value, int], None]) -> None:
+        """Write something for all queries of the workgroup, some at a time.
+
+        Args:
+            write: it, given the number of the first query, and how many there are.
+        """
+        columns, length = self.tile.columns, self.sizes.length
+        whole, rest = length // columns * columns, length % columns
+
+        def write_rows(count: int | Value) -> None:
+            visit_groups(row_groups(count, self.tile.queries), write)
+
+        branch_at_rest(
+            (whole, rest),
+            lambda: int_compare("slt", self.queries.first, self.given.size(whole)),
+            lambda: write_rows(columns),
+            lambda: write_rows(
+                rest if isinstance(rest, int) else self.given.size(rest)
+            ),
+        )
+
+    def panels(self, length: int) -> list[list[tuple[int, int]]]:
+        """Return the vectors of a row: first element and count, some at a time."""
+        found, step = parts(length, self.tile.lanes), self.tile.width
+        return [found[n : n + step] for n in range(0, len(found), step)]
