@@ -182,9 +182,8 @@ _Finding = Callable[[SelfCheck], SelfCheck]  # extends the findings on an entry
 _Findings = tuple[dict[Target, _Finding], NothingToCompare | None]
 _Rows = dict[tuple[str, Target], SelfCheck]
 _Running = Sequence[tuple[CompiledVariant, CompiledProcess]]
-_Code = tuple[
-    CompiledVariant, CompiledProcess, PackedWeights
-]  # the weights of the bundle
+# of a variant of its own, with the weights of the bundle
+_Code = tuple[CompiledVariant, CompiledProcess, PackedWeights]
 
 
 def _check(

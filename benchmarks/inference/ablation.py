@@ -14,10 +14,10 @@ from aotc.passes.stages import optional_parts
 
 from .ablation_builds import Built, Subject, exported, training_step
 from .ablation_results import Change, change_table, idle_passes, write_page, write_rows
-from .case import TOLERANCE, Case
+from .case import Case
 from .command import MODELS
 from .measuring import Times, alternate
-from .systems import Aotc, Artifact
+from .systems import TOLERANCE, Aotc, Artifact
 from .worker import Worker
 
 TRAINED = ("digits", "gpt", "lstm", "resnet", "moe")
