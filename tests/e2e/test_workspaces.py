@@ -11,6 +11,7 @@ from aotc.artifacts.pack import read_bundle
 from aotc.errors import AotcError
 from aotc.machine.target import Target
 from aotc.pipeline import build
+from aotc.runtime.module import CALLS_OF_A_KIND
 
 MODEL = Path(__file__).parent / "workspaces_model.py"
 ROWS, COLUMNS = 4096, 1024
@@ -87,13 +88,25 @@ def test_values_that_are_needed_in_turn_share_memory(model, expected):
         np.testing.assert_allclose(model.in_turn(x=given), known, rtol=1e-4)
 
 
-def test_a_call_of_another_entry_gives_the_memory_back(model, expected):
+def test_entries_that_take_turns_take_no_memory_from_the_system(bundle, expected):
+    model, (x, _) = aotc.load(bundle, allow_unsigned=True, threads=2), expected[0]
+    for _ in range(2 * CALLS_OF_A_KIND):
+        model.five(x=x)
+        start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        model.any_rows(x=x[:16])
+        model.five(x=x)
+        taken = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start
+    assert taken * resource.getpagesize() < BLOCK
+
+
+def test_calls_of_another_entry_give_the_memory_back(model, expected):
     x, known = expected[0]
     for name in ("two", "any_rows"):
         model.five(x=x)
         before = resident()
         given = x if name == "two" else x[:16]
-        model.entries[name](x=given)
+        for _ in range(CALLS_OF_A_KIND):
+            model.entries[name](x=given)
         assert resident() < before - 3 * BLOCK
         np.testing.assert_allclose(model.five(x=x), known[5], rtol=1e-5)
 
