@@ -10,9 +10,9 @@ is 0): the driver maps all of it anew in each call. So the module keeps such blo
 globals that all of its entries share, one for blocks that an entry needs one after the
 other: a module runs one call at a time (`aotc.runtime.lifetime`).
 
-The first call that needs a block allocates it, and one that needs less takes it, so that
-a model never holds more than its largest entry needs. After several calls of another
-kind in a row the loader has them given back (`aotc.runtime.module`).
+The first call that needs a block allocates it, and one that needs less takes it, so
+that a model never holds more than its largest entry needs. After several calls of
+another kind in a row the loader has them given back (`aotc.runtime.module`).
 
 Blocks whose size depends on a call, and those inside of loops, stay as they are.
 """
