@@ -67,10 +67,10 @@ class LoadedModule:
             size: bytes that it moves to and from a GPU.
         """
         if self._release is not None:
-            self._expect_workspaces(self._release, call)
+            self._expect_workspaces(call)
         self._keep_for(call, size)
 
-    def _expect_workspaces(self, release: Any, call: Hashable) -> None:
+    def _expect_workspaces(self, call: Hashable) -> None:
         """Give workspaces back before the last of some calls of one kind in a row.
 
         Note [workspaces of entries that take turns]: a block serves every entry that
@@ -84,6 +84,6 @@ class LoadedModule:
         self._in_a_row += 1
         if self._is_mixed and self._in_a_row == CALLS_OF_A_KIND:
             with self.lock:
-                self.invoke(release, iree.VmVariantList(0), iree.VmVariantList(0))
+                self.invoke(self._release, iree.VmVariantList(0), iree.VmVariantList(0))
                 self.memory.give_back()
             self._is_mixed = False
