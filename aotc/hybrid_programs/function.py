@@ -105,10 +105,11 @@ class HybridFunction:
         self.function = function
         self.name = function.__name__
         self.definition = _definition(function)
+        self._code = function.__code__
         self._asked, self._sources = asked, sources
         self._lock = threading.Lock()
         self._workshop: Workshop | None = None
-        self._made: Callable[..., Any] | None = None
+        self._made: types.FunctionType | None = None
         self.rewritten_body: list[ast.stmt] = []
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
@@ -173,12 +174,22 @@ class HybridFunction:
 
     @property
     def _rewritten(self) -> Callable[..., Any]:
+        """The function that calls the workshop, with the code and defaults of now."""
+        function = self.function
         with self._lock:
+            if function.__code__ is not self._code:  # as a module that is reloaded
+                self._code, self._made = function.__code__, None
+                self.definition = _definition(function)
             if self._made is None:
                 self._workshop, self._made = self._prepared()
-            return self._made
+            made = self._made
+            if made.__defaults__ is not function.__defaults__:
+                made.__defaults__ = function.__defaults__
+            if made.__kwdefaults__ is not function.__kwdefaults__:
+                made.__kwdefaults__ = function.__kwdefaults__
+            return made
 
-    def _prepared(self) -> tuple[Workshop, Callable[..., Any]]:
+    def _prepared(self) -> tuple[Workshop, types.FunctionType]:
         """Prepare the workshop of runs, and the function rewritten to call them."""
         function, definition = self.function, self.definition
         body = definition.body
@@ -197,8 +208,6 @@ class HybridFunction:
         made = compile_function(
             function, self.name, definition.args, rewritten, workshop.tools
         )
-        made.__defaults__ = function.__defaults__
-        made.__kwdefaults__ = function.__kwdefaults__
         return workshop, made
 
     # ---- what there is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -32,6 +31,7 @@ from aotc.just_in_time.kept_calls import (
     note_kept,
 )
 from aotc.just_in_time.known_calls import CallCount, KnownCode, are_leaves, quick_key
+from aotc.just_in_time.live_signatures import LiveSignature
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.specialization import Specialization
@@ -156,9 +156,12 @@ class JitFunction:
         functools.update_wrapper(self, function)
         self._function = function
         stored = stored_parameters(function, sources)
-        self._trace = Tracer(function, stored, guards_branches=guards_branches)
+        self._signature = LiveSignature(function)
+        self._trace = Tracer(
+            function, self._signature, stored, guards_branches=guards_branches
+        )
         self._bind = Binder(
-            self._trace.name, inspect.signature(function), values_of(stored), static
+            self._trace.name, self._signature, values_of(stored), static
         )
         self._dynamic, self._waits, self._threads = dynamic, waits, threads
         self._target = Target.named(target or "native")[0]
@@ -200,7 +203,12 @@ class JitFunction:
         else:
             found = self._compute(call, leaves)
         known = self._quick.get(call)
-        if key is not None and known is not None and are_leaves(given, call, leaves):
+        if (
+            key is not None
+            and known is not None
+            and (self._signature.is_captured or self._bind.gives_all(args))
+            and are_leaves(given, call, leaves)
+        ):
             self._by_key[key] = known
         return found
 

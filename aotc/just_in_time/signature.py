@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, Signature
@@ -19,6 +19,7 @@ from aotc.artifacts.call_guards import (
 )
 from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.errors import InputError
+from aotc.just_in_time.live_signatures import LiveSignature
 from aotc.runtime.host_arrays import Array, Described, host_array
 from aotc.tracing.entry import StoredTree
 
@@ -148,12 +149,26 @@ class CallSignature:
         )
 
 
+class _Parameters(NamedTuple):
+    """The parameters of a function that calls give.
+
+    Args:
+        whole: the signature of the function.
+        signature: without Weights and States.
+        positional: all names, where a call can give them by position; else None.
+    """
+
+    whole: Signature
+    signature: Signature
+    positional: list[str] | None
+
+
 class Binder:
     """Takes the arguments of a call apart.
 
     Args:
         owner: how messages call the function.
-        signature: of it.
+        signature: of it, as it is at each call.
         stored: Weights and States by the names of parameters, which no call gives.
         static: names of those whose values are known when it is traced.
     """
@@ -161,10 +176,29 @@ class Binder:
     def __init__(
         self,
         owner: str,
-        signature: Signature,
+        signature: LiveSignature,
         stored: Mapping[str, StoredTree],
         static: frozenset[str],
     ) -> None:
+        self._owner, self._signature, self._static = owner, signature, static
+        self._stored = frozenset(stored)
+        self._stored_dtypes = {x.dtype for each in stored.values() for x in each.arrays}
+        names = ", ".join(f"'{name}'" for name in sorted(stored))
+        self._stored_hint = (
+            f"calls do not give {names}: the module has Weights or a State of that name"
+            if stored
+            else None
+        )
+        self._known = self._parameters_of(signature.read())
+
+    def _parameters_of(self, signature: Signature) -> _Parameters:
+        """Return the parameters that calls give.
+
+        Raises:
+            InputError: `bad-entry`, `bad-option`: calls cannot give them by name, or
+                names are no parameters.
+        """
+        owner, stored = self._owner, self._stored
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         given = [p for p in signature.parameters.values() if p.name not in stored]
         unknown = [
@@ -180,34 +214,40 @@ class Binder:
                 hint="wrap it in a function whose parameters have names, such as "
                 "aotc.jit(lambda x: aotc.grad(loss)(x))",
             )
-        for name in stored.keys() - signature.parameters.keys():
+        for name in stored - signature.parameters.keys():
             raise InputError(
                 "bad-entry",
                 f"{owner} has no parameter '{name}'; it has "
                 f"{', '.join(signature.parameters) or 'none'}",
                 hint="Weights and States are given under the names of parameters",
             )
-        missing = static - signature.parameters.keys()
+        missing = self._static - signature.parameters.keys()
         if missing:
             raise InputError(
                 "bad-option",
                 f"{owner}: static_argnames has {', '.join(sorted(missing))}, which are "
                 "no parameters",
             )
-        self._owner = owner
-        self._stored_dtypes = {x.dtype for each in stored.values() for x in each.arrays}
-        names = ", ".join(f"'{name}'" for name in sorted(stored))
-        self._stored_hint = (
-            f"calls do not give {names}: the module has Weights or a State of that name"
-            if stored
-            else None
-        )
-        self._signature = signature.replace(parameters=given)
         kind = Parameter.POSITIONAL_OR_KEYWORD
         are_positional = all(each.kind == kind for each in given)
-        # all parameters, where a call can give them by position
-        self._positional = [p.name for p in given] if are_positional else None
-        self._static = static
+        return _Parameters(
+            signature,
+            signature.replace(parameters=given),
+            [p.name for p in given] if are_positional else None,
+        )
+
+    def _parameters(self) -> _Parameters:
+        """Return the parameters that calls give now."""
+        signature = self._signature.read()
+        known = self._known
+        if known.whole is not signature:
+            known = self._known = self._parameters_of(signature)
+        return known
+
+    def gives_all(self, args: Sequence[Any]) -> bool:
+        """Return whether a call by position alone leaves nothing to defaults."""
+        names = self._known.positional
+        return names is not None and len(args) == len(names)
 
     def __call__(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -244,11 +284,11 @@ class Binder:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """The arguments by name, with those that are so by default."""
-        names = self._positional
+        _, signature, names = self._parameters()
         if names is not None and not kwargs and len(args) == len(names):
             return dict(zip(names, args, strict=True))  # quicker, and as a rule
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InputError(
                 "bad-call", f"{self._owner}: {error}", hint=self._stored_hint

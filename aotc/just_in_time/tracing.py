@@ -20,6 +20,7 @@ from aotc.core import dtypes
 from aotc.core.cache import CacheRecipe
 from aotc.core.pytree import flatten
 from aotc.errors import InputError
+from aotc.just_in_time.live_signatures import LiveSignature
 from aotc.just_in_time.shapes import Sizes, bound_sizes, with_known
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
@@ -52,6 +53,7 @@ class Tracer:
 
     Args:
         function: of arrays.
+        signature: of it.
         stored: the Weights and States among its parameters, by name.
         guards_branches: whether Python may decide on values of a call.
     """
@@ -59,6 +61,7 @@ class Tracer:
     def __init__(
         self,
         function: Callable[..., Any],
+        signature: LiveSignature,
         stored: Mapping[str, Any],
         *,
         guards_branches: bool,
@@ -67,7 +70,7 @@ class Tracer:
         self.place = code.co_filename, code.co_firstlineno
         self.name = _plain_name(function)
         self._function = function
-        self._parameters = inspect.signature(function).parameters
+        self._signature = signature
         self._stored = dict(stored)
         self._guards_branches = guards_branches
 
@@ -174,7 +177,7 @@ class Tracer:
         Raises:
             InputError: `bad-call`: it keeps a State, which the call does not give.
         """
-        signature = inspect.signature(self._function)
+        signature = self._signature.read()
         if not self._stored or _binds(signature, args, kwargs):
             return self._function(*args, **kwargs)
         kept = [name for name, x in self._stored.items() if not isinstance(x, Weights)]
@@ -206,7 +209,7 @@ class Tracer:
         """
         rest, found = iter(leaves), list[Any]()
         trees = dict(call.structures)
-        for name in self._parameters:
+        for name in self._signature.read().parameters:
             if name in states:
                 found += states[name]
             elif name in self._stored:
@@ -248,7 +251,8 @@ class Tracer:
             return function(**{**arguments, **adapting}, **static)
 
         kind = inspect.Parameter.KEYWORD_ONLY
-        named = [inspect.Parameter(n, kind) for n in self._parameters if n in sources]
+        names = self._signature.read().parameters
+        named = [inspect.Parameter(each, kind) for each in names if each in sources]
         entry.__name__ = entry.__qualname__ = name or self.name
         vars(entry)["__signature__"] = inspect.Signature(named)
         return EntryFunction(entry, sources, declared=self.place)

@@ -184,7 +184,7 @@ class Variants(CodeCache[CodeVariant, str]):
         alike = [each for each in latest if each.form == call.form]
         if not alike:
             forms = (call.form.differences(each.form) for each in latest)
-            return min(forms, key=len)[0]
+            return next(iter(min(forms, key=len)), "the order of parameters")
         fitting = [each for each in alike if fits(each.sizes, call.shapes)]
         if not fitting:
             sizes = (size_differences(each.sizes, call) for each in alike)

@@ -116,7 +116,7 @@ def captures_of(*functions: object) -> Captures:
     search = _CaptureSearch()
     try:
         for each in functions:
-            search.value(each, getattr(each, "__name__", "function"), ("", 0))
+            search.function(each)
         search.attributes_of_objects()
     except RecursionError:
         search.found.is_whole = False
@@ -134,6 +134,15 @@ class _CaptureSearch:
         self._objects = list[tuple[Any, str]]()
         self._variables = dict[int, tuple[type, Any]]()  # of classes
         self._values = 0
+
+    def function(self, function: object) -> None:
+        """Find the captures of a function, and the arguments that partials give it."""
+        text, place = getattr(function, "__name__", "function"), ("", 0)
+        inner = function
+        while isinstance(inner, functools.partial):
+            self._capture(inner, "args", f"{text}.args", place)
+            inner = inner.func
+        self.value(function, text, place)
 
     # ---- values
 
@@ -202,7 +211,7 @@ class _CaptureSearch:
         for kind in filter(is_class_of_user, kinds):
             for name, method in [*vars(kind).items()]:
                 if _is_of_expressions(name, method):
-                    self.value(method, text, place)
+                    self._capture(self._of_class(kind), name, text, place)
 
     def attributes_of_objects(self) -> None:
         """Capture the attributes of objects that some code reads by name."""
@@ -257,8 +266,12 @@ class _CaptureSearch:
             yield own
         for kind in kinds:
             if is_class_of_user(kind):
-                # `vars` makes a new object each time
-                yield self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
+                yield self._of_class(kind)
+
+    def _of_class(self, kind: type) -> Variables:
+        """The variables of a class; `vars` makes a new object each time."""
+        found: Variables = self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
+        return found
 
     def _absent(
         self, places: Iterable[Variables], name: str, text: str, place: Place

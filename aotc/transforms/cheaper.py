@@ -12,8 +12,8 @@ from typing import Any
 from aotc.core import dtypes
 from aotc.core.pytree import flatten
 from aotc.dialects import OPS, context
-from aotc.dialects.graph import GIVEN, LOW, WIDE, as_tuple
-from aotc.dialects.rules.mixing import kind_of, kind_of_constant
+from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WIDE, as_tuple
+from aotc.dialects.rules.mixing import kind_of, kind_of_constant, nearest_finite
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
 from aotc.tracing.conversion import astype, lift
@@ -39,8 +39,15 @@ class _DtypeVariants:
         """Return the value in the dtype in which an op of this kind computes."""
         wanted = compute if self.dtype == "f32" and kind == LOW else self.dtype
         if wanted not in self._known:
-            self._known[wanted] = astype(self._primal, wanted)
+            self._known[wanted] = self._converted(wanted)
         return self._known[wanted]
+
+    def _converted(self, dtype: str) -> Array:
+        """The value in another dtype; what constants alone decide stays finite."""
+        known = self._primal._known
+        if known is None or self.kind != FOLLOWS:
+            return astype(self._primal, dtype)
+        return lift(nearest_finite(known, dtype))
 
 
 @dataclass(eq=False)

@@ -195,7 +195,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 def _with_maximum(b: Builder, op: Softmax | LogSoftmax) -> tuple[Value, Value]:
     """x in the dtype of sums, and its maximum along the axis, repeated along it."""
     x = cast(b, op.x, accumulator(Tensor.of(op.x).dtype))
-    highest = b.reduce_max(x, axes=(op.axis,))
+    highest = b.highest(x, (op.axis,))
     return x, b.expand(highest, Tensor.of(x), (op.axis,))
 
 

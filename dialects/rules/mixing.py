@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import ml_dtypes
 import numpy as np
 
 from aotc.core import dtypes
@@ -56,12 +57,35 @@ def kind_of(
 def kind_of_constant(value: object, compute: str) -> str:
     """Return the kind of a constant.
 
-    FOLLOWS for one number, or if `compute` holds all exactly; else WHOLE for whole
-    numbers, WIDE for others.
+    FOLLOWS for one number that `compute` comes near to, or if it holds all exactly;
+    else WHOLE for whole numbers, WIDE for others. In f16 the -1e9 that hides a score
+    would be -infinity, and an epsilon of 1e-12 be 0.
     """
     array = np.asarray(value)
-    if array.size <= 1 or dtypes.canonical(array.dtype) != "f32":
+    if dtypes.canonical(array.dtype) != "f32":
         return FOLLOWS
-    if np.array_equal(array, array.astype(dtypes.to_numpy(compute))):
+    if array.size <= 1:
+        return FOLLOWS if _comes_near(array, compute) else WIDE
+    with np.errstate(over="ignore"):
+        rounded = array.astype(dtypes.to_numpy(compute))
+    if np.array_equal(array, rounded):
         return FOLLOWS
     return WHOLE if np.array_equal(array, np.floor(array)) else WIDE
+
+
+def _comes_near(array: np.ndarray, compute: str) -> bool:
+    """Return whether rounding leaves numbers what they are, but for the last digit."""
+    unit = float(ml_dtypes.finfo(dtypes.to_numpy(compute)).eps)
+    finite = array[np.isfinite(array)].astype(np.float64)
+    rounded = nearest_finite(finite, compute).astype(np.float64)
+    return bool((np.abs(rounded - finite) <= unit * np.abs(finite)).all())
+
+
+def nearest_finite(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Round to a float dtype, in which what is finite stays so.
+
+    The least number of f32, which hides scores, is beyond what bf16 holds.
+    """
+    most = float(ml_dtypes.finfo(dtypes.to_numpy(dtype)).max)
+    within = np.where(np.isfinite(array), np.clip(array, -most, most), array)
+    return within.astype(dtypes.to_numpy(dtype))

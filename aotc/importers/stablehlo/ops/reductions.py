@@ -110,6 +110,9 @@ def reduce_by_name(
 
 def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
     reduction, neutral = NAMED[name]
+    if any(x.type.shape[axis] == 0 for axis in axes):  # there is only the first
+        rest = [size for axis, size in enumerate(x.shape) if axis not in axes]
+        return np.broadcast_to(first, rest)
     whole = emit(reduction, x, axes=tuple(sorted(axes))) if axes else x
     if number(first) == neutral(x.dtype):
         return whole
