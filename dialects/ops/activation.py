@@ -29,6 +29,7 @@ from aotc.mlir import Value, arith
 class Relu(Unary, name="relu"):
     """y = max(x, 0); the derivative at 0 is 0."""
 
+    selects = True
     on_vectors = True
     why = "a derivative that needs only the sign of its value"
 

@@ -126,7 +126,14 @@ def choose_multiplier(geometry: ConvolutionGeometry, machine: Machine) -> Mma | 
     """Return the instruction for elements as they lie; None if there is none."""
     dtypes = geometry.dtype, geometry.right_dtype
     found = machine.multipliers_of(*dtypes, geometry.within)
-    return next((mma for mma in found if geometry.has_runs_of(mma.terms)), None)
+    return next((mma for mma in found if _can_multiply(geometry, mma)), None)
+
+
+def _can_multiply(geometry: ConvolutionGeometry, mma: Mma) -> bool:
+    """Return whether terms that an instruction multiplies are together, or can be."""
+    if geometry.has_runs_of(mma.terms):
+        return True
+    return mma.rows == 1 and geometry.interleaves_runs_of(mma.terms)
 
 
 def multiplier(geometry: ConvolutionGeometry, machine: Machine, terms: int) -> Mma:
@@ -357,7 +364,9 @@ def cycles(
             whole_rows = -(-size // mma.rows) * mma.rows
             busy = whole_rows * width * mma.operations + widening * width
             busy += width if mma.offset else 0
-            if is_copied:  # of the rows: a vector is loaded, and stored
+            if is_copied and terms > 1 and geometry.left_steps[1] != 1:
+                busy += 2 * terms  # rows are loaded, brought together, and stored
+            elif is_copied:  # of the rows: a vector is loaded, and stored
                 busy += (2 + widening) * terms * size / copied
             steps = -(-geometry.depth // terms)
             total += times * count * machine.tile_cycles(steps, size, width, busy)
