@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from aotc.core.dtypes import bits, is_float
+from aotc.core.dtypes import bits
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.kernels import grain
 from aotc.kernels.bit_planes import in_planes
@@ -144,8 +144,8 @@ def multiplier(geometry: ConvolutionGeometry, machine: Machine, terms: int) -> M
 def widens(geometry: ConvolutionGeometry, mma: Mma) -> bool:
     """Return whether a kernel copies rows of the left operand before they are read.
 
-    Those of narrow elements, in the type that they are multiplied in; not bytes that
-    are multiplied as they are, if those of each run are a multiple of its terms.
+    Those of narrow elements, in the type that they are multiplied in; not such as are
+    multiplied as they are, if those of each run are a multiple of its terms.
 
     Args:
         geometry: what is computed.
@@ -154,7 +154,7 @@ def widens(geometry: ConvolutionGeometry, mma: Mma) -> bool:
     if not geometry.is_narrow or 1 not in geometry.left_steps:
         return False
     is_kept = bits(mma.factor) == bits(geometry.dtype) and not mma.offset
-    is_whole = not is_float(geometry.dtype) and geometry.ends_with(mma.terms)
+    is_whole = geometry.left_steps[1] == 1 and geometry.ends_with(mma.terms)
     return not (is_kept and is_whole)
 
 
