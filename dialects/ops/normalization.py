@@ -8,7 +8,7 @@ import numpy as np
 from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Float, Int, Ints
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.graph import WIDE, WIDENS, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import Body
@@ -241,6 +241,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     in_memory = True
     is_approximated = True
+    precision = WIDENS
     why = (
         "one body for layer, batch, group and instance norms, with the short derivative"
     )

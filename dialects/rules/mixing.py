@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WHOLE, WIDE, GraphOp
+from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WHOLE, WIDE, WIDENS, GraphOp
 
 
 class Mixed(Protocol):
@@ -16,8 +16,10 @@ class Mixed(Protocol):
     Its `kind` is how ops take it: LOW, what is computed of a product, is rounded, and
     so is GIVEN, an argument or what is made of some, where it meets that; WIDE is not,
     nor is WHOLE, which is made of whole numbers (positions, random bits, quantised
-    weights) and of what is given; FOLLOWS, a constant, takes any dtype. Ops of no other
-    kind than LOW compute in the cheaper dtype.
+    weights) and of what is given; WIDENS, what a norm makes of LOW ones, is rounded
+    where it meets LOW ones, and before what chooses among numbers, which rounds as well
+    before as after; FOLLOWS, a constant, takes any dtype. Ops of no other kind than LOW
+    compute in the cheaper dtype.
     """
 
     @property
@@ -26,7 +28,7 @@ class Mixed(Protocol):
 
     @property
     def kind(self) -> str:
-        """The kind: one of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
+        """The kind: one of GIVEN, LOW, WIDE, WHOLE, WIDENS and FOLLOWS."""
 
 
 def kind_of(
@@ -49,9 +51,12 @@ def kind_of(
         return WIDE if WHOLE in kinds else LOW
     if kinds == {FOLLOWS}:
         return FOLLOWS
-    if WIDE in kinds or {WHOLE, LOW} <= kinds:
+    if WIDE in kinds or (WHOLE in kinds and kinds & {LOW, WIDENS}):
         return WIDE
-    return next(each for each in (WHOLE, LOW, GIVEN) if each in kinds)
+    found = next(each for each in (WHOLE, LOW, WIDENS, GIVEN) if each in kinds)
+    if found == LOW and op.precision == WIDENS:
+        return WIDENS
+    return LOW if found == WIDENS and op.on_vectors and op.selects else found
 
 
 def kind_of_constant(value: object, compute: str) -> str:
