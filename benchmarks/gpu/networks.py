@@ -191,7 +191,7 @@ def _training(scratch: Path, name: str, dtype: str, batch: int) -> _Network:
     inputs = {k: _repeated_input(x) for k, x in inputs.items()}
     inputs["labels"] = training.labels(own, batch)
     step = training.torch_step(own, module)
-    expected = [step(**inputs).numpy() for _ in range(STEPS)]
+    expected = [sample(step(**inputs).numpy()) for _ in range(STEPS)]
     model = scratch / "model.py"
     text = training.source(own, batch, is_repeated=True)
     model.write_text(text, encoding="utf-8")
