@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,11 @@ from aotc.just_in_time.live_signatures import LiveSignature
 from aotc.runtime.host_arrays import Array, Described, host_array
 from aotc.tracing.entry import StoredTree
 
-Rows = tuple[tuple[str, Any], ...]  # by name, in order
-_NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbers
-_WIDE = {int: np.int64, float: np.float64}  # beside arrays of such numbers
+Rows = tuple[tuple[str, object], ...]  # by name, in order
+NumberDtypes = Mapping[type, type[np.generic]]  # by Python's type of number
+# as traced numbers
+_NUMBERS: NumberDtypes = {bool: np.bool_, int: np.int32, float: np.float32}
+_WIDE: NumberDtypes = {int: np.int64, float: np.float64}  # beside such arrays
 
 
 class StaticArgument:
@@ -65,7 +67,7 @@ class CallForm(NamedTuple):
     """
 
     structures: tuple[tuple[str, Structure], ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    dtypes: tuple[np.dtype, ...]
     are_numbers: tuple[bool, ...]
     ranks: tuple[int, ...]
     static: tuple[tuple[str, StaticArgument], ...]
@@ -112,7 +114,7 @@ class CallSignature:
     """
 
     structures: tuple[tuple[str, Structure], ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    dtypes: tuple[np.dtype, ...]
     are_numbers: tuple[bool, ...]
     shapes: tuple[tuple[int, ...], ...]
     static: tuple[tuple[str, StaticArgument], ...]
@@ -250,7 +252,7 @@ class Binder:
         return names is not None and len(args) == len(names)
 
     def __call__(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[CallSignature, list[Array]]:
         """The signature of a call, and its leaves.
 
@@ -259,7 +261,7 @@ class Binder:
                 `input-type`: a leaf is no array of an element type that there is.
         """
         structures, static = [], list[tuple[str, StaticArgument]]()
-        given = list[tuple[str, Structure, int, Any]]()
+        given = list[tuple[str, Structure, int, object]]()
         for name, value in self._arguments(args, kwargs).items():
             if name in self._static:
                 static.append((name, StaticArgument(self._hashable(name, value))))
@@ -281,8 +283,8 @@ class Binder:
         return made, leaves
 
     def _arguments(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> Mapping[str, object]:
         """The arguments by name, with those that are so by default."""
         _, signature, names = self._parameters()
         if names is not None and not kwargs and len(args) == len(names):
@@ -296,7 +298,9 @@ class Binder:
         bound.apply_defaults()
         return bound.arguments
 
-    def _number(self, name: str, number: bool | int | float, dtype: Any) -> Array:
+    def _number(
+        self, name: str, number: bool | int | float, dtype: type[np.generic]
+    ) -> Array:
         try:
             return np.asarray(number, dtype)
         except OverflowError:
@@ -308,7 +312,7 @@ class Binder:
                 hint="give it as an array: numpy.int64(…)",
             ) from None
 
-    def _hashable(self, name: str, value: Any) -> Hashable:
+    def _hashable(self, name: str, value: object) -> Hashable:
         if not isinstance(value, Hashable):
             raise InputError(
                 "bad-call",
@@ -317,7 +321,7 @@ class Binder:
             )
         return value
 
-    def _number_dtypes(self, leaves: Iterable[Any]) -> Mapping[type, Any]:
+    def _number_dtypes(self, leaves: Iterable[object]) -> NumberDtypes:
         """Choose dtypes for Python numbers: wide where an array has a wide dtype."""
         arrays = (x for x in leaves if isinstance(x, (np.ndarray, np.generic)))
         found = {each.dtype for each in arrays} | self._stored_dtypes
@@ -328,11 +332,11 @@ class Binder:
 
     def _array(
         self,
-        kinds: Mapping[type, Any],
+        kinds: NumberDtypes,
         name: str,
         structure: Structure,
         number: int,
-        leaf: Any,
+        leaf: object,
     ) -> Array:
         """The leaf with this number of an argument.
 
@@ -345,7 +349,7 @@ class Binder:
         """
         if type(leaf) is np.ndarray:
             return leaf
-        if type(leaf) in kinds:
+        if type(leaf) in kinds and isinstance(leaf, (int, float)):
             return self._number(name, leaf, kinds[type(leaf)])
 
         def describe() -> Described:

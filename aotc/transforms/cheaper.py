@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from aotc.core import dtypes
 from aotc.core.pytree import flatten
@@ -19,6 +19,8 @@ from aotc.tracing.bodies import returned_arrays
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.execution import CustomCall, Executing
 from aotc.tracing.scopes import entered
+
+Result = TypeVar("Result")
 
 
 class _DtypeVariants:
@@ -97,8 +99,8 @@ class Cheaper(Executing):
 
 
 def executed_in(
-    compute: str, function: Callable[..., object], *args: object, **kwargs: object
-) -> Any:
+    compute: str, function: Callable[..., Result], *args: object, **kwargs: object
+) -> Result:
     """The result of a function, computed in the dtype `compute` where it may be."""
     leaves, structure = flatten((args, kwargs))
     arrays = [lift(leaf) for leaf in leaves]
@@ -108,4 +110,5 @@ def executed_in(
         given, named = structure.unflatten(inputs)
         found, tree = flatten(function(*given, **named))
         outputs = returned_arrays(function, found, tree)
-    return tree.unflatten([scope.wide(array) for array in outputs])
+    result: Result = tree.unflatten([scope.wide(array) for array in outputs])
+    return result

@@ -15,7 +15,6 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -90,8 +89,8 @@ class Effects:
     stores: set[str] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
-    objects: list[Any] = field(default_factory=list)
-    given_objects: list[Any] = field(default_factory=list)
+    objects: list[object] = field(default_factory=list)
+    given_objects: list[object] = field(default_factory=list)
     parameters: set[str] = field(default_factory=set)
     is_unknown: bool = False
 
@@ -113,7 +112,7 @@ class ModuleEffects:
         scope: what its names stand for now.
     """
 
-    def __init__(self, body: Sequence[ast.stmt], scope: Mapping[str, Any]) -> None:
+    def __init__(self, body: Sequence[ast.stmt], scope: Mapping[str, object]) -> None:
         self.scope = scope
         self.functions: dict[str, list[Function]] = {}
         self._summaries: dict[str, Effects] = {}
@@ -242,7 +241,7 @@ class _Finder(ast.NodeVisitor):
 
     # ---- values
 
-    def value(self, node: ast.expr) -> Any:
+    def value(self, node: ast.expr) -> object:
         """Return the current value of a dotted name; UNKNOWN for other expressions."""
         match node:
             case ast.Name(name) if name not in self._local:
@@ -325,7 +324,7 @@ class _Finder(ast.NodeVisitor):
         for name in found:
             self._alias(name, found - {name})
 
-    def _note_objects(self, node: ast.AST, found: list[Any]) -> None:
+    def _note_objects(self, node: ast.AST, found: list[object]) -> None:
         known = self.value(node) if isinstance(node, ast.expr) else UNKNOWN
         if known is not UNKNOWN and not _is_value(known):
             found.append(known)
@@ -430,7 +429,9 @@ class _Finder(ast.NodeVisitor):
             if isinstance(each, (ast.Assign, ast.AnnAssign)):
                 self._alias(node.name, self.sources(each.value))
 
-    def _decorate(self, node: Any) -> None:
+    def _decorate(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ) -> None:
         for each in node.decorator_list:
             call = ast.Call(each, [ast.Name(node.name, ast.Load())], [])
             self.visit(ast.copy_location(call, node))
@@ -474,7 +475,7 @@ class _Finder(ast.NodeVisitor):
                     self._change(keyword.value, _given(node))
 
     def _call_attribute(
-        self, node: ast.Call, target: ast.Attribute, function: Any
+        self, node: ast.Call, target: ast.Attribute, function: object
     ) -> None:
         receiver = self.value(target.value)
         if isinstance(receiver, (types.ModuleType, type)):
@@ -491,7 +492,7 @@ class _Finder(ast.NodeVisitor):
         elif not isinstance(receiver, _CONTAINERS):
             self._give(_given(node))
 
-    def _call_unknown(self, node: ast.Call, function: Any) -> None:
+    def _call_unknown(self, node: ast.Call, function: object) -> None:
         """Note a call of a function that may change its arguments, and its owner."""
         given = _given(node)
         if function is UNKNOWN:
@@ -583,7 +584,7 @@ def closure(names: Iterable[str], aliases: Mapping[str, set[str]]) -> set[str]:
 # ---- values of now
 
 
-def attribute(value: Any, name: str) -> Any:
+def attribute(value: object, name: str) -> object:
     """Look up an attribute without executing code; return UNKNOWN if that takes
     code.
     """
@@ -599,7 +600,7 @@ def attribute(value: Any, name: str) -> Any:
     return UNKNOWN if hasattr(type(found), "__get__") else found
 
 
-def library(function: Any) -> str:
+def library(function: object) -> str:
     """Return the package in which a function or module is defined."""
     if isinstance(function, types.ModuleType):
         return function.__name__.partition(".")[0]
@@ -610,7 +611,7 @@ def library(function: Any) -> str:
     return str(named or type(function).__module__).partition(".")[0]
 
 
-def _computes(function: Any, node: ast.Call) -> bool:
+def _computes(function: object, node: ast.Call) -> bool:
     """Return whether a call leaves its arguments unchanged."""
     if function is UNKNOWN:
         return False
@@ -629,19 +630,19 @@ def _computes(function: Any, node: ast.Call) -> bool:
     return is_known and name not in _IN_PLACE and not name.endswith("_")
 
 
-def _is_container(value: Any) -> bool:
+def _is_container(value: object) -> bool:
     """Return whether a value's methods are those of Python's and NumPy's containers."""
     return isinstance(value, _CONTAINERS)
 
 
-def _is_value(value: Any) -> bool:
+def _is_value(value: object) -> bool:
     """Return whether a value is immutable."""
     if isinstance(value, (tuple, frozenset)):
         return all(map(_is_value, value))
     return isinstance(value, _VALUES)
 
 
-def identities(values: Iterable[Any]) -> set[int]:
+def identities(values: Iterable[object]) -> set[int]:
     """Return the ids of the mutable objects that values are or hold."""
     found, left = set[int](), [*values]
     while left and len(found) < _REACHED:
@@ -655,7 +656,7 @@ def identities(values: Iterable[Any]) -> set[int]:
     return found
 
 
-def _held(value: Any) -> list[Any]:
+def _held(value: object) -> list[object]:
     """Return the objects that an object holds."""
     match value:
         case dict():
