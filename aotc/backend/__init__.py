@@ -32,6 +32,7 @@ from aotc.backend.reuse import KeptModule
 from aotc.core import options
 from aotc.core.cache import Cache
 from aotc.core.installation import install_command
+from aotc.core.json_values import JsonObject
 from aotc.core.writing import make_folder, write_text
 from aotc.counting import counters
 from aotc.dialects.functions.entries import Entry
@@ -358,11 +359,13 @@ def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
     )
 
 
-def _run(job: _Job, running: RunningProcesses) -> tuple[dict[str, Any], bytes]:
+def _run(job: _Job, running: RunningProcesses) -> tuple[JsonObject, bytes]:
     """Run the worker; return its report, and the module if it compiles one."""
     with temporary_folder() as root:
         if job.device_kernels is not None:
-            report = _run_with_kernels(job, job.device_kernels, root, running)
+            report: JsonObject = _run_with_kernels(
+                job, job.device_kernels, root, running
+            )
         else:
             _write_module(root, *job.crossed)
             report = _report(job, root, running)
@@ -372,7 +375,7 @@ def _run(job: _Job, running: RunningProcesses) -> tuple[dict[str, Any], bytes]:
 
 def _run_with_kernels(
     job: _Job, kernels: DeviceKernels, root: Path, running: RunningProcesses
-) -> dict[str, Any]:
+) -> JsonObject:
     """Compile a module with kernels for GPUs, and return the worker's report.
 
     Kernels expect memory that begins at multiples of 16 bytes, as that of a tensor of
@@ -427,9 +430,7 @@ def _report(job: _Job, root: Path, running: RunningProcesses) -> dict[str, Any]:
     return found
 
 
-def _with_device_facts(
-    kernels: dict[str, Any], facts: Mapping[str, Any]
-) -> dict[str, Any]:
+def _with_device_facts(kernels: JsonObject, facts: JsonObject) -> JsonObject:
     """Return the list of kernels with facts on their code on a GPU."""
     if not facts:
         return kernels

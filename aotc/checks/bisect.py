@@ -38,6 +38,7 @@ from aotc.checks.process import (
     export_at,
 )
 from aotc.checks.rounding import Noise
+from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import (
     callee_of,
@@ -74,7 +75,7 @@ class Divergence:
     where: str | None = None
     error: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the divergence as part of an `aotc.parity/1` document."""
         return {
             "stage": self.stage,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.json_values import JsonObject
 
 # largest error allowed, relative to the largest value of the array; others are exact
 TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 4e-2}
@@ -43,7 +44,7 @@ class Distance:
     error: float
     reason: str = field(default="", kw_only=True)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The figures; one that is not finite is null, and no reason is left out."""
         return {
             key: None if isinstance(value, float) and not np.isfinite(value) else value
@@ -95,7 +96,7 @@ class Difference(Distance):
         """Return whether the error is within the tolerance or due to rounding."""
         return self.error <= self.tolerance or self.by_rounding
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """A row of `aotc.parity/1`; a figure that is not finite is null."""
         return {**super().to_json(), "passed": self.passed}
 

@@ -38,6 +38,7 @@ from aotc.checks.differences import Distance, compare, distance
 from aotc.checks.rounding import Noise, is_float, noises, spreads
 from aotc.core import dtypes
 from aotc.core.dtypes import DTypeLike
+from aotc.core.json_values import JsonObject
 
 Arrays = list[np.ndarray]
 
@@ -337,7 +338,7 @@ class Verdict:
         """Return whether all elements are right."""
         return not self.wrong
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the verdict as a build report holds it; a figure that is not finite is
         null.
         """

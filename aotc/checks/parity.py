@@ -34,6 +34,7 @@ from aotc.checks.inputs import CallSample, InputOptions, samples_of
 from aotc.checks.judging import Rounding, RoundingRule, ToleranceRule, judge
 from aotc.checks.process import DIED, CompiledProcess
 from aotc.checks.rounding import Noise
+from aotc.core.json_values import JsonObject
 from aotc.core.pytree import flatten
 from aotc.dialects import context
 from aotc.dialects.functions.entries import Entry
@@ -95,7 +96,7 @@ class Parity:
         """Return whether every output is within its tolerance."""
         return all(output.passed for output in self.outputs)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the comparison as the manifest holds it."""
         found = {
             "entry": self.entry,

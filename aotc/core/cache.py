@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from aotc.core import options
 from aotc.core.locking import file_lock
@@ -237,7 +238,7 @@ def sources_digest(folder: Path) -> str:
     return digest(*(part for pair in names_and_texts for part in pair))
 
 
-def arrays_digest(named: Mapping[str, Any]) -> str:
+def arrays_digest(named: Mapping[str, ArrayLike]) -> str:
     """Return the SHA-256 of named arrays in order: types, shapes and elements.
 
     What is still to be computed (`__array__`) is so when its turn comes. Each array has

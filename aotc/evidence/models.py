@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 from aotc import importers, pipeline
 from aotc.dialects.calls.specialization import MOST
@@ -23,8 +23,17 @@ from aotc.pipeline.report import BuildReport, Reporter
 from aotc.timing.messages import TimedBundle
 from aotc.traffic import Traffic
 
-Options = dict[str, Any]
 T = TypeVar("T")
+
+
+class Options(TypedDict, total=False):
+    """Arguments of a build that say what code there is for which sizes."""
+
+    policies: Mapping[str, str]
+    specialize: Sequence[Mapping[str, int]]
+    buckets_from: Path
+    max_variants: int | None
+
 
 # why a model cannot be built in some way, though it can in others
 _IMPOSSIBLE = ("too-many-specializations", "padding-forbidden", "no-function")

@@ -98,7 +98,7 @@ class LoadedEntry:
         """The function of flat leaves, whose calls can be prepared before they run."""
         return self._run
 
-    def flatten(self, inputs: Mapping[str, object]) -> list[object]:
+    def flatten(self, inputs: PyTree) -> list[object]:
         """The leaves of inputs by name, in the order of `spec`; not checked further.
 
         Raises:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -163,7 +162,7 @@ def read_position(folder: Path) -> Position:
         ) from None
 
 
-def read_validation(folder: Path) -> Any:
+def read_validation(folder: Path) -> object:
     """Read the results of validations from the checkpoint in `folder`, as JSON.
 
     None where there were none.
