@@ -361,6 +361,7 @@ def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
 
 def _run(job: _Job, running: RunningProcesses) -> tuple[JsonObject, bytes]:
     """Run the worker; return its report, and the module if it compiles one."""
+    report: JsonObject
     with temporary_folder() as root:
         if job.device_kernels is not None:
             report: JsonObject = _run_with_kernels(

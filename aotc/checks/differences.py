@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -192,9 +191,10 @@ def _infinite_distance(name: str, dtype: str, reason: str) -> Distance:
     return Distance(name, dtype, far, far, far, -1.0, far, reason=reason)
 
 
-def _same(x: np.ndarray, y: np.ndarray) -> Any:
+def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return a mask of the elements that are equal, or both NaN."""
-    return (x == y) | (np.isnan(x) & np.isnan(y))
+    are_equal: np.ndarray = x == y
+    return are_equal | (np.isnan(x) & np.isnan(y))
 
 
 def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> str:

@@ -230,16 +230,16 @@ def calls_of(
     return Calls(item.sizes, tuple(inputs), states)
 
 
-def _example(program: Program, entry: Entry) -> Mapping[str, Any] | None:
+def _example(program: Program, entry: Entry) -> Mapping[str, object] | None:
     """The inputs that the source of an entry brings along."""
     network = program.networks.get(entry.name)
-    example: Mapping[str, Any] | None = (
+    example: Mapping[str, object] | None = (
         network.original.example if network and network.original else None
     )
     return example
 
 
-def _vary(stored: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _vary(stored: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     """Return the arrays, with floats that are all alike moved up by random numbers."""
     rng = np.random.default_rng(seed)
     found = dict(stored)
@@ -373,7 +373,7 @@ def _summed_symbols(graph: Module, name: str) -> set[int]:
         }
 
 
-def _reduced_symbols(op: Any) -> set[int]:
+def _reduced_symbols(op: GraphOp) -> set[int]:
     """The symbols that an op's results no longer have, and those of its axes."""
     shapes = [Tensor.of(operand).shape for operand in op.operands]
     kept = {s for y in op.results for n in Tensor.of(y).shape for s in symbols_of(n)}
