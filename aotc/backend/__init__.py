@@ -108,10 +108,10 @@ class CompiledVariant:
     compiler: dict[str, str]
     statistics: dict[str, int]
     memory: dict[str, Memory]
-    memory_unknown: dict[str, Any]
+    memory_unknown: JsonObject
     seconds: float
     peak_bytes: int
-    kernels: dict[str, Any]
+    kernels: JsonObject
     reuse: str = "off"
     kept: KeptModule | None = None
 
@@ -254,7 +254,7 @@ class _Job:
     crossed: tuple[bytes, str]
     settings: dict[str, Any]
     passes: tuple[str, ...]
-    kernels: dict[str, Any]
+    kernels: JsonObject
     kept: KeptModule | None
     device_kernels: DeviceKernels | None
     cross_without: Callable[[Collection[str]], tuple[bytes, str]]
@@ -328,7 +328,8 @@ def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
             found = stack.enter_context(wait)
         if found:
             report, vmfb = found
-            report |= {"seconds": time.perf_counter() - start, "peak_bytes": 0}
+            own = {"seconds": time.perf_counter() - start, "peak_bytes": 0}
+            report = {**report, **own}
             for each in report["rewrites"]:
                 each["seconds"] = 0.0
             reuse = "hit"
@@ -364,9 +365,7 @@ def _run(job: _Job, running: RunningProcesses) -> tuple[JsonObject, bytes]:
     report: JsonObject
     with temporary_folder() as root:
         if job.device_kernels is not None:
-            report: JsonObject = _run_with_kernels(
-                job, job.device_kernels, root, running
-            )
+            report = _run_with_kernels(job, job.device_kernels, root, running)
         else:
             _write_module(root, *job.crossed)
             report = _report(job, root, running)

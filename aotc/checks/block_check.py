@@ -128,7 +128,7 @@ def check_blocks(
 @contextmanager
 def _compiled(
     subject: CheckedEntry,
-    values: Sequence[np.ndarray],
+    values: Sequence[Value],
     variant: CompiledVariant,
     packed: packager.PackedWeights,
 ) -> Iterator[tuple[CheckedEntry, CompiledProcess, Lowered]]:

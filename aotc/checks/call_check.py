@@ -95,7 +95,7 @@ class CallCheck:
         declared = self.program.entry(self.entry)
         self._subject = CheckedEntry(self.program, self.program.module, declared)
 
-    def call(self, leaves: Sequence[object]) -> CheckedCall:
+    def call(self, leaves: Sequence[np.ndarray]) -> CheckedCall:
         """Compute a call, compiled and by the reference evaluator.
 
         States are updated by it as by any other call, unless it fails.

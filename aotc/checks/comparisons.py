@@ -42,8 +42,10 @@ class _Past:
         """Widen the range of gaps; return where rounding may flip the comparison."""
         self.least, self.most = np.fmin(self.least, gap), np.fmax(self.most, gap)
         moved = self.most - self.least
-        is_near: np.ndarray = np.abs(gap) <= _NEAR * moved
-        return is_near & np.isfinite(moved) & (moved > 0)
+        is_open: np.ndarray = (
+            np.isfinite(moved) & (moved > 0) & (np.abs(gap) <= _NEAR * moved)
+        )
+        return is_open
 
 
 class Comparisons:

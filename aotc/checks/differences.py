@@ -193,8 +193,8 @@ def _infinite_distance(name: str, dtype: str, reason: str) -> Distance:
 
 def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return a mask of the elements that are equal, or both NaN."""
-    are_equal: np.ndarray = x == y
-    return are_equal | (np.isnan(x) & np.isnan(y))
+    are_same: np.ndarray = (x == y) | (np.isnan(x) & np.isnan(y))
+    return are_same
 
 
 def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> str:

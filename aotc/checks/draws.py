@@ -217,7 +217,8 @@ def _window(
     first = start + block // 2 + int(rng.integers(0, max(block // 2, 1)))
     first = np.minimum(first + rows * int(rng.integers(0, 2)), length - 1)
     last = first + 1 + int(rng.integers(0, max(length // 2, 1)))
-    return (places >= first) & (places < last)
+    seen: np.ndarray = (places >= first) & (places < last)
+    return seen
 
 
 def _prefix(
@@ -226,8 +227,10 @@ def _prefix(
     """Draw a mask of positions up to one, which often is the row's own."""
     length = places.size
     if rows.size > 1 and rng.integers(0, 2):
-        return places <= rows + length - rows.size
-    return places + 0 * rows < int(rng.integers(1, max(length, 2)))
+        seen: np.ndarray = places <= rows + length - rows.size
+    else:
+        seen = places + 0 * rows < int(rng.integers(1, max(length, 2)))
+    return seen
 
 
 def _suffix(
@@ -237,11 +240,11 @@ def _suffix(
 
 
 def _all(rng: np.random.Generator, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    return places + 0 * rows >= 0
+    return np.ones((rows.size, places.size), bool)
 
 
 def _none(rng: np.random.Generator, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    return places + 0 * rows < 0
+    return np.zeros((rows.size, places.size), bool)
 
 
 _SOME_MASKS: tuple[_Pattern, ...] = (_window, _random, _prefix)

@@ -334,7 +334,7 @@ def _rows(
     variant: CompiledVariant,
     process: CompiledProcess,
     samples: Sequence[CallSample],
-    wanted: Sequence[Sequence[object]],
+    wanted: Sequence[Sequence[np.ndarray]],
 ) -> Iterator[list[Difference]]:
     """The differences of each call.
 

@@ -113,7 +113,8 @@ def _sizes(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if dtype != np.float16:
         return x
     least = x.dtype.type(ml_dtypes.finfo(dtype).smallest_normal)
-    return np.where(x != 0, np.maximum(np.abs(x), least), x.dtype.type(0))
+    sizes: np.ndarray = np.where(x != 0, np.maximum(np.abs(x), least), x.dtype.type(0))
+    return sizes
 
 
 def _is_repetitive(x: np.ndarray, axes: Sequence[int] | None = None) -> bool:

@@ -33,6 +33,7 @@ from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Tensor, evaluate_size, symbols_of
 from aotc.errors import InputError
 from aotc.mlir import Module
+from aotc.programs.computed_arrays import StoredArray
 from aotc.programs.program import Program
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
@@ -239,11 +240,12 @@ def _example(program: Program, entry: Entry) -> Mapping[str, object] | None:
     return example
 
 
-def _vary(stored: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+def _vary(stored: Mapping[str, StoredArray], seed: int) -> dict[str, StoredArray]:
     """Return the arrays, with floats that are all alike moved up by random numbers."""
     rng = np.random.default_rng(seed)
     found = dict(stored)
-    for name, array in stored.items():
+    for name, each in stored.items():
+        array = np.asarray(each)
         if array.size and is_float(canonical(array.dtype)) and np.ptp(array) == 0:
             moved = array.astype(np.float64) + 0.1 * rng.random(array.shape)
             found[name] = moved.astype(array.dtype)

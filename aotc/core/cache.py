@@ -255,7 +255,7 @@ def arrays_digest(named: Mapping[str, ArrayLike]) -> str:
     with ThreadPoolExecutor(threads) as pool:
         for name, array in named.items():
             whole = np.ascontiguousarray(array)
-            kind = f"{name}: {whole.dtype} {array.shape}".encode()
+            kind = f"{name}: {whole.dtype} {np.shape(array)}".encode()
             data = whole.reshape(-1).view(np.uint8).data
             if whole.nbytes < _LARGE:
                 waiting.append((kind, partial(_sha256, data)))

@@ -136,6 +136,9 @@ class ParameterIndex(Protocol):
     def load(self, file_path: str, format: str | None = None) -> None:
         """Add those of a file."""
 
+    def create_provider(self, scope: str) -> object:
+        """Give them to modules that ask for parameters of this scope."""
+
 
 class VmInstance(Protocol):
     """The VM of a process."""

@@ -20,7 +20,9 @@ def sink(device: HalDevice, on_cpu: bool) -> object:
     return iree.HalModuleDebugSink(_writer(device, on_cpu))
 
 
-def _writer(device: HalDevice, on_cpu: bool) -> Callable[[str, Sequence[object]], None]:
+def _writer(
+    device: HalDevice, on_cpu: bool
+) -> Callable[[str, Sequence[HalBufferView]], None]:
     reader = buffers.viewer if on_cpu else transfers.Fetcher
 
     def write(key: str, views: Sequence[HalBufferView]) -> None:

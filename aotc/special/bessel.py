@@ -9,6 +9,7 @@ from it here, below 8 in x and above in 1 / x.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy
 
@@ -44,11 +45,11 @@ def _series(order: int) -> tuple[list[float], list[float]]:
     """
     fit = numpy.polynomial.chebyshev.chebinterpolate
 
-    def above(t: numpy.ndarray) -> numpy.ndarray:
+    def above(t: numpy.ndarray) -> Any:
         x = 2.0 * _SPLIT / (t + 1.0)
         return numpy.sqrt(x) * _scaled_bessel(order, x)
 
-    def below(t: numpy.ndarray) -> numpy.ndarray:
+    def below(t: numpy.ndarray) -> Any:
         x = (t + 1.0) * _SPLIT / 2.0
         return _scaled_bessel(order, x) / x**order
 

@@ -92,7 +92,7 @@ def _weights(arrays: StoredTensors, layer: str, facts: JsonObject) -> QuantizedW
     """The weights of a layer, whose tensors are removed."""
     bits = int(facts.get("num_bits", 8))
     scale = take(arrays, layer, "weight_scale")
-    zero_point: StoredArray | None = arrays.pop(f"{layer}.weight_zero_point", None)
+    zeros = arrays.pop(f"{layer}.weight_zero_point", None)
     groups = arrays.pop(f"{layer}.weight_g_idx", None)
     is_packed = f"{layer}.weight_packed" in arrays
     stored = take(arrays, layer, "weight_packed" if is_packed else "weight")
@@ -111,8 +111,9 @@ def _weights(arrays: StoredTensors, layer: str, facts: JsonObject) -> QuantizedW
         data = columns_of(stored, bits, shape[1], order)
     else:
         data = stored if order is None else _in_order(stored, order)
-    if is_packed and zero_point is not None and zero_point.dtype == numpy.int32:
-        zero_point = _packed_zero_points(zero_point, bits, shape[0])
+    zero_point: StoredArray | None = zeros
+    if is_packed and zeros is not None and zeros.dtype == numpy.int32:
+        zero_point = _packed_zero_points(zeros, bits, shape[0])
     if facts["strategy"] == "tensor":
         return _of_one_scale(data, scale, zero_point, bits)
     return quantized(data, scale, zero_point, bits=bits, block=block, order=order)

@@ -256,8 +256,8 @@ _SIX_BIT_SCALES = Scaled(BlockNumbers(_unchanged, ("scales",)), _D, 16)
 
 _SCALE, _MINIMUM = ("d", "<f2"), ("m", "<f2")
 _FOUR, _FIFTH = ("qs", "u1", 16), ("qh", "u1", 4)
-_SUPER = [_SCALE, ("dmin", "<f2"), ("scales", "u1", 12)]
-_SIX = [("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), _SCALE]
+_SUPER: list[_Field] = [_SCALE, ("dmin", "<f2"), ("scales", "u1", 12)]
+_SIX: list[_Field] = [("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), _SCALE]
 
 # by ggml's numbers
 TYPES: dict[int, PlainType | BlockType] = {
