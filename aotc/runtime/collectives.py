@@ -150,7 +150,7 @@ class Exchange:
 def _keeping_error(call: Callable[..., object]) -> Callable[..., object]:
     """Return the function of an `Exchange`, which keeps what it raises."""
 
-    def keep(exchange: Exchange, **arguments: object) -> object:
+    def keep(exchange: Exchange, *arguments: object) -> object:
         try:
             return call(exchange, *arguments)
         except Exception as error:

@@ -27,7 +27,7 @@ class HalBuffer(Protocol):
     """Memory of a device."""
 
     def byte_length(self) -> int:
-        """Its size."""
+        """The number of bytes."""
 
     def map(self) -> MappedMemory:
         """Map it, for reading."""
@@ -45,7 +45,7 @@ class HalBufferView(Protocol):
 
     @property
     def shape(self) -> Sequence[int]:
-        """Its sizes."""
+        """The sizes of the axes."""
 
     @property
     def element_type(self) -> int:
@@ -60,7 +60,7 @@ class HalBufferView(Protocol):
         """A reference to it."""
 
     def get_buffer(self) -> HalBuffer:
-        """Its memory."""
+        """The memory of the elements."""
 
     def map(self) -> MappedMemory:
         """Map it, for reading."""
@@ -127,7 +127,7 @@ class HalDriver(Protocol):
         """Open the first device."""
 
     def query_available_devices(self) -> Sequence[object]:
-        """Its devices on this machine."""
+        """The devices of this machine."""
 
 
 class ParameterIndex(Protocol):
@@ -157,7 +157,7 @@ class VmModule(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the module."""
 
     def lookup_function(self, name: str) -> VmFunction | None:
         """An exported function by its name."""
