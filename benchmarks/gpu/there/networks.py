@@ -53,7 +53,7 @@ def error(found, expected):
 
 
 def ours(folder, row, seconds):
-    """What aotc's bundle does of a network."""
+    """Measure aotc's bundle of a network."""
     from times import invocation, kernel_times
 
     from aotc.runtime import load
@@ -79,7 +79,7 @@ def ours(folder, row, seconds):
 
 
 def in_torch(folder, row, seconds, is_compiled):
-    """What PyTorch does of a network: eagerly or compiled, and as a CUDA graph."""
+    """Measure a network in PyTorch: eagerly or compiled, and as a CUDA graph."""
     import models_zoo
     import torch
 

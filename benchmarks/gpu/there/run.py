@@ -117,7 +117,7 @@ class Run:
     # ---- the machine
 
     def profile(self):
-        """What `aotc doctor` and the C probe say of this machine."""
+        """Return what `aotc doctor` and the C probe report of this machine."""
         _, said, error = self.python.aotc("doctor", "--format", "json", seconds=60)
         doctor = loaded_json(said) or {"error": error[-600:]}
         probe = self._probe()
@@ -156,7 +156,7 @@ class Run:
         return {**found, "compiled_here": compiled}
 
     def compat(self):
-        """What `aotc compat --self` says of the bundles of the models."""
+        """Return what `aotc compat --self` reports of the bundles of the models."""
         rows = [r for each in self.plan["programs"] for r in each["bundles"]]
         paths = [self.programs / row["path"] for row in rows]
         options = "--self", "--trust", self.key, "--format", "json"
@@ -253,7 +253,7 @@ class Run:
         return {**head, **found}
 
     def _peers(self):
-        """The same calls in PyTorch, of the Python that this script runs in."""
+        """Time the calls in PyTorch, of the Python that this script runs in."""
         calls = [
             [program["name"], call["entry"], call["sizes"]]
             for program in self.plan["programs"]
@@ -274,7 +274,7 @@ class Run:
 
 
 def is_library(name):
-    """Whether there is a shared library of this name."""
+    """Return whether there is a shared library of this name."""
     try:
         return bool(name) and ctypes.CDLL(name) is not None
     except OSError:
@@ -291,7 +291,7 @@ def loaded_json(said):
 
 
 def command_output(*command):
-    """What a command prints, or why it cannot be run."""
+    """Return what a command prints, or why it cannot be run."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=30, check=False
@@ -302,7 +302,7 @@ def command_output(*command):
 
 
 def differences(one, other, at=""):
-    """Where two JSON objects differ, key by key; `compiled_here` is the probe's own."""
+    """List where two JSON objects differ; `compiled_here` is the probe's own."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted({*one, *other} - {"compiled_here"})
         return [

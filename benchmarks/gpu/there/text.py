@@ -30,7 +30,7 @@ def bad_cases(report):
 
 
 def is_clean(report):
-    """Whether all that there is was compared and is right, and compat too."""
+    """Return whether all that there is was compared and is right, and compat too."""
     compared = any(row["cases"] for row in report.get("comparisons", ()))
     return not (
         not compared

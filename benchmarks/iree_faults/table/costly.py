@@ -1,4 +1,4 @@
-"""What IREE does right, and slowly, or with more memory than it takes."""
+"""Faults in which IREE is right, and slow, or takes too much memory."""
 
 from __future__ import annotations
 

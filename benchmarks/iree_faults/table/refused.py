@@ -1,4 +1,4 @@
-"""What IREE does not compile, or dies of."""
+"""Code that IREE does not compile, or dies of."""
 
 from __future__ import annotations
 
