@@ -38,7 +38,7 @@ ROWS = (
         "grouped-convolution",
         Symptom.SLOW,
         "Neither vectorises nor tiles a grouped convolution.",
-        ("dialects/ops/convolution.py: Note [grouped convolution]",),
+        ("dialects/ops/convolution_lowering.py: Note [grouped convolution]",),
         Elsewhere(_MEASURED),
     ),
     Fault(
