@@ -1,4 +1,4 @@
-"""What each pass and each family of kernels is worth: whole models without it.
+"""Ablation of passes and families of kernels: whole models without each of them.
 
     pip install -e '.[torch]' && python benchmarks/ablation.py [--cases NAME …]
 

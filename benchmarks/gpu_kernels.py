@@ -1,4 +1,4 @@
-"""What GPU kernels of usual shapes become, without a GPU.
+"""Code of GPU kernels of usual shapes, without a GPU.
 
     python -m benchmarks.gpu_kernels --arch sm_80
 
@@ -69,7 +69,7 @@ def _kernels(machine: Gpu) -> Iterator[tuple[str, Term, GpuKernel]]:
 
 
 def _resources(code: GpuCode, machine: Gpu) -> tuple[str, int]:
-    """What the code of a kernel needs, and how much of it spills."""
+    """Return the resources of a kernel's code, and how much of it spills."""
     shared = f"{code.shared >> 10} KiB shared"
     if not machine.arch.startswith("sm_"):
         return shared, 0
@@ -85,7 +85,7 @@ def _resources(code: GpuCode, machine: Gpu) -> tuple[str, int]:
 
 
 def _model(term: Term, machine: Gpu) -> str:
-    """How long a product takes by the model, and at least."""
+    """Return the time of a product by the model, and its least."""
     anchor = products.anchor_of(term)
     if anchor is None:
         return ""

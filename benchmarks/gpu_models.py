@@ -1,4 +1,4 @@
-"""What whole models become on a GPU, without one: a table for docs/gpu.md.
+"""Kernels of whole models on a GPU, without one: a table for docs/gpu.md.
 
     pip install -e '.[torch,gpu]'
     python -m benchmarks.gpu_models [--targets TARGET …] [--models NAME …] [--kernels]
@@ -68,7 +68,7 @@ _DISPATCH = re.compile(rb"(?!_initializer)\b\w+?_dispatch_\d+\w*?(?=_param_0\b)"
 
 @dataclass(frozen=True)
 class Row:
-    """What there is to be told of a kernel.
+    """The figures of a kernel.
 
     Args:
         name: of its region.
@@ -109,7 +109,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Figures:
-    """What there is to be told of a model.
+    """The figures of a model.
 
     Args:
         dispatches: of a call.

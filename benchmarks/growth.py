@@ -1,4 +1,4 @@
-"""How aotc's own stages grow with the graph: all that is done before IREE's compiler.
+"""Growth of aotc's own stages with the graph: all that is done before IREE's compiler.
 
     pip install -e '.[compiler]' && python benchmarks/growth.py [--json FILE] [--write]
 
@@ -81,7 +81,7 @@ def measure_one(kind: str, steps: int, batch: str) -> dict[str, Any]:
 
 
 def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
-    """The same, with what is imported on use."""
+    """Measure the stages, with what is imported on use."""
     from aotc.dialects.limits import graph_ops
     from aotc.mlir import bytecode
     from aotc.programs.program import GRAPH_STAGES

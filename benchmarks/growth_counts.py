@@ -162,7 +162,7 @@ def _visiting_ops_of_argument(visit: Visit, method: Any) -> Any:
 
 
 def _visiting_list(method: Any) -> Any:
-    """As a linked list does, which all ops before the one that is asked for are of."""
+    """Wrap a lookup in a linked list to visit all ops before the found one."""
 
     def visit_list(owner: Any, index: int | None = None) -> Any:
         if index is None:

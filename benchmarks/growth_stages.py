@@ -1,4 +1,4 @@
-"""What a build does before IREE's compiler, as steps that are measured one by one.
+"""Steps of a build before IREE's compiler, which are measured one by one.
 
 The passes are those of `aotc.passes.stages`, for a target with kernels: a pass that is
 added there is measured without an edit here.

@@ -67,12 +67,12 @@ class Loop:
 
     @property
     def is_of_products(self) -> bool:
-        """Whether it makes sums of products and little else."""
+        """Return whether it makes sums of products and little else."""
         return 5 * self.multiply_adds >= 2 * self.instructions
 
 
 def assembly(model: Path, target: Target) -> str:
-    """What a model is compiled to for a processor."""
+    """Return the assembly of a model for a processor."""
     unit = Unit(load(model)).fork(target)
     run_passes(unit, all_passes())
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ def _functions(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _innermost(lines: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the loops that hold no other loop begin and end."""
+    """Find the bounds of the loops that hold no other loop."""
     places = {
         found[1]: number
         for number, line in enumerate(lines)

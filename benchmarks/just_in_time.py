@@ -1,4 +1,4 @@
-"""What `aotc.jit`, variants and counters add to a call, and to the start of a process.
+"""Costs of `aotc.jit`, variants and counters in a call, and at the start of a process.
 
     pip install -e '.[compiler]' && python benchmarks/just_in_time.py
 
@@ -67,7 +67,7 @@ def compare(one, other, calls):
 
 
 def row(name, added, times):
-    """What one adds to the other."""
+    """Return what one adds to the other."""
     found = {"name": name, "calls": len(times[0])}
     for which in (statistics.median, min):
         ours, theirs = map(which, times)
@@ -106,7 +106,7 @@ def selection(calls, folder):
 
 
 def counting(calls):
-    """What is noted of a call, many times in a row."""
+    """Time the counting of a call, many times in a row."""
     from aotc.runtime.call_counts import ShapeCounts, Tally
 
     counts = ShapeCounts(Tally(), 100, 10, 10, fetched=False)

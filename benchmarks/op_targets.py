@@ -1,4 +1,4 @@
-"""What each target can compile: every case of every op, one target after the other.
+"""A table of what each target can compile: every case of every op, target by target.
 
     python -m benchmarks.op_targets vmvx aarch64 riscv64 cuda vulkan --write
 
@@ -43,7 +43,7 @@ class Failure:
         return said.partition(" that was explicitly marked illegal")[0].split(": %")[0]
 
     def to_json(self) -> dict[str, str]:
-        """The same for machines."""
+        """Return the row for machines."""
         return {
             "case": str(self.case),
             "op": self.case.op,
@@ -90,7 +90,7 @@ def report(target: Target, count: int, found: Sequence[Failure], seconds: float)
 
 
 def never(cases: Sequence[Case], found: Sequence[Failure]) -> dict[str, dict[str, str]]:
-    """By op: the dtypes of which no case compiles, and why."""
+    """Return the dtypes of which no case compiles, and why, by op."""
     failed = {str(failure.case) for failure in found}
     compiled = {(c.op, c.dtypes) for c in cases if str(c) not in failed}
     limits: dict[str, dict[str, str]] = defaultdict(dict)

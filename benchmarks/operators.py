@@ -72,7 +72,7 @@ class System:
         return self._ask(case, count)
 
     def result(self, case: Case, folder: Path) -> np.ndarray | None:
-        """What the system computes."""
+        """Return what the system computes."""
         file = folder / f"{self.kind}.npy"
         file.unlink(missing_ok=True)
         self._ask(case, file)
@@ -148,7 +148,7 @@ def row(case: Case, times: dict[str, list[list[float]]], limits: dict) -> dict:
 
 
 def group(case: Case) -> str:
-    """What cases are summed up by."""
+    """Return the group that a case is summed up in."""
     if case.groups > 1:
         return "depthwise"
     if case.family == "conv":

@@ -53,7 +53,7 @@ def read_times(folder: Path) -> dict[str, float]:
 
 
 def units_of(times: Mapping[str, float]) -> dict[str, float]:
-    """What can be left out: functions; or files that one function takes most of.
+    """Return what can be left out: functions; or files that one function takes most of.
 
     That one makes the fixtures of the file, which another would make in its place.
     """

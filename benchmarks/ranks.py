@@ -1,4 +1,4 @@
-"""What several processes take: an exchange by size, and a step of training.
+"""Times of several processes: an exchange by size, and a step of training.
 
     pip install -e '.[compiler]' && python benchmarks/ranks.py
 

@@ -1,4 +1,4 @@
-"""What a call costs besides the computation, for entries with 1 and 100 state arrays.
+"""Costs of a call besides the computation, for entries with 1 and 100 state arrays.
 
     pip install -e '.[compiler]' && python benchmarks/state_overhead.py
 

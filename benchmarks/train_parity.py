@@ -98,7 +98,7 @@ def main():
 
 
 def row(name, steps, precision):
-    """How far the losses of a model are from JAX's, and how far they may be."""
+    """Return how far the losses of a model are from JAX's, and how far they may be."""
     ours, exact, plain, others = curves(name, steps, precision)
     first = np.abs(ours / plain - 1)[:WINDOW].max()
     apart = distance(ours, exact)

@@ -42,7 +42,7 @@ def aotc_step(threads):
 
 
 def torch_step(threads, params):
-    """The same step in PyTorch, eager; channels first, as its kernels prefer."""
+    """Return the step in PyTorch, eager; channels first, as its kernels prefer."""
     import torch
     import torch.nn.functional as F
 
@@ -82,7 +82,7 @@ def c_first(kernel):
 
 
 def jax_step(params):
-    """The same step under jax.jit, with donated state."""
+    """Return the step under jax.jit, with donated state."""
     import jax
     import jax.numpy as jnp
     from jax import lax

@@ -1,4 +1,4 @@
-"""How near compiled elementary functions come to their formulas, in f32.
+"""Errors of compiled elementary functions against their formulas, in f32.
 
     python -m benchmarks.ulp x86_64-v3 x86_64-v4 --write
 

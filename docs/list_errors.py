@@ -114,7 +114,7 @@ class Module:
 
 @dataclass
 class Entry:
-    """What is known of a code: its class's exit code, messages and modules."""
+    """The facts on a code: its class's exit code, messages and modules."""
 
     exit_code: int
     messages: list[str] = field(default_factory=list)
@@ -139,7 +139,7 @@ class Reader:
         self.modules = modules()
 
     def entries(self) -> dict[tuple[str, int], Entry]:
-        """What is raised, by code and exit code."""
+        """Return what is raised, by code and exit code."""
         found: dict[tuple[str, int], Entry] = {}
         for module in self.modules:
             for call in module.calls():

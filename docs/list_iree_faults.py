@@ -72,7 +72,7 @@ def _told(fault: Fault) -> str:
 
 
 def _title(address: str) -> str:
-    """What a link to an issue says: `iree-org/iree#1`."""
+    """Return the text of a link to an issue: `iree-org/iree#1`."""
     *_, owner, project, _, number = address.split("/")
     return f"{owner}/{project}#{number}"
 

@@ -36,7 +36,7 @@ def table(header: str, rows: Iterable[Iterable[Any]]) -> Iterator[str]:
 
 
 def sources(name: str) -> Iterator[str]:
-    """What the rows of a file cite, or how it is made."""
+    """Return what the rows of a file cite, or how it is made."""
     document = reading.document(name)
     yield ""
     if "command" in document:
@@ -77,7 +77,7 @@ def runtimes() -> Iterator[str]:
 
 
 def trials() -> Iterator[str]:
-    """How verdicts were compared with what happens."""
+    """Describe how verdicts were compared with what happens."""
     yield from (
         "",
         "## Verdicts, and what happens",
@@ -116,7 +116,7 @@ def trials() -> Iterator[str]:
 
 
 def ran(row: dict[str, Any] | None) -> str:
-    """What became of bundles under a release."""
+    """Return the outcomes of bundles under a release."""
     outcomes = row["outcomes"].items() if row else ()
     return ", ".join(f"{backend} {truth}" for backend, truth in outcomes) or "not run"
 
@@ -236,7 +236,7 @@ def described(each: tables.DeviceTableRow) -> tuple[str, ...]:
 
 
 def chips(profile: dict[str, Any]) -> str:
-    """What the GPU's code is made for."""
+    """Return the chips that the GPU's code is made for."""
     found = [
         gpu.get("sm") or gpu.get("gfx")
         for driver in ("cuda", "rocm")
@@ -246,7 +246,7 @@ def chips(profile: dict[str, Any]) -> str:
 
 
 def memory(profile: dict[str, Any]) -> str:
-    """Of the computer, or of its GPU if that is apart."""
+    """Return the memory of the computer, or of its GPU if that is apart."""
     gpu = profile["cuda"] or profile["rocm"] or {"devices": ({"memory_bytes": None},)}
     size = profile["memory"]["total_bytes"] or gpu["devices"][0]["memory_bytes"]
     return f"{size / 2**30:g} GiB" if size else ""

@@ -147,7 +147,7 @@ def _language(lines: list[str]) -> str:
 
 
 def _is_section(lines: list[str], number: int) -> bool:
-    """Whether an indented line belongs to `Args:` and the like."""
+    """Return whether an indented line belongs to `Args:` and the like."""
     above = (line for line in reversed(lines[:number]) if line.strip())
     head = next((line for line in above if not line.startswith(" ")), "")
     return bool(re.fullmatch(r"[A-Z]\w+:", head.strip()))

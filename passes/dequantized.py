@@ -10,9 +10,9 @@ from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Multiply, Subtract
 from aotc.dialects.ops.contraction import BYTES
+from aotc.dialects.ops.padding import Pad
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose, varying_axes
-from aotc.dialects.ops.slicing import Pad
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor

@@ -43,10 +43,10 @@ from aotc.dialects.ops.binary import Add, Multiply, Power, Subtract
 from aotc.dialects.ops.bits import ShiftLeft
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.padding import Pad
 from aotc.dialects.ops.pooling import Pool
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.selection import Cast
-from aotc.dialects.ops.slicing import Pad
 from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Operation, Value

@@ -29,8 +29,8 @@ from aotc.dialects.functions.walking import clone
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.movement.permutations import permute
 from aotc.dialects.ops.indexing import Gather, IndexMap
+from aotc.dialects.ops.padding import Pad
 from aotc.dialects.ops.shape import Reshape, Transpose
-from aotc.dialects.ops.slicing import Pad
 from aotc.dialects.types import Shape, Tensor
 from aotc.kernels.capabilities import NoKernels, capabilities_of
 from aotc.mlir import Module, Value, func

@@ -32,8 +32,9 @@ from aotc.dialects.functions.fusion import has_unfused_body
 from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.ops.indexing import Gather
+from aotc.dialects.ops.padding import Pad
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
-from aotc.dialects.ops.slicing import Concatenate, Pad
+from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Tensor, element_count
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Value

@@ -37,7 +37,7 @@ class CompiledModules:
         self.compile = backend._run
 
     def __call__(self, job: Any, running: Any) -> Any:
-        """What the worker reports of a module, and the module."""
+        """Return the worker's report of a module, and the module."""
         folder = self._folder if job.device_kernels else self._kept
         file = folder / _digest(job)
         if not job.settings["dump"]:  # which is for the worker

@@ -79,7 +79,7 @@ def _kept_modules(config):
 
 @pytest.fixture
 def compile_anew(compile_once, monkeypatch):
-    """For tests of compiling itself: nothing is taken from what others compiled."""
+    """Take nothing from what other tests compiled: for tests of compiling itself."""
     from aotc import backend
 
     monkeypatch.setattr(backend, "_run", backend._run.compile)
@@ -173,7 +173,7 @@ def pytest_collection_finish():
 
 
 def pytest_unconfigure():
-    """What is left at the end is garbage like any other, of which extensions warn."""
+    """Unfreeze what is left, which is garbage like any other; extensions warn of it."""
     gc.unfreeze()
 
 
@@ -232,7 +232,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def _cpu_seconds():
-    """Of this process, and of those that it has started and that have ended."""
+    """Return the seconds of this process, and of ended ones that it has started."""
     kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
     used = [resource.getrusage(kind) for kind in kinds]
     return sum(each.ru_utime + each.ru_stime for each in used)

@@ -1,4 +1,4 @@
-"""What calls are refused with: the error, of the kind and code that it must have."""
+"""Refusals of calls: the error, of the kind and code that it must have."""
 
 import sys
 from collections.abc import Callable

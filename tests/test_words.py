@@ -52,7 +52,9 @@ def _documented(package):
                 yield f"{file.relative_to(ROOT)}:{line} {name}", text
 
 
-@pytest.mark.parametrize("package", ["aotc", "artifacts", "cli", "dialects", "passes"])
+@pytest.mark.parametrize(
+    "package", ["aotc", "artifacts", "benchmarks", "cli", "dialects", "passes"]
+)
 def test_docstrings_begin_with_a_verb_or_a_noun(package):
     found = [
         f"{place}: {text.splitlines()[0]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc import numpy as np
-from aotc.dialects.ops.slicing import dilated_size
+from aotc.dialects.ops.padding import dilated_size
 from aotc.dialects.types import Shape, bounds
 from aotc.errors import InputError
 from aotc.nn.spatial import (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotc.worker import IO_ERROR, constants, memory
 from aotc.worker.alignment import unaligned_kernels
+from aotc.worker.host_code import HostCode
 from aotc.worker.parent import end_with
 from aotc.worker.rewrites import Runner
 
@@ -43,7 +44,7 @@ def main(folder: Path) -> int:
     unaligned = unaligned_kernels(module) if job["device_kernels"] else []
     if not run_rewrites(rewrites, "stream", module):
         return 1
-    host = memory.HostCode(module)
+    host = HostCode(module)
     report: dict[str, Any] = {
         "flags": flags,
         "unaligned": unaligned,
@@ -178,7 +179,7 @@ def is_valid(module: ir.Module) -> bool:
 
 
 def entry_memory(
-    host: memory.HostCode, entry: str, sizes: dict[str, Any], is_mapped: bool
+    host: HostCode, entry: str, sizes: dict[str, Any], is_mapped: bool
 ) -> dict[str, object] | None:
     """Return the peak memory of an entry; None where it depends on values.
 

@@ -21,10 +21,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from iree.compiler import ir
+from aotc.worker.host_code import HostBlock, HostCode, HostFunction, HostOp
 
 Shapes = Sequence[Sequence[int]]
 Bounds = Sequence[Sequence[tuple[int, int]]]  # the least and greatest of each size
@@ -223,7 +222,7 @@ class _Run:
                     self.free(value)
 
     def _interpret(
-        self, function: _Function, given: Sequence[Known]
+        self, function: HostFunction, given: Sequence[Known]
     ) -> Sequence[Known]:
         values: dict[int, Known] = {}
         jump = _Jump(0, given)
@@ -237,12 +236,13 @@ class _Run:
         return jump.passed
 
     def _block(
-        self, block: _HostBlock, values: dict[int, Known], passed: Sequence[Known]
+        self, block: HostBlock, values: dict[int, Known], passed: Sequence[Known]
     ) -> _Jump:
         self._bind(values, block.arguments, passed)
         self._forget(values, block.dead)
         for step in block.steps:
-            found = step.act(self, step, [values.get(name) for name in step.operands])
+            act = _ACTS.get(step.kind, _unknown_results)
+            found = act(self, step, [values.get(name) for name in step.operands])
             if isinstance(found, _Jump):
                 return found
             self._bind(values, step.results, found)
@@ -262,117 +262,10 @@ class _Run:
             self.drop(values.pop(name, None))
 
 
-# ---- the code -----------------------------------------------------------------------
-
-
-class _HostOp(NamedTuple):
-    """An op, with numbers in the place of its values."""
-
-    act: Callable[[_Run, _HostOp, list[Known]], Sequence[Known] | _Jump]
-    op: ir.Operation
-    operands: list[int]
-    results: list[int]
-    targets: list[int]  # the blocks that it may jump to
-    dead: list[int]  # what is not used after it
-
-
-class _HostBlock(NamedTuple):
-    arguments: list[int]
-    steps: list[_HostOp]
-    dead: list[int]  # what other ways to here left, and arguments without a use
-
-
-class HostCode:
-    """The host code of a module in the stream phase; a function is read when called."""
-
-    def __init__(self, module: ir.Module) -> None:
-        self.initializers: list[_Function] = []
-        self.numbers: dict[str, int] = {}  # with which globals begin
-        self._functions: dict[str, _Function] = {}
-        self._ops: dict[str, ir.Operation] = {}
-        for op in module.body.operations:
-            kind = op.operation.name
-            if kind == "util.func":
-                self._ops[op.attributes["sym_name"].value] = op
-            elif kind == "util.initializer":
-                self.initializers.append(_Function(op))
-            elif kind == "util.global" and "initial_value" in op.attributes:
-                value = getattr(op.attributes["initial_value"], "value", None)
-                if isinstance(value, int):
-                    self.numbers[op.attributes["sym_name"].value] = value
-
-    def is_external(self, name: str) -> bool:
-        """Return whether the function called `name` is declared and not defined."""
-        return not list(self._ops[name].regions[0].blocks)
-
-    def function(self, name: str) -> _Function:
-        """The function called `name`."""
-        if name not in self._functions:
-            self._functions[name] = _Function(self._ops[name])
-        return self._functions[name]
-
-
-class _Function:
-    """The body of a function, with the last use of every value."""
-
-    def __init__(self, function: ir.Operation) -> None:
-        self._names: dict[ir.Value, int] = {}
-        self._blocks = list(function.regions[0].blocks)
-        self._after = self._live_after()
-        self.blocks = [self._read(block) for block in self._blocks]
-
-    def _name(self, value: ir.Value) -> int:
-        return self._names.setdefault(value, len(self._names))
-
-    def _live_before(self, block: ir.Block, live: set[int]) -> set[int]:
-        """Return the values live before a block, given those live after it."""
-        for op in reversed(list(block.operations)):
-            live = live - {self._name(value) for value in op.results}
-            live |= {self._name(value) for value in op.operands}
-        return live - {self._name(value) for value in block.arguments}
-
-    def _live_after(self) -> list[set[int]]:
-        """Return the values live after each block: the least solution of the flow
-        equations.
-        """
-        after: list[set[int]] = [set() for _ in self._blocks]
-        changed = True
-        while changed:
-            changed = False
-            before = [
-                self._live_before(block, live)
-                for block, live in zip(self._blocks, after, strict=True)
-            ]
-            for block, live in zip(self._blocks, after, strict=True):
-                for target in self._targets(list(block.operations)[-1]):
-                    changed |= not before[target] <= live
-                    live |= before[target]
-        return after
-
-    def _targets(self, op: ir.Operation) -> list[int]:
-        return [self._blocks.index(block) for block in op.operation.successors]
-
-    def _read(self, block: ir.Block) -> _HostBlock:
-        live, steps = set(self._after[self._blocks.index(block)]), []
-        for op in reversed(list(block.operations)):
-            operands = [self._name(value) for value in op.operands]
-            results = [self._name(value) for value in op.results]
-            dead = list({*operands, *results} - live)
-            live = live - {*results} | {*operands}
-            act = _ACTS.get(op.operation.name, _unknown_results)
-            targets = self._targets(op)
-            steps.append(_HostOp(act, op.operation, operands, results, targets, dead))
-        arguments = [self._name(value) for value in block.arguments]
-        dead = [name for name in self._names.values() if name not in live]
-        return _HostBlock(arguments, steps[::-1], dead)
-
-
 # ---- the ops ------------------------------------------------------------------------
 
 
-def _unknown_results(
-    run: _Run, step: _HostOp, operands: list[Known]
-) -> Sequence[Known]:
+def _unknown_results(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     """Return None for results that are no sizes, or come from a tensor."""
     return [None] * len(step.results)
 
@@ -380,7 +273,7 @@ def _unknown_results(
 def _arithmetic(compute: Callable[..., int]) -> Any:
     """Make a rule of an op on integers; IREE's 64-bit indices never overflow."""
 
-    def act(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+    def act(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
         if not all(isinstance(value, int) for value in operands):
             return [None]
         return [int(compute(*operands))]
@@ -395,16 +288,16 @@ def _over_ranges(compute: Callable[..., int]) -> object:
     """
     of_numbers = _arithmetic(compute)
 
-    def act(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+    def act(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
         if not any(isinstance(value, Range) for value in operands):
             found: Sequence[Known] = of_numbers(run, step, operands)
             return found
         ends = [_ends(value) for value in operands]
-        divides = "div" in step.op.name or step.op.name == "util.align"
+        divides = "div" in step.kind or step.kind == "util.align"
         if () in ends or (divides and min(ends[1]) <= 0):
             return [None]
         values = [compute(*each) for each in product(*ends)]
-        form = run.form(step.op.name, *operands)
+        form = run.form(step.kind, *operands)
         least, most = min(values), max(values)
         return [least if least == most else Range(least, most, form)]
 
@@ -418,7 +311,7 @@ def _ends(value: Known) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else ()
 
 
-def _remainder(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _remainder(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     value, divisor = operands
     if not isinstance(value, Range):
         found: Sequence[Known] = _arithmetic(operator.mod)(run, step, operands)
@@ -426,21 +319,21 @@ def _remainder(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Know
     if not isinstance(divisor, int) or divisor <= 0 or value.least < 0:
         return [None]
     most = min(value.most, divisor - 1)
-    return [Range(0, most, run.form(step.op.name, value, divisor)) if most else 0]
+    return [Range(0, most, run.form(step.kind, value, divisor)) if most else 0]
 
 
 def _forward_operands(
-    run: _Run, step: _HostOp, operands: list[Known]
+    run: _Run, step: HostOp, operands: list[Known]
 ) -> Sequence[Known]:
     """Forward the operands as results."""
     return operands[: len(step.results)]
 
 
-def _await(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _await(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     return [value for value in operands if isinstance(value, _Buffer)]
 
 
-def _constant(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _constant(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     value = getattr(step.op.attributes["value"], "value", None)
     return [int(value) if isinstance(value, int) else None]
 
@@ -451,7 +344,7 @@ _PREDICATES: list[Callable[[int, int], bool]] = [
 ]  # fmt: skip
 
 
-def _compare(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _compare(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     compare = _PREDICATES[step.op.attributes["predicate"].value]
     if not any(isinstance(value, Range) for value in operands):
         return list(_arithmetic(compare)(run, step, operands))
@@ -464,21 +357,21 @@ def _compare(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]
     return [int(found.pop()) if len(found) == 1 and (is_order or is_apart) else None]
 
 
-def _select(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _select(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     condition, yes, no = operands
     return [None if condition is None else (yes if condition else no)]
 
 
-def _load_global(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _load_global(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     return [run.globals.get(step.op.attributes["global"].value)]
 
 
-def _store_global(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _store_global(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     run.store(step.op.attributes["global"].value, operands[0])
     return []
 
 
-def _call(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _call(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     """Call a function of the module; the loader's functions give unknown values."""
     callee = step.op.attributes["callee"].value
     if run.is_external(callee):
@@ -486,15 +379,15 @@ def _call(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
     return run.call(callee, operands)
 
 
-def _return(run: _Run, step: _HostOp, operands: list[Known]) -> _Jump:
+def _return(run: _Run, step: HostOp, operands: list[Known]) -> _Jump:
     return _Jump(None, operands)
 
 
-def _branch(run: _Run, step: _HostOp, operands: list[Known]) -> _Jump:
+def _branch(run: _Run, step: HostOp, operands: list[Known]) -> _Jump:
     return _Jump(step.targets[0], operands)
 
 
-def _branch_if(run: _Run, step: _HostOp, operands: list[Known]) -> _Jump:
+def _branch_if(run: _Run, step: HostOp, operands: list[Known]) -> _Jump:
     condition, *passed = operands
     if not isinstance(condition, int):
         raise UnknownMemory
@@ -504,12 +397,12 @@ def _branch_if(run: _Run, step: _HostOp, operands: list[Known]) -> _Jump:
     return _Jump(step.targets[1], passed[first:])
 
 
-def _size_of_view(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _size_of_view(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     view, axis = operands[0], step.op.attributes["index"].value
     return [view.shape[axis] if isinstance(view, _View) else None]
 
 
-def _import_buffer(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _import_buffer(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     buffer = run.allocate(operands[-1], "input")
     if isinstance(operands[0], _View):  # of the caller, who keeps it
         run.hold(buffer)
@@ -517,13 +410,13 @@ def _import_buffer(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[
     return [buffer]
 
 
-def _allocate(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _allocate(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     """Allocate a buffer; return it, and None for the time when it is there."""
     kind = str(step.op.results[0].type)
     return [run.allocate(operands[0], kind), None][: len(step.results)]
 
 
-def _constants(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _constants(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     """Allocate buffers of the sizes that come first; return them, and None for when
     they are there.
     """
@@ -532,7 +425,7 @@ def _constants(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Know
     return [*(run.allocate(size, "constant") for size in sizes[:count]), None]
 
 
-def _parameters(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _parameters(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     """Allocate buffers with weights, of the sizes in the fourth group of operands."""
     *before, count, _ = list(step.op.attributes["operandSegmentSizes"])
     sizes = operands[sum(before) :][:count]
@@ -540,12 +433,12 @@ def _parameters(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Kno
     return [*found, None]
 
 
-def _deallocate(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _deallocate(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     run.free(operands[0])
     return [None]
 
 
-def _buffer_size(run: _Run, step: _HostOp, operands: list[Known]) -> Sequence[Known]:
+def _buffer_size(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
     buffer = operands[0]
     return [buffer.size if isinstance(buffer, _Buffer) else None]
 

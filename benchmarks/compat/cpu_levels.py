@@ -48,14 +48,14 @@ def compiled_probe(folder: Path) -> Path:
 
 
 def host(probe: Path, emulator: list[str]) -> Host:
-    """What the probe says of the emulated processor."""
+    """Return what the probe reports of the emulated processor."""
     said = subprocess.run([*emulator, probe], capture_output=True, check=True).stdout
     drivers = ("local-sync", "local-task")
     return Host.from_device(json.loads(said), engine.iree_version(), drivers)
 
 
 def truth(it: Subject, variant: Variant, emulator: list[str], expected: Any) -> str:
-    """What becomes of the calls on an emulated processor."""
+    """Return the outcomes of the calls on an emulated processor."""
     done = subprocess.run(
         [*emulator, sys.executable, "-m", "benchmarks.compat.run_calls"]
         + [str(it.path), variant.id, str(it.calls)],
@@ -72,7 +72,7 @@ def truth(it: Subject, variant: Variant, emulator: list[str], expected: Any) -> 
 
 
 def is_close(found: Any, expected: Any) -> bool:
-    """Whether all results of all calls agree."""
+    """Return whether all results of all calls agree."""
     pairs = [
         pair
         for call, other in zip(found, expected, strict=True)

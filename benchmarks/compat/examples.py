@@ -1,4 +1,4 @@
-"""Which example runs on which shipped device: builds the examples, writes the page.
+"""A page of which example runs on which shipped device; builds the examples.
 
     python -m benchmarks.compat.examples [--build [EXAMPLE …]] [--missing] [--write]
 

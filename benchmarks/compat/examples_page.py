@@ -84,7 +84,7 @@ class Matrix:
         return report(matrix(self.artifacts, found), Policy(), cure=True)
 
     def cell(self, document: Json, example: int, device: int) -> Json:
-        """What a document says of an example on a device, both by number."""
+        """Return a document's verdict on an example on a device, both by number."""
         found: Json = document["cells"][example * len(self.devices) + device]
         assert (found["artifact"], found["class"]) == (example, device)
         return found
@@ -196,7 +196,7 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str
 
 
 def _glance(it: Matrix) -> Iterator[str]:
-    """How many devices of each kind run an example."""
+    """Count the devices of each kind that run an example."""
     yield from (
         "## At a glance",
         "",
@@ -279,7 +279,7 @@ def _notes(it: Matrix, device: int) -> str:
 
 
 def _reasons(it: Matrix) -> Iterator[str]:
-    """What the codes of the matrix say, with the devices that they are said of."""
+    """Explain the codes of the matrix, with the devices that have them."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for number, each in enumerate(it.devices):
         said: dict[str, dict[str, None]] = {}

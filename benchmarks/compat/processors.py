@@ -1,4 +1,4 @@
-"""Which features a processor has: LLVM's own definitions, asked of the compiler.
+"""Features of processors: LLVM's own definitions, asked of the compiler.
 
     python -m benchmarks.compat.processors --write
 

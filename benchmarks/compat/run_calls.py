@@ -33,7 +33,7 @@ def load_unasked(path: str, variant_id: str, trust: str | None) -> Model:
 
 
 def made(model: Model, entry: str, leaves: list[Any]) -> list[Any]:
-    """What a call returns and leaves behind, as arrays."""
+    """Return the results of a call and the states after it, as arrays."""
     outputs = [leaf.copy() for leaf in model.entry(entry).call_flat(leaves)]
     states = [
         leaf.copy()

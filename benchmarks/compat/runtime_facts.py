@@ -61,7 +61,7 @@ class Module:
 
 
 def refusal(instance: object, data: bytes, offered: list[object] | None = None) -> str:
-    """Why the runtime does not take a module; empty if it takes it."""
+    """Return why the runtime does not take a module; empty if it takes it."""
     try:
         module = iree.VmModule.copy_buffer(instance, data)
         if offered is not None:

@@ -1,4 +1,4 @@
-"""What each release of the IREE runtime loads, asked of its wheel.
+"""Formats that each release of the IREE runtime loads, asked of its wheel.
 
     python -m benchmarks.compat.runtimes [RELEASE …] [--wheels DIR] [--iree CLONE]
                                          [--write]
@@ -51,7 +51,7 @@ _CONSTANTS = {
 
 
 def asked(wheel: Wheel) -> dict[str, Any]:
-    """What the runtime in a wheel says of itself.
+    """Return what the runtime in a wheel reports of itself.
 
     Raises:
         SystemExit: it died, or its answers contradict each other.
@@ -85,7 +85,7 @@ def sources(clone: Path, revision: str) -> dict[str, int] | None:
 
 
 def vulkan_baseline(wheel: Wheel) -> dict[str, Any] | None:
-    """What the runtime wants of a Vulkan device, as its binary words it.
+    """Return what the runtime requires of a Vulkan device, as its binary words it.
 
     From 3.12 on it reports what a device lacks; None for those before.
     """

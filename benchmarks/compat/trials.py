@@ -36,7 +36,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a variant under a release.
+    """The outcome of a variant under a release.
 
     Args:
         variant: of a subject.
@@ -54,7 +54,7 @@ class Outcome:
 
     @property
     def is_contradiction(self) -> bool:
-        """Whether verdict and truth disagree.
+        """Return whether verdict and truth disagree.
 
         A release under which another model failed is refused for all.
         """
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def run(it: Subject, variant: Variant, wheel: Path) -> tuple[str, Any]:
-    """What the process under a wheel says: `results` and they, or what went wrong."""
+    """Return what the process under a wheel reports: `results`, or what went wrong."""
     path = os.pathsep.join((str(wheel), str(ROOT)))
     command = [sys.executable, "-m", "benchmarks.compat.run_calls"]
     trust = [str(it.trust)] if it.trust else []

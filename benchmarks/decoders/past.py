@@ -1,4 +1,4 @@
-"""What a decoder keeps between its steps, and what it begins with.
+"""The state that a decoder keeps between its steps, and its first value.
 
 `inputs.npz`, beside this file, holds the arguments of a step as PyTorch's network takes
 them: the past of layer N are key_N and value_N, (batch, heads, past, depth).

@@ -59,7 +59,7 @@ CPUS = {
 
 
 def wrong_in(model: Path, target: Target, kernels: Counter[str]) -> str:
-    """What is wrong with a model; "" if nothing is."""
+    """Describe what is wrong with a model; "" if nothing is."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             report = build(

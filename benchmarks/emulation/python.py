@@ -81,7 +81,7 @@ def _unpack_system(apt: Path, root: Path) -> None:
 
 
 def _unpack_wheels(version: str, site: Path) -> None:
-    """What the edge install of aotc needs."""
+    """Unpack the wheels that the edge install of aotc needs."""
     needed = [each for each in requires("aotc") or () if "extra ==" not in each]
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", f"--target={site}"]

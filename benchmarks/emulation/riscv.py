@@ -124,7 +124,7 @@ def compile_model(model: Path, folder: Path) -> Path:
 
 
 def has_own_bindings(case: Case, folder: Path) -> bool:
-    """Whether each operand and result of a kernel is a binding, in this order.
+    """Return whether each operand and result of a kernel is a binding, in this order.
 
     A binding may have some bytes more, up to the next multiple of 64. Nothing says it
     of kernels that ask for the number of threads, which have scratch besides.
@@ -163,7 +163,7 @@ def linked(case: Case, objects: Path, folder: Path) -> Path:
 
 
 def wrong_in(case: Case, program: Path, vlen: int) -> str:
-    """What is wrong with the results of a kernel; "" if nothing is."""
+    """Describe what is wrong with the results of a kernel; "" if nothing is."""
     memory = program.with_suffix(".memory")
     unwritten = [np.frombuffer(b"\xff" * x.nbytes, x.dtype) for x in case.results]
     arrays = [*case.arguments, *unwritten]

@@ -50,7 +50,7 @@ def _entry(
 
 
 def _activation(rng: _Random, text: str) -> str:
-    """What follows a product, a convolution or a window."""
+    """Return source that applies a random activation to a product or the like."""
     what = ["nn.relu({})", "nn.gelu({})", "nn.swish({})", "np.tanh({}) + 1.0"]
     return str(rng.choice(what)).format(text)
 

@@ -48,7 +48,7 @@ Mismatch = Callable[[Any, Any, float, float], str | None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How cases are compiled.
+    """The settings by which cases are compiled.
 
     Args:
         target: to compile for.
@@ -91,7 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """What was asked for; `--kernels` is heeded at once."""
+    """Return the settings that were asked for; `--kernels` is heeded at once."""
     if options.kernels:
         write_kernels_of_any_size()
     return Settings(
@@ -110,7 +110,7 @@ class Traced:
 
 @dataclass
 class Compiled:
-    """What became of cases that were compiled.
+    """Outcomes of the cases that were compiled.
 
     Args:
         passed: how many give what they should.
@@ -131,7 +131,7 @@ class Compiled:
     settings: Settings = Settings()
 
     def title(self) -> str:
-        """What was compiled for what, in words."""
+        """Name what was compiled for which target."""
         told = ", ".join(f"{n} of {name}" for name, n in self.kernels.items())
         title = f"Compiled for {self.settings}, with kernels: {told or 'none'}"
         if self.settings.only_kernels:
@@ -171,7 +171,7 @@ def run_compiled(
 def _with_kernels(
     cases: Sequence[Traced], mismatch: Mismatch, result: Compiled
 ) -> list[Traced]:
-    """Those of which a kernel computes a part; of the others, the passes are judged."""
+    """Select cases that kernels compute a part of; passes judge the others."""
     chosen: list[Traced] = []
     optimized, regions, *_ = PASS_STAGES
     level = result.settings.level
@@ -199,7 +199,7 @@ def _with_kernels(
 
 
 def _difference(each: Traced, found: Sequence[Array], mismatch: Mismatch) -> str | None:
-    """How results differ from those of a case."""
+    """Describe how results differ from those of a case."""
     case = each.case
     for got, want in zip(found, case.outputs, strict=True):
         why = mismatch(got, want, max(case.rtol, 1e-3), max(case.atol, 1e-6))
@@ -231,7 +231,7 @@ def _general(message: str) -> str:
 
 
 def _choices(inputs: Sequence[Array]) -> Iterator[set[int]]:
-    """Which inputs may be constants: none, then small integers, then all small ones."""
+    """Choices of constant inputs: none, then small integers, then all small ones."""
     small = {i for i, x in enumerate(inputs) if x.size <= SMALL}
     whole = {i for i in small if inputs[i].dtype.kind in "iub"}
     yield set()
@@ -281,7 +281,7 @@ def _outcomes(
     settings: Settings,
     kernels: Counter[str],
 ) -> Iterator[tuple[Traced, str | None]]:
-    """For each case, how its results differ; what does not compile stands alone."""
+    """Describe how results of each case differ; what does not compile stands alone."""
     try:
         program = trace([each.entry for each in batch], {})
         program.level = settings.level

@@ -1,4 +1,4 @@
-"""How long PyTorch's export and aotc's import of real networks take.
+"""Times of PyTorch's export and aotc's import of real networks.
 
     python benchmarks/frontends/import_time.py [NAME …] [--repeat N]
 

@@ -49,7 +49,7 @@ main = aotc.from_jax(model.function, specs)
 
 @dataclass
 class Row:
-    """What became of a model."""
+    """The outcome of a model."""
 
     name: str
     imported: float = 0.0
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Whether it gives what JAX gives."""
+        """Return whether it gives what JAX gives."""
         return self.error <= TOLERANCE
 
 

@@ -72,7 +72,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case; if it passed, with what there is to compile."""
+    """The outcome of a case; if it passed, with what there is to compile."""
 
     case: Case
     status: str
@@ -101,7 +101,7 @@ class Network:
 
     @property
     def weights(self) -> Any:
-        """Those of the function."""
+        """Weights of the function."""
         return self.imported.weights
 
     def __call__(self, *given: Any) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _of_record(record: Any) -> Iterator[Case]:
 
 
 def is_pair(x: Any) -> bool:
-    """Whether it is a complex array of aotc."""
+    """Return whether it is a complex array of aotc."""
     return isinstance(x, Complex)
 
 
@@ -172,7 +172,7 @@ def whole(x: Any) -> Any:
 
 
 def outcome(case: Case) -> Outcome:
-    """What becomes of a case by the reference."""
+    """Return the outcome of a case by the reference."""
     args = tuple(jax.tree.map(lambda x: np.asarray(jax.numpy.asarray(x)), case.args))
     try:
         want = [np.asarray(x) for x in jax.tree.leaves(jax.jit(case.function)(*args))]
@@ -204,7 +204,7 @@ def outcome(case: Case) -> Outcome:
 
 
 def refusal(error: AotcError) -> str:
-    """What an error says is unsupported."""
+    """Return what an error calls unsupported."""
     if error.code == "unsupported-ops" and "\n" in error.message:
         lines = error.message.splitlines()[1:]
         return "; ".join(line.strip().partition("; at ")[0] for line in lines)
@@ -212,7 +212,7 @@ def refusal(error: AotcError) -> str:
 
 
 def difference(case: Case, got: Sequence[Any], want: Sequence[Any]) -> str:
-    """How the results differ from JAX's; empty if they are the same."""
+    """Describe how the results differ from JAX's; empty if they are the same."""
     if len(got) != len(want):
         return f"{len(got)} results for {len(want)}"
     if UNSTABLE in case.name:
@@ -238,7 +238,7 @@ def reordered(results: Sequence[Any]) -> list[Any]:
 
 
 def mismatch(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str | None:
-    """How two arrays differ beyond the tolerance of their dtype."""
+    """Describe how two arrays differ beyond the tolerance of their dtype."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{got.shape} for {want.dtype}{want.shape}"
     tolerance = TOLERANCES.get(want.dtype.name, 0)
@@ -314,7 +314,7 @@ def report(found: Sequence[Outcome], compiled: Compiled | None) -> str:
 
 
 def of_compiled(compiled: Compiled) -> list[str]:
-    """What became of the cases that were compiled."""
+    """Return the outcomes of the cases that were compiled."""
     refused = compiled.refused.total()
     lines = [
         f"## {compiled.title()}",

@@ -12,7 +12,7 @@ from aotc.kernels.planning import chain
 
 
 def thresholds() -> Iterator[tuple[ModuleType, str]]:
-    """What decides which operators are worth a kernel: modules, and names in them."""
+    """Thresholds for operators that are worth a kernel: modules, and names in them."""
     yield from ((grain, name) for name in vars(grain) if name.startswith("LEAST"))
     yield chain, "_LEAST"
     yield gpu_families, "_LEAST"
@@ -20,6 +20,6 @@ def thresholds() -> Iterator[tuple[ModuleType, str]]:
 
 
 def write_kernels_of_any_size() -> None:
-    """From now on kernels compute what is too little work to gain by them, too."""
+    """Have kernels compute what is too little work to gain by them, from now on."""
     for module, name in thresholds():
         setattr(module, name, 1)

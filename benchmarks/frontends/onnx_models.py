@@ -39,7 +39,7 @@ OPSETS = {"dynamo": 20, "torchscript": 17}
 
 @dataclass
 class Exported(Row):
-    """What became of a model from one exporter."""
+    """The outcome of a model from one exporter."""
 
     exporter: str = "dynamo"
     outputs: Sequence[str] = ()
@@ -95,7 +95,7 @@ class ByPlace(torch.nn.Module):
         self.module, self.names = module, names
 
     def forward(self, *values):
-        """What the module returns."""
+        """Return the module's results, flattened."""
         return self.module(**dict(zip(self.names, values, strict=True)))
 
 

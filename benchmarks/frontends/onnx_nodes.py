@@ -54,7 +54,7 @@ NOT_FOLLOWED = {
 
 @dataclass
 class Outcome:
-    """What became of the tests: names, by status and reason."""
+    """Outcomes of the tests: names, by status and reason."""
 
     passed: list[str] = field(default_factory=list)
     excluded: Counter[str] = field(default_factory=Counter)
@@ -78,7 +78,7 @@ class Case:
 
 
 def excluded(case: Any) -> str | None:
-    """Why a test is none of arrays, if it is not."""
+    """Return why a test is none of arrays, if it is not."""
     if case.name in NOT_FOLLOWED:
         return "what ONNX Runtime computes differently"
     for value in (*case.model.graph.input, *case.model.graph.output):
@@ -106,7 +106,7 @@ def _numpy(dtype: str) -> str:
 
 
 def mismatch(got: Any, want: Any, rtol: float, atol: float) -> str | None:
-    """How a result differs from what the test expects, by more than its rounding."""
+    """Describe how a result differs from the test's by more than its rounding."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{got.shape}, expected {want.dtype}{want.shape}"
     if got.dtype.kind in "biu":
@@ -173,7 +173,7 @@ def _operator(case: Any) -> str:
 
 
 def _is_random(case: Any) -> bool:
-    """Whether the model draws numbers, which no test can expect."""
+    """Return whether the model draws numbers, which no test can expect."""
     random = ("Bernoulli", "Random", "Multinomial")
     return any(node.op_type.startswith(random) for node in case.model.graph.node)
 

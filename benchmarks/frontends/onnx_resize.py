@@ -129,7 +129,7 @@ def imported(model: Any) -> Imported:
 
 @cache
 def program_of(model: bytes) -> Any:
-    """What aotc traces for a serialized model; the error if it refuses."""
+    """Return the trace of a serialized model; the error if aotc refuses it."""
     try:
         return imported(onnx.load_from_string(model)).program()
     except AotcError as error:
@@ -163,7 +163,7 @@ def compare(case: Case, open_size: bool, outcome: Outcome) -> None:
 
 
 def evaluated(model: Any, x: Any) -> Any:
-    """What the traced graph makes of an array, on the reference evaluator."""
+    """Evaluate the traced graph for an array on the reference evaluator."""
     program = program_of(model.SerializeToString())
     if isinstance(program, AotcError):
         raise program
@@ -171,7 +171,7 @@ def evaluated(model: Any, x: Any) -> Any:
 
 
 def mismatch(found: Any, wanted: Any) -> str | None:
-    """How a result differs, by more than rounding."""
+    """Describe how a result differs, by more than rounding."""
     if found.shape != wanted.shape:
         return f"shape {found.shape}, ONNX Runtime has {wanted.shape}"
     if np.allclose(found, wanted, 2e-5, 2e-5):

@@ -240,7 +240,7 @@ def spectra(config, flip):
 
 
 def refusal(module, inputs) -> str | None:
-    """Why a network does not take inputs; None if it does."""
+    """Return why a network does not take inputs; None if it does."""
     try:
         with torch.no_grad():
             module(**inputs(2, 7))

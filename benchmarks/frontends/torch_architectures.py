@@ -40,14 +40,14 @@ VERDICTS = ("pass", "not made", "not exportable", "unsupported", "WRONG")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an architecture: one of VERDICTS, and why."""
+    """The outcome of an architecture: one of VERDICTS, and why."""
 
     verdict: str
     reason: str = ""
 
 
 def outcome(kind: str) -> Outcome:
-    """What becomes of an architecture."""
+    """Return the outcome of an architecture."""
     try:
         module, inputs, axes = network(kind)
     except Exception as found:  # whatever its code raises

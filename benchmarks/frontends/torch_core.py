@@ -46,7 +46,7 @@ def core_table(passed: Mapping[str, int]) -> list[str]:
 
 
 def coverage(op: Any) -> tuple[bool, str]:
-    """Whether an op is covered, and how or why not."""
+    """Return whether an op is covered, and how or why not."""
     if function_for(op) or function_for(op, is_complex=True):
         return True, "yes"
     if op in decomposition_table and not is_listed(op):

@@ -39,7 +39,7 @@ SIZES = ((2, 7), (3, 11))  # batch and length: of the export, and of another cal
 
 @dataclass
 class Row:
-    """What became of a model."""
+    """The outcome of a model."""
 
     name: str
     ops: int = 0
@@ -51,7 +51,7 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Whether it gives what PyTorch gives."""
+        """Return whether it gives what PyTorch gives."""
         return self.error <= TOLERANCE
 
 

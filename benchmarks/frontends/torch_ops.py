@@ -106,7 +106,7 @@ def limited(info: Any, sample: Any) -> Outcome:
 
 
 def verdict_of(found: Sequence[Outcome]) -> Outcome:
-    """What is said of an op: the worst of the samples that torch.export exports."""
+    """Return the verdict on an op: the worst of its exportable samples."""
     tried = [each for each in found if each.verdict != "not exportable"] or found
     return max(tried, key=lambda each: VERDICTS.index(each.verdict))
 
@@ -131,7 +131,7 @@ def compiled(tables: Iterable[Table], settings: Settings) -> Compiled:
 
 
 def mismatch(got: Any, want: Any, _rtol: float, _atol: float) -> str | None:
-    """How the result of the compiled code differs."""
+    """Describe how the result of the compiled code differs."""
     return distance(as_tensor(got), as_tensor(want))
 
 
@@ -186,7 +186,7 @@ def figures(dtype: torch.dtype, table: Table) -> str:
 
 
 def figures_compiled(compiled: Compiled) -> Iterator[str]:
-    """What became of the samples that were compiled."""
+    """Count the outcomes of the samples that were compiled."""
     yield ""
     yield (
         f"{compiled.title()}; up to {COMPILED} samples of each op that pass: "

@@ -61,7 +61,7 @@ UNDEFINED = ("empty", "new_empty")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a sample.
+    """The outcome of a sample.
 
     Args:
         verdict: one of VERDICTS.
@@ -100,7 +100,7 @@ class Leaves:
 
     @property
     def weights(self) -> Any:
-        """Of the network."""
+        """Weights of the network."""
         return self.imported.weights
 
     def __call__(self, *args: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where an input goes."""
+    """The place that an input takes in the arguments."""
 
     number: int
 
@@ -171,7 +171,7 @@ class Call(torch.nn.Module):
 
 
 def outcome(info: Any, sample: Any) -> Outcome:
-    """What becomes of one sample of an op."""
+    """Return the outcome of one sample of an op."""
     found = _outcome(info, sample, Call(info.op, sample))
     if not found.written:
         return found
@@ -258,7 +258,7 @@ def short(error: BaseException) -> str:
 
 
 def difference(info: Any, sample: Any, call: Call, found: Sequence[Any]) -> str | None:
-    """How the results differ from PyTorch's by more than their rounding, if they do.
+    """Describe how the results differ from PyTorch's by more than their rounding.
 
     What is not unique (the signs of eigenvectors, …) is compared as the database says
     that it should be. A result that is further away from PyTorch's may be no further
@@ -286,7 +286,7 @@ def difference(info: Any, sample: Any, call: Call, found: Sequence[Any]) -> str 
 
 
 def distance(one: Any, other: Any) -> str | None:
-    """How two results differ, by more than their rounding."""
+    """Describe how two results differ, by more than their rounding."""
     one, other = torch.as_tensor(one), torch.as_tensor(other)
     rtol, atol = TOLERANCES.get(other.dtype, (0.0, 0.0))
     finite = other[torch.isfinite(other)]
@@ -303,7 +303,7 @@ def distance(one: Any, other: Any) -> str | None:
 def is_as_exact(
     call: Call, process: Callable[..., Any], ours: Sequence[Any], theirs: Sequence[Any]
 ) -> bool:
-    """Whether our results are about as near to those in float64 as PyTorch's are."""
+    """Return whether our results are about as near to float64's as PyTorch's are."""
     wide = [x.double() if x.is_floating_point() else x for x in call.tensors]
     try:
         exact = pytree.tree_leaves(process(call.result(wide)))

@@ -232,7 +232,7 @@ def llama():
 
 
 def mistral():
-    """The same with a sliding window."""
+    """A decoder with a sliding window."""
     config = hf.MistralConfig(
         num_key_value_heads=2, use_cache=False, sliding_window=4, **TEXT
     )
@@ -338,7 +338,7 @@ def vit():
 
 
 def deit():
-    """The same with a token for distillation."""
+    """A vision transformer with a token for distillation."""
     return vision(hf.DeiTForImageClassification(hf.DeiTConfig(**VISION)))
 
 

@@ -29,7 +29,7 @@ PARTS = 4  # of a batch that fails
 
 @dataclass(frozen=True)
 class Settings:
-    """How programs are compiled.
+    """The settings by which programs are compiled.
 
     Args:
         target: to compile for.

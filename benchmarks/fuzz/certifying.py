@@ -15,7 +15,7 @@ from .programs import Program
 
 @dataclass(frozen=True)
 class Certified:
-    """What the certificates of a program say.
+    """The counts of a program's certificates.
 
     Args:
         failure: of the first that does not hold, or of the check itself.

@@ -19,7 +19,7 @@ from .running import Runner
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of a program.
+    """The outcome of a program.
 
     Args:
         program: that was checked.

@@ -41,7 +41,7 @@ def distinct(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
 def failures(
     evaluated: Sequence[Evaluated], runner: Runner, target: Target
 ) -> Iterator[tuple[Evaluated, Failure]]:
-    """What does not compile, or gives other results than the evaluator did."""
+    """Return failures: entries that do not compile, or differ from the evaluator."""
     joined = _joined(evaluated)
     entries = joined.entries
     stage = "passes"

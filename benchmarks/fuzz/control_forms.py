@@ -85,7 +85,7 @@ def scan(s: Scope) -> Any:
 
 
 def mapped(s: Scope) -> Any:
-    """The same for each element along the leading axis."""
+    """Apply a function to each element along the leading axis."""
     xs = s.pick(lambda v: v.is_float and v.rank > 0 and v.data.shape[0] > 0)
     block = function_of(s, [f"{xs.source}[0]"])
     name = s.one_of(["control.map", "aotc.vmap"])

@@ -37,7 +37,7 @@ class Evaluated:
 
 @contextmanager
 def without_compiler(evaluated: list[Evaluated] | None = None) -> Iterator[None]:
-    """Within this block, the reference evaluator is the code of `aotc.jit`.
+    """Replace the code of `aotc.jit` by the reference evaluator within this block.
 
     Args:
         evaluated: gets the programs that would have been compiled.

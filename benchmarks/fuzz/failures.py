@@ -1,4 +1,4 @@
-"""What can be wrong with a program."""
+"""Kinds of failures of a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOO_MANY = "sizes and offsets, and a CPU takes"
 
 @dataclass(frozen=True)
 class Failure:
-    """What is wrong with a program.
+    """A failure of a program.
 
     Args:
         kind: what it does not do, or does wrongly: `traces`, `passes` (the pipeline),
@@ -45,7 +45,7 @@ class Failure:
 
 
 def failure_of(kind: str, error: Exception) -> Failure:
-    """What an exception of a stage means: a refusal, or a failure of this kind.
+    """Return what an exception of a stage means: a refusal, or a failure of this kind.
 
     All that aotc raises while it traces says that a program cannot be written so; later
     on, only what a rule refuses does.

@@ -23,7 +23,7 @@ def words(text: str) -> list[str]:
 
 
 def each(names: str, low: float, high: float) -> dict[str, tuple[float, float]]:
-    """The same domain for several functions."""
+    """Give several functions one domain."""
     return dict.fromkeys(words(names), (low, high))
 
 
@@ -69,7 +69,7 @@ INTEGER_UNARY = words("abs negative sign square invert bitwise_not bitwise_count
 
 
 def is_float(value: Value) -> bool:
-    """Whether it has derivatives."""
+    """Return whether it has derivatives."""
     return value.is_float
 
 
@@ -79,7 +79,7 @@ def is_integer(value: Value) -> bool:
 
 
 def has_axes(value: Value) -> bool:
-    """Whether it is no scalar."""
+    """Return whether it is no scalar."""
     return value.rank > 0
 
 
@@ -166,7 +166,7 @@ def clipped(s: Scope) -> Any:
 
 
 def converted(s: Scope) -> Any:
-    """In another dtype, and back again perhaps."""
+    """Convert to another dtype, and back again perhaps."""
     x = s.pick()
     floats = ["float32", "float32", "float64", "float16", "bfloat16"]
     target = s.one_of([*floats, "int32", "int8", "uint8", "bool"])
@@ -200,7 +200,7 @@ def axis_of(s: Scope, x: Value) -> int:
 
 
 def reduced(s: Scope) -> Any:
-    """Over one, several or all axes."""
+    """Reduce one, several or all axes."""
     x = s.pick(lambda v: v.rank > 0 and v.dtype != "bool")
     name = s.one_of(REDUCTIONS if x.is_float else ["sum", "max", "min", "prod"])
     options = []
@@ -390,7 +390,7 @@ def random_numbers(s: Scope) -> Any:
 
 
 def product(s: Scope) -> Any:
-    """Of a matrix with another, or with itself."""
+    """Multiply a matrix with another, or with itself."""
     x = s.pick(lambda v: v.rank >= 1 and v.is_float)
     if x.data.size and abs(x.data.astype("f8")).max() > 2:
         x = s.emit("np.tanh", x)
@@ -416,7 +416,7 @@ LOSSES = words("""
 
 
 def loss(s: Scope) -> Any:
-    """Of two values of one shape."""
+    """Compute a loss of two values of one shape."""
     x = s.pick(lambda v: v.is_float and v.rank > 0)
     same = [v for v in s.values if v.kind == x.kind]
     return s.emit(f"nn.{s.one_of(LOSSES)}", x, s.one_of(same))

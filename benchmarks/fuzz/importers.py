@@ -144,7 +144,7 @@ def random_torch_module(
 
 
 def _in_contracts(entry: Any, sizes: Sequence[int]) -> bool:
-    """Whether the contracts of an entry allow the sizes of its only input."""
+    """Return whether the contracts of an entry allow the sizes of its only input."""
     own = {f"x_{axis}": size for axis, size in enumerate(sizes)}
     return all(
         each.min <= own[each.name] <= (each.max or own[each.name])

@@ -31,7 +31,7 @@ NOT_ALIKE = {
 
 
 def jax_library() -> dict[str, Any] | None:
-    """The same names with JAX's functions behind them; None where it is missing."""
+    """Return the library's names with JAX's functions; None where one is missing."""
     # Small programs that run once are not worth optimizing; XLA reads this late.
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     try:
@@ -62,7 +62,7 @@ def _with_globals(function: Any, names: dict[str, Any]) -> Any:
 def compare_with_jax(
     program: Program, library: Any
 ) -> Failure | Literal["agrees"] | None:
-    """Whether JAX computes the same; None where it has not the functions."""
+    """Return whether JAX computes the same; None where it has not the functions."""
     if program.functions & NOT_ALIKE or _is_narrow(program):
         return None
     wide = widened(program)

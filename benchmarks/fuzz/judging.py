@@ -1,4 +1,4 @@
-"""Whether what was computed is right, as far as rounding leaves that open."""
+"""Judgement of results: are they right, as far as rounding leaves that open?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNS = 12  # with noise; an element at an edge moves in every other one
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of all results of a call.
+    """The judgement of all results of a call.
 
     Args:
         wrong: what differs, in words; empty if nothing does.
@@ -33,7 +33,7 @@ class Judgement:
 def rounding_of(
     module: Any, name: str, inputs: Sequence[Any], wanted: Sequence[Any]
 ) -> Rounding:
-    """How far rounding moves each element of the results of a function.
+    """Return how far rounding moves each element of the results of a function.
 
     Args:
         module: with graph ops.
@@ -72,7 +72,7 @@ def judge(
 
 
 def _compared(got: Any, want: Any, spread: Any, unseen: Unseen) -> tuple[str, Any]:
-    """How an array differs, and which elements are open."""
+    """Describe how an array differs, and which elements are open."""
     if got.shape != want.shape or got.dtype != want.dtype:
         kinds = [f"{x.dtype}{list(x.shape)}" for x in (got, want)]
         return f"is {kinds[0]}; expected {kinds[1]}", np.zeros(want.shape, bool)
@@ -81,7 +81,7 @@ def _compared(got: Any, want: Any, spread: Any, unseen: Unseen) -> tuple[str, An
 
 
 def _is_open(want: Any, spread: Any) -> Any:
-    """Which elements rounding changes in their first digit."""
+    """Return a mask of the elements that rounding changes in their first digit."""
     if not is_float(want):
         return spread > 0
     size = np.where(np.isfinite(want), np.abs(want.astype("f8")), 0)

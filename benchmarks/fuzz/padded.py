@@ -74,7 +74,7 @@ def _programs(seed: int, choice: Choice) -> list[Program]:
 
 
 def check(program: Program, cut: Counter[str]) -> str:
-    """What came of a program: `right`, `refused`, `static`, or how it differs.
+    """Return the outcome of a program: `right`, `refused`, `static`, or how it differs.
 
     Args:
         program: to pad.
@@ -112,7 +112,7 @@ def _compare(
     program: Program,
     sizes: dict[str, int],
 ) -> str:
-    """Whether a padded call gives what the call gives."""
+    """Return whether a padded call gives what the call gives."""
     try:
         wanted = reference.evaluate(traced.module, entry.name, arrays)
     except (AotcError, ValueError, IndexError):  # such as the largest of no elements
@@ -134,7 +134,7 @@ def _compare(
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two arrays are alike to the last digit, NaN for NaN."""
+    """Return whether two arrays are alike to the last digit, NaN for NaN."""
     wide = np.float64 if dtypes.is_float(dtypes.canonical(one.dtype)) else one.dtype
     return np.array_equal(one.astype(wide), other.astype(wide), equal_nan=True)
 

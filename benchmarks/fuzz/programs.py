@@ -95,7 +95,7 @@ class Program:
 
     @property
     def variant(self) -> str:
-        """What is made of the function."""
+        """The kind of transformation of the function."""
         return f"{self.transform}{' with checkpoint' if self.checkpoint else ''}"
 
     def transformed(self, transform: str, checkpoint: bool = False) -> Program:
@@ -125,7 +125,7 @@ def renamed(source: str, old: str, new: str) -> str:
 
 
 def to_json(program: Program) -> dict[str, Any]:
-    """As a file of failures holds it."""
+    """Return the program as a file of failures holds it."""
     return {
         "seed": program.seed,
         "transform": program.transform,

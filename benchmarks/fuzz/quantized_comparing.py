@@ -68,7 +68,7 @@ class Call:
 
 @dataclass
 class Found:
-    """What is wrong with entries, and what was drawn and computed.
+    """Faults of entries, and what was drawn and computed.
 
     Args:
         wrong: the first thing that is wrong with an entry, by its name.
@@ -88,7 +88,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is compared.
+    """The settings of a comparison.
 
     Args:
         targets: compiled for, and called.

@@ -42,7 +42,7 @@ class Levels:
 
     @property
     def is_plain(self) -> bool:
-        """Whether they are bytes of one scale and one zero point."""
+        """Return whether they are bytes of one scale and one zero point."""
         return self.axis is None and self.dtype in ("u8", "i8")
 
     @property

@@ -250,7 +250,7 @@ def table(e: QuantizedEntry) -> None:
 
 
 def requantization(e: QuantizedEntry) -> None:
-    """The same numbers on one grid after another."""
+    """Put numbers on one grid after another."""
     found = e.some_levels(plain=False)
     for _ in range(int(e.rng.integers(1, 4))):
         if found is not None:

@@ -70,7 +70,7 @@ def _distinct(program: Program) -> Iterator[Program]:
 
 
 def cost(program: Program) -> tuple[int, ...]:
-    """What is to become small, the most important first."""
+    """Return the costs that a reduction lowers, the most important first."""
     plain = int(program.transform != "forward") + int(program.checkpoint)
     elements = sum(max(n if isinstance(n, int) else 9 for n in (*x.shape, 1)) for x in
                    program.inputs)  # fmt: skip

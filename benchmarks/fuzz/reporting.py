@@ -1,4 +1,4 @@
-"""What came of a run: counts, coverage and failures."""
+"""The outcome of a run: counts, coverage and failures."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Report:
         return not self.failures and not self.bugs
 
     def to_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the report for machines."""
         return {
             "schema": "aotc.fuzz/1",
             "programs": self.programs,
@@ -97,7 +97,7 @@ class Report:
         }
 
     def to_text(self) -> str:
-        """For people."""
+        """Return the report for people."""
         share = self.open / max(self.elements, 1)
         lines = [
             f"{self.programs} programs in {self.seconds:.0f} s: {self.passed} right, "

@@ -4,7 +4,7 @@ import aotc
 
 
 def with_vjp(function):
-    """The same function, with a rule for its reverse mode."""
+    """Give a function a rule for its reverse mode."""
     custom = aotc.custom_vjp(function)
     custom.defvjp(
         lambda *xs: (function(*xs), xs),
@@ -14,7 +14,7 @@ def with_vjp(function):
 
 
 def with_jvp(function):
-    """The same function, with a rule for its forward mode."""
+    """Give a function a rule for its forward mode."""
     custom = aotc.custom_jvp(function)
     custom.defjvp(lambda xs, dxs: aotc.jvp(function, xs, dxs))
     return custom

@@ -47,7 +47,7 @@ class Value:
 
     @property
     def dtype(self) -> str:
-        """Of its elements."""
+        """The dtype of its elements."""
         return self.kind.dtype
 
     @property
@@ -57,12 +57,12 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        """Whether it has derivatives."""
+        """Return whether it has derivatives."""
         return dtypes.is_float(self.dtype)
 
     @property
     def is_static(self) -> bool:
-        """Whether its sizes are known when the program is traced."""
+        """Return whether its sizes are known when the program is traced."""
         return all(isinstance(n, int) for n in self.kind.shape)
 
 
@@ -96,7 +96,7 @@ class Scope:
 
     @contextmanager
     def tracing(self, arrays: list[Any]) -> Iterator[None]:
-        """Within this block steps can be tried."""
+        """Allow steps to be tried within this block."""
         with context(), ir.Location.unknown():
             module = ir.Module.create()
         contracts = [Contract(name, self.least[name]) for name in self.sizes]
@@ -134,7 +134,7 @@ class Scope:
         return options[int(self.rng.integers(len(options)))]
 
     def chance(self, probability: float) -> bool:
-        """Whether something of this probability happens."""
+        """Return whether something of this probability happens."""
         return bool(self.rng.random() < probability)
 
     # ---- steps ----------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Scope:
 
     @contextmanager
     def body(self, examples: list[str], captures: bool) -> Iterator[list[Value]]:
-        """Within this block steps go into a function of values like `examples`."""
+        """Add steps to a function of values like `examples` within this block."""
         outer_steps, outer_values = self.steps, self.values
         names = [self.fresh("v") for _ in examples]
         parameters = []
@@ -256,7 +256,7 @@ class Scope:
 
 
 def _part_source(name: str, result: Any, number: int) -> str:
-    """How a program writes an array of a result."""
+    """Return the source with which a program writes an array of a result."""
     if isinstance(result, Array):
         return name
     if isinstance(result, Complex):

@@ -248,13 +248,13 @@ def _choose(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> An
 
 
 def _choose_after_both(condition: Any, yes: Any, no: Any) -> Any:
-    """As it is traced: what either function raises is raised."""
+    """Choose as a trace does: what either function raises is raised."""
     both = no(), yes()
     return both[bool(condition)]
 
 
 def expected(program: Program, call: Call) -> Any:
-    """What Python computes, or the exception that it raises.
+    """Return what Python computes, or the exception that it raises.
 
     None for what is not compared: large numbers, and what raises where both functions
     of a `cond` are called and gives a result where one is.
@@ -311,7 +311,7 @@ WAYS: dict[str, Callable[[Program], Callable[..., Any]]] = {
 def check(
     program: Program, ways: Sequence[str] = (*WAYS,)
 ) -> Iterator[tuple[str, str]]:
-    """For each way to run it: `right`, `refused`, or what is wrong.
+    """Return for each way to run it `right`, `refused`, or what is wrong.
 
     Args:
         program: to run.
@@ -351,7 +351,7 @@ def _outcome(program: Program, way: str, wanted: Sequence[Any]) -> str:
 
 
 def wrong_code(evaluated: Sequence[Evaluated], runner: Runner) -> Iterator[str]:
-    """What compiled code computes otherwise than the evaluator did, in words."""
+    """Describe what compiled code computes otherwise than the evaluator did."""
     programs = distinct(evaluated)
     for start in range(0, len(programs), TOGETHER):
         part = programs[start : start + TOGETHER]

@@ -69,7 +69,7 @@ OF_STATES = (StructuredShare.SOME,)
 
 @dataclass(frozen=True)
 class Settings:
-    """How models are built and called.
+    """The settings by which models are built and called.
 
     Args:
         target: to compile for.
@@ -99,7 +99,7 @@ def model_source(seed: int, entries: int) -> str:
 def drawn_entries(
     seed: int, count: int, *, has_lookups: bool = False
 ) -> list[DrawnEntry]:
-    """So many random entries; with lookups if asked for."""
+    """Draw random entries; with lookups if asked for."""
     drawn = [
         DrawnEntry(
             np.random.default_rng([seed, number]), f"f{number}", has_lookups=has_lookups
@@ -201,7 +201,7 @@ def _differences(program: Program, call: Call) -> Iterator[tuple[str, str]]:
 def _wrong_in_calls(
     program: Program, entry: Entry, inputs: Mapping[str, Any], call: Call
 ) -> str:
-    """What is wrong with the results of a call, or of a few that go on from a state."""
+    """Describe faults of a call, or of a few that go on from a state."""
     named = {**program.parameters, **inputs}
     states = [port.name for port in entry.results if port.kind == "state"]
     for _ in range(3 if states else 1):
@@ -218,7 +218,7 @@ def _wrong_in_calls(
 
 
 def _wanted(module: Any, name: str, given: Sequence[Any]) -> Sequence[Any] | None:
-    """What the reference computes; None of the largest of no elements."""
+    """Return the reference's results; None of the largest of no elements."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -236,7 +236,7 @@ def _judged(
     found: Sequence[Any],
     wanted: Sequence[Any],
 ) -> str:
-    """What is wrong with the results of a call; "" if nothing is."""
+    """Describe what is wrong with the results of a call; "" if nothing is."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not judge(found, wanted).wrong:
@@ -255,7 +255,7 @@ def _leaves(found: Any) -> list[Any]:
 
 
 def _sizes(entry: Any) -> list[int | None]:
-    """What calls of an entry decide; None if there is nothing to decide."""
+    """Draw the sizes that calls of an entry decide; None if there are none."""
     if not entry.symbols:
         return [None]
     (contract,) = entry.symbols
@@ -280,7 +280,7 @@ class Failure:
 def failures(
     drawn: Sequence[DrawnEntry], settings: Settings, kernels: Counter[str]
 ) -> Iterator[Failure]:
-    """What is wrong with the entries of one model."""
+    """Return the failures of the entries of one model."""
     named = {each.name: each for each in drawn}
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.py"
@@ -313,7 +313,7 @@ def _failures_in_parts(
     kernels: Counter[str],
     error: AotcError,
 ) -> Iterator[Failure]:
-    """What is wrong with the entries of a model that does not build."""
+    """Return the failures of the entries of a model that does not build."""
     if len(drawn) == 1:
         yield Failure(drawn[0], f"{error.code}: {str(error).splitlines()[0]}")
         return

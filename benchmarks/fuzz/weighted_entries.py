@@ -96,7 +96,7 @@ class Entry:
     # ---- steps ----------------------------------------------------------------------
 
     def product(self) -> None:
-        """Of a value with a weight, from either side of it, over one axis or two."""
+        """Multiply a value by a weight, on either side, over one axis or two."""
         found = self.value()
         if found is None:
             return
@@ -120,7 +120,7 @@ class Entry:
             self.add(f"{x} @ {right}", (*rows, features), x)
 
     def product_of_values(self) -> None:
-        """Of two values that change from call to call, one by one along their batch."""
+        """Multiply two values that calls decide, one by one along their batch."""
         found = self.value(2, 3, 4)
         if found is None:
             return
@@ -141,7 +141,7 @@ class Entry:
             self.add(source, (*batch, depth, last), x, y)
 
     def attention(self) -> None:
-        """Of queries of a sequence over itself or another, with all that may hide."""
+        """Attend from a sequence to itself or another, with all that may hide."""
         found = self.value(3)
         if found is None:
             return
@@ -188,7 +188,7 @@ class Entry:
             self.add(merged, (batch, length, heads * inner), name)
 
     def convolution(self) -> None:
-        """Of an image or a sequence, with any window, step, padding and dilation."""
+        """Convolve an image or a sequence: any window, step, padding and dilation."""
         found = self._windows()
         if found is None:
             return
@@ -277,7 +277,7 @@ class Entry:
         return x, (count, *size, channels), window, given, result
 
     def elementwise(self) -> None:
-        """Of the newest value or another, with something that can be broadcast."""
+        """Combine the newest value or another with something that broadcasts to it."""
         x, shape = self.values[-1] if self.chance(0.6) else self.one_of(self.values)
         if self.chance(0.4) or not shape:
             self.add(self.one_of(UNARY).format(x), shape, x)

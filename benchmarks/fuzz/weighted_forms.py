@@ -46,14 +46,14 @@ TYPICAL = 8  # what a call decides
 
 
 def times(size: Size, count: int) -> Size:
-    """So many times a size."""
+    """Return a multiple of a size."""
     if isinstance(size, int):
         return size * count
     return f"{count * factor_of(size)}*n"
 
 
 def factor_of(size: str) -> int:
-    """What `n` is multiplied with."""
+    """Return the factor of `n` in a size."""
     return 1 if size == "n" else int(size.removesuffix("*n"))
 
 

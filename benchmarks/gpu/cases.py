@@ -116,7 +116,7 @@ class CaseWriter:
 def _tolerances(
     subject: CheckedEntry, calls: Any, results: Sequence[Arrays]
 ) -> Iterator[list[Any]]:
-    """For each call, how far each element of each result may be off."""
+    """Return for each call how far each element of each result may be off."""
     flat = [array for each in results for array in each]
 
     def with_noise(noise: Noise) -> Arrays:

@@ -1,4 +1,4 @@
-"""How far the model of a chip is from what products took on one.
+"""The error of a chip's model against measured products.
 
     python -m benchmarks.gpu.model_error [FILE] [--arch sm_90]
 
@@ -26,7 +26,7 @@ MEASURED = Path(__file__).with_name("measured") / "products-h200.csv"
 
 @dataclass(frozen=True)
 class Measured:
-    """What a product took in a schedule.
+    """The measured time of a product in a schedule.
 
     Args:
         kernel: its name.

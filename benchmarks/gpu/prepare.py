@@ -36,7 +36,7 @@ MOST_BYTES = 60_000_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be in the folder.
+    """The plan of the folder's contents.
 
     Args:
         models: names of the models.

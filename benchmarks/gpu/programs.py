@@ -1,4 +1,4 @@
-"""What the folder holds: models, and programs of the fuzzer as entries of models."""
+"""Contents of the folder: models, and programs of the fuzzer as entries of models."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _drawn(seed: int) -> Iterator[Program]:
 def _refused_targets(
     program: Program, name: str, targets: Sequence[Target]
 ) -> dict[str, str]:
-    """By target, why it cannot have the program."""
+    """Return why targets cannot have the program, by target."""
     try:
         traced = trace([entry_of(program, name)], {})
         run_passes(traced.module, ("autodiff",), silently=True)

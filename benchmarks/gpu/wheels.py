@@ -21,7 +21,7 @@ _LARGE = "numpy"  # 15 MB, and wherever there is PyTorch it is there
 
 
 def settings() -> dict[str, Any]:
-    """What pyproject.toml says of the project."""
+    """Return what pyproject.toml says of the project."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     project: dict[str, Any] = tomllib.loads(text)["project"]
     return project

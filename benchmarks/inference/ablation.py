@@ -84,7 +84,7 @@ def prepare(name: str, options: argparse.Namespace) -> Subject:
 def ablate(
     subject: Subject, options: argparse.Namespace
 ) -> tuple[list[Change], dict[str, bool]]:
-    """What the case loses without each part, and which passes changed its IR."""
+    """Measure the loss without each part, and which passes changed the IR."""
     print(f"{subject.name}: whole", file=sys.stderr)
     whole = subject.lower("")
     changes = [
@@ -157,7 +157,7 @@ def serving(
 
 
 def facts(options: argparse.Namespace) -> dict[str, object]:
-    """Of the run."""
+    """Return facts of the run."""
     names = ("level", "threads", "rounds", "seconds", "clock")
     chosen = {name: getattr(options, name) for name in names}
     return {"schema": "aotc.ablation/1", "tolerance": TOLERANCE, **chosen}

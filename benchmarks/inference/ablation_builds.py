@@ -166,7 +166,7 @@ def _graph(source: Path, entries: tuple[str, ...], folder: Path) -> Path:
 
 
 def _digest(text: str) -> str:
-    """Of IR, but for its lines of source and what it says of its passes."""
+    """Digest IR without its lines of source and what it says of its passes."""
     with context():
         module = parse_module(text)
         for name in (PASSES, WITHOUT):

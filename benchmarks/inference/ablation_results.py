@@ -1,4 +1,4 @@
-"""What a part of the compiler is worth: rows, JSON and a table of markdown."""
+"""Gains of a part of the compiler: rows, JSON and a table of markdown."""
 
 from __future__ import annotations
 

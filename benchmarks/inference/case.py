@@ -28,7 +28,7 @@ NOT_BUILT = "not built"
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure.
+    """The settings of a measurement.
 
     Attributes:
         threads: numbers of threads, each measured by itself.
@@ -55,7 +55,7 @@ class Case:
 
     @property
     def exported(self) -> Path:
-        """Where the forms for all systems lie."""
+        """The folder of the forms for all systems."""
         return self.work / "cases" / f"{self.model}-b{self.batch}"
 
     def export(self, torch: Path, systems: list[System]) -> bool:

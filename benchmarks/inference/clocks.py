@@ -1,4 +1,4 @@
-"""How long calls take, by a clock that may tick more slowly than they end."""
+"""Times of calls, by a clock that may tick more slowly than they end."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def chosen_systems(
 
 
 def facts(options: argparse.Namespace) -> dict[str, object]:
-    """Of the machine and the run."""
+    """Return facts of the machine and the run."""
     return {
         "schema": "aotc.models/1",
         "processor": processor(),

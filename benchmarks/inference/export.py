@@ -82,7 +82,7 @@ def export(name: str, batch: int, folder: Path) -> None:
 
 
 def example(name: str, batch: int) -> dict[str, object]:
-    """What both exporters take: arguments, and which of their sizes are symbols.
+    """Return what both exporters take: arguments, and which of their sizes are symbols.
 
     PyTorch takes a size of 1 for a constant, so models of symbolic sizes are exported
     with another one.

@@ -1,4 +1,4 @@
-"""How many bytes a distribution and all that it requires have on disk.
+"""Bytes of a distribution and all that it requires on disk.
 
     python -m inference.install_size NAME
 
@@ -60,7 +60,7 @@ def size(of: Distribution) -> int:
 
 
 def is_editable(of: Distribution) -> bool:
-    """Whether its files lie in a checkout (PEP 610)."""
+    """Return whether its files lie in a checkout (PEP 610)."""
     origin = json.loads(of.read_text("direct_url.json") or "{}")
     return origin.get("dir_info", {}).get("editable", False)
 

@@ -20,17 +20,17 @@ class Times:
 
     @property
     def calls(self) -> list[float]:
-        """Of all rounds."""
+        """The number of calls of all rounds."""
         return [seconds for calls in self.rounds for seconds in calls]
 
     @property
     def median(self) -> float:
-        """Of all calls."""
+        """The median of all calls."""
         return statistics.median(self.calls)
 
     @property
     def minimum(self) -> float:
-        """Of all calls."""
+        """The minimum of all calls."""
         return min(self.calls)
 
     def percentile(self, share: int) -> float:

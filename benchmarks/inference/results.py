@@ -1,4 +1,4 @@
-"""What is measured, as rows, as JSON and as tables of markdown."""
+"""Measurements as rows, as JSON and as tables of markdown."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class System:
         return self.name.replace(" ", "-")
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
-        """Its form of an exported model, made in `folder` where it is not there yet.
+        """Make the system's form of an exported model in `folder`, if it is not there.
 
         Raises:
             Unsupported: it has none.
@@ -198,7 +198,7 @@ class Aotc(System):
 
 
 class Peer(NamedTuple):
-    """How a peer is made.
+    """The recipe of a peer.
 
     Attributes:
         kind: its class.
@@ -227,7 +227,7 @@ def has_symbols(case: Path) -> bool:
 
 @lru_cache
 def installed_bytes(python: Path, distribution: str) -> int | None:
-    """Of a distribution and all that it requires; None if its files are elsewhere."""
+    """Return the bytes of a distribution and its requirements; None if not found."""
     command = [python, "-m", "inference.install_size", distribution]
     return json.loads(subprocess.check_output(command, env=environment()))
 

@@ -1,4 +1,4 @@
-"""Which faults of IREE are still there, in the release that is installed.
+"""Check of which faults of IREE are still in the release that is installed.
 
     python -m benchmarks.iree_faults [NAME …] [--list]
 

@@ -9,7 +9,7 @@ from .witnesses import Elsewhere, Witness
 
 
 class Symptom(Enum):
-    """How a fault shows."""
+    """The symptom by which a fault shows."""
 
     WRONG = "wrong result, silently"
     REFUSED = "refuses to compile"
@@ -48,5 +48,5 @@ class Fault:
 
     @property
     def can_be_looked_at(self) -> bool:
-        """Whether this machine can tell whether it is still there."""
+        """Return whether this machine can tell whether it is still there."""
         return not isinstance(self.witness, Elsewhere)

@@ -1,4 +1,4 @@
-"""Whether faults are still there: each is looked at in a process of its own."""
+"""Checks of faults for still being there, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = 300  # that a process may take
 
 
 class Verdict(Enum):
-    """What has become of a fault."""
+    """The verdict on a fault."""
 
     THERE = "still there"
     GONE = "gone"
@@ -28,7 +28,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What the witness of a fault shows.
+    """The finding of a fault's witness.
 
     Args:
         fault: the row.
@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def is_expected(self) -> bool:
-        """Whether it is what the row says of the release that it names."""
+        """Return whether it is what the row says of the release that it names."""
         was_gone = bool(self.fault.not_reproduced)
         usual = Verdict.GONE if was_gone else Verdict.THERE
         return self.verdict in (usual, Verdict.UNSEEN)

@@ -32,7 +32,7 @@ def mentions(path: str) -> set[str]:
 
 
 def exists(place: str) -> bool:
-    """Whether a file has what a place names."""
+    """Return whether a file has what a place names."""
     path, _, anchor = place.partition(": ")
     file = ROOT / path
     if not file.is_file():

@@ -105,7 +105,7 @@ def compile_sums_around_an_axis() -> str | None:
 def _build_refusal(
     function: Callable[[Any], Any], shape: tuple[Any, ...], message: str
 ) -> str | None:
-    """What IREE says of a function of an array, if it refuses that as builds ask first.
+    """Return IREE's refusal of a function of an array, if builds ask first.
 
     Raises:
         Differs: that is not the message.

@@ -29,21 +29,21 @@ _MESSAGE = 160  # characters of what IREE says that are shown
 
 
 class Differs(Exception):
-    """What IREE does is neither right nor the fault that the row has."""
+    """IREE does something that is neither right nor the fault that the row has."""
 
 
 class Witness(Protocol):
-    """By what a fault shows."""
+    """A witness, by which a fault shows."""
 
     def look(self) -> str | None:
-        """What is seen of the fault; None where it is gone.
+        """Return what is seen of the fault; None where it is gone.
 
         Raises:
             Differs: something else is wrong.
         """
 
     def describe(self) -> str:
-        """Where the input is, and what is asked of it, for a table."""
+        """Describe the input and what is asked of it, for a table."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Source:
 
     @property
     def path(self) -> Path:
-        """Of the file."""
+        """The path of the file."""
         return FOLDER / f"{self.name}.mlir"
 
     @cached_property
     def arguments(self) -> list[str]:
-        """What IREE's compiler is told."""
+        """Arguments for IREE's compiler."""
         left_out = (_LEVEL, *self.without)
         usual = target_flags(Target.parse(self.target))
         kept = (flag for flag in usual if not flag.startswith(left_out))
@@ -90,7 +90,7 @@ class Source:
         return found
 
     def refusal(self, *more: str) -> str | None:
-        """What IREE says where it refuses to compile; None where it does not."""
+        """Return what IREE says where it refuses to compile; None where it does not."""
         try:
             self.compile(*more)
         except iree.compiler.CompilerToolError as error:
@@ -144,7 +144,7 @@ class Wrong:
     unit: float = 1.0
 
     def look(self) -> str | None:
-        """How many elements are wrong."""
+        """Describe how many elements are wrong; None if none is."""
         refused, found = _call(self.source, self.inputs)
         if refused is not None:
             raise Differs(f"it is refused: {_first_error(refused)}")
@@ -177,7 +177,7 @@ class Fails:
     message: str
 
     def look(self) -> str | None:
-        """What IREE says."""
+        """Describe what IREE says; None where it computes."""
         try:
             refused, _ = _call(self.source, self.inputs)
         except (RuntimeError, ValueError, IndexError) as error:  # as IREE raises
@@ -210,7 +210,7 @@ class Code:
     right: int
 
     def look(self) -> str | None:
-        """How often the text is there."""
+        """Describe how often the text occurs; None where that is right."""
         try:
             code = self.source.compile(f"--compile-to={self.phase}")
         except iree.compiler.CompilerToolError as error:
@@ -239,7 +239,7 @@ class CompilerDies:
     signal: str
 
     def look(self) -> str | None:
-        """By what it died."""
+        """Describe the signal that the compiler dies of; None where it compiles."""
         said = self.source.refusal()
         if said is None:
             return None
@@ -254,7 +254,7 @@ class CompilerDies:
 
 @dataclass(frozen=True)
 class Dies:
-    """What ends the process that does it; `looking` sees that it did.
+    """A witness that ends its process; `looking` sees that it did.
 
     Args:
         run: a function of `runs.py`, which returns where the fault is gone.
@@ -276,12 +276,12 @@ class Dies:
 
 @dataclass(frozen=True)
 class Shows:
-    """What a function of `runs.py` sees of the fault."""
+    """A witness by a function of `runs.py` that sees the fault."""
 
     run: Callable[[], str | None]
 
     def look(self) -> str | None:
-        """What it returns."""
+        """Return the function's result."""
         return self.run()
 
     def describe(self) -> str:
@@ -291,7 +291,7 @@ class Shows:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What cannot be looked at here.
+    """A witness that cannot be looked at here.
 
     Args:
         how: what it takes, or where it is looked at.
@@ -300,11 +300,11 @@ class Elsewhere:
     how: str
 
     def look(self) -> str | None:
-        """It is not: rows with such a witness are left out."""
+        """Raise: rows with such a witness are left out."""
         raise Differs(self.how)
 
     def describe(self) -> str:
-        """What it takes."""
+        """Name what it takes."""
         return self.how
 
 
@@ -318,7 +318,7 @@ def load(code: bytes) -> Any:
 def _call(
     source: Source, inputs: Sequence[Array]
 ) -> tuple[str | None, tuple[Array, ...]]:
-    """What IREE says where it refuses, and what `main` returns where it does not."""
+    """Return the words of a refusal, or what `main` returns where there is none."""
     try:
         code = source.compile()
     except iree.compiler.CompilerToolError as error:

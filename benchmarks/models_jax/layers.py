@@ -1,4 +1,4 @@
-"""What several models are made of."""
+"""Layers that several models are made of."""
 
 import jax.numpy as jnp
 from jax import lax, nn
@@ -10,7 +10,7 @@ def dense(x, kernel, bias):
 
 
 def conv(x, kernel, stride=1):
-    """As large as x / stride."""
+    """Convolve; the result is as large as x / stride."""
     dims = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
         x, kernel, (stride, stride), "SAME", dimension_numbers=dims
@@ -18,7 +18,7 @@ def conv(x, kernel, stride=1):
 
 
 def layer_norm(x, scale=1.0, bias=0.0):
-    """Over the last axis."""
+    """Normalize over the last axis."""
     centered = x - x.mean(-1, keepdims=True)
     variance = jnp.square(centered).mean(-1, keepdims=True)
     return centered * lax.rsqrt(variance + 1e-5) * scale + bias
@@ -27,7 +27,7 @@ def layer_norm(x, scale=1.0, bias=0.0):
 def attention(
     x, query, key, value, output, causal=False, seen=True, adapters=None, scale=1.0
 ):
-    """Of many heads; `seen` broadcasts to batch, heads, length, positions."""
+    """Attend with many heads; `seen` broadcasts to batch, heads, length, positions."""
     adapters = adapters or {}
     q, k, v = (
         projected("btd,dhk->bthk", x, w, adapters.get(name), scale)

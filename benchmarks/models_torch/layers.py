@@ -1,4 +1,4 @@
-"""What several models are made of."""
+"""Layers that several models are made of."""
 
 import torch.nn.functional as F
 from torch import addmm
@@ -15,7 +15,7 @@ def cross_entropy(logits, labels):
 
 
 def layer_norm(x, scale=None, bias=None):
-    """Over the last axis."""
+    """Normalize over the last axis."""
     return F.layer_norm(x, x.shape[-1:], scale, bias, 1e-5)
 
 
@@ -32,7 +32,7 @@ def projected(x, kernel, adapter=None, scale=1.0):
 def attention(
     x, query, key, value, output, causal=False, seen=None, adapters=None, scale=1.0
 ):
-    """Of many heads; `seen` broadcasts to batch, heads, length, positions."""
+    """Attend with many heads; `seen` broadcasts to batch, heads, length, positions."""
     batch, length, width = x.shape
     adapters = adapters or {}
     q, k, v = (

@@ -15,7 +15,7 @@ class GlobalMean(nn.Module):
 
 
 class Attention(nn.Module):
-    """Of many heads, over (batch, length, width).
+    """Attention of many heads, over (batch, length, width).
 
     Args:
         width: of input and output.

@@ -50,7 +50,7 @@ class LlamaScores(transformers.Llama):
 
 @dataclass(frozen=True)
 class Training:
-    """What a network learns, and how.
+    """The task that a network learns, and how.
 
     Attributes:
         build: the network, which returns scores.

@@ -50,7 +50,7 @@ def nested(arrays: Mapping[str, np.ndarray]) -> dict:
 
 
 def features_last(weight: np.ndarray) -> np.ndarray:
-    """Of a linear layer (features, channels), of a convolution (…, height, width)."""
+    """Put features last: of a linear layer, or of a convolution (…, height, width)."""
     if weight.ndim < 2:
         return weight
     front = tuple(range(2, weight.ndim))

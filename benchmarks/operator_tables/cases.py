@@ -59,7 +59,7 @@ class Case:
 
     @property
     def bytes(self) -> int:
-        """What has to be read and written at least."""
+        """The bytes that have to be read and written at least."""
         shapes = (self.shape, self.weight, self.other, self.result)
         return 4 * sum(prod(shape) for shape in shapes if shape)
 
@@ -78,7 +78,7 @@ def conv(size: int, inputs: int, outputs: int, window: int, stride: int, groups:
 
 
 def resnet50() -> Iterator[Case]:
-    """He et al., "Deep residual learning for image recognition", 2015, table 1."""
+    """ResNet-50: He et al., "Deep residual learning …", 2015, table 1."""
     yield conv(224, 3, 64, 7, 2, 1)
     inputs, size = 64, 56
     for stage, blocks in enumerate((3, 4, 6, 3)):
@@ -102,7 +102,7 @@ _INVERTED = (
 
 
 def mobilenet_v2() -> Iterator[Case]:
-    """Its stem, expansions, depthwise convolutions, projections, and last one."""
+    """Convolutions of MobileNetV2: stem, expansions, depthwise, projections, last."""
     yield conv(224, 3, 32, 3, 2, 1)
     inputs, size = 32, 112
     for expansion, channels, blocks, first in _INVERTED:

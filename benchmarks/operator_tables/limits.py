@@ -1,4 +1,4 @@
-"""What the processor can do: an own kernel of nothing but FMAs, and copies of memory.
+"""Limits of the processor: an own kernel of nothing but FMAs, and copies of memory.
 
     python -m operator_tables.limits LEVEL THREADS wall|processor
 
@@ -109,7 +109,7 @@ def copy_bandwidth(threads: int, clock: str) -> float:
 
 
 def best_seconds(call: Callable[[], object], count: int, clock: str) -> float:
-    """Of so many calls."""
+    """Return the least seconds of several calls."""
     return min(seconds_of_calls(call, count, CLOCKS[clock]))
 
 

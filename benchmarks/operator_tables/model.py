@@ -21,7 +21,7 @@ weights = aotc.Weights({case.name: arrays(case)[1] for case in CASES if case.wei
 
 
 def computed(case, x, weight, other):
-    """What the case computes."""
+    """Compute the case."""
     if case.family == "conv":
         padding = case.weight[0] // 2
         return nn.conv2d(

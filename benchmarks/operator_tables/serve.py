@@ -59,7 +59,7 @@ def torch_calls(kind: str, threads: int) -> Callable[[str], Call | None]:
 
 
 def seconds(call: Call, count: int, clock: str) -> list[float]:
-    """Of each of so many calls, after one."""
+    """Return the seconds of each of several calls, after one."""
     call()
     return seconds_of_calls(call, count, CLOCKS[clock])
 

@@ -1,4 +1,4 @@
-"""Which results agree with NumPy's, SciPy's, JAX's and PyTorch's, on many settings.
+"""Agreement of results with NumPy, SciPy, JAX and PyTorch, on many settings.
 
     pip install -e '.[compiler]' torch jax optax scipy && python -m benchmarks.parity
 

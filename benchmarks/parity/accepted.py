@@ -22,7 +22,7 @@ class Accepted:
     parts: str = ""
 
     def covers(self, compared: Compared) -> bool:
-        """Whether this is the reason for which a result differs."""
+        """Return whether this is the reason for which a result differs."""
         patterns = (
             (self.names, compared.name), (self.peers, compared.peer),
             (self.parts, compared.part),
@@ -103,7 +103,7 @@ ACCEPTED = [
 
 
 def reason(compared: Compared) -> str | None:
-    """Why a result agrees: "" if it does, an accepted difference, or None."""
+    """Return why a result agrees: "" if it does, an accepted difference, or None."""
     if compared.difference <= LIMITS[compared.kind]:
         return ""
     return next((each.reason for each in ACCEPTED if each.covers(compared)), None)

@@ -1,4 +1,4 @@
-"""What it means that a result agrees with a peer's, and the peers themselves.
+"""Agreement of a result with a peer's: its meaning, and the peers themselves.
 
 Differences are counted in units in the last place (ulps) of the coarser of the two
 dtypes. NaN agrees with NaN only, an infinity with itself only. Integers and bools are
@@ -55,7 +55,7 @@ class Compared:
 
     @property
     def difference(self) -> float:
-        """In ulps, the largest of all elements of all results."""
+        """The largest difference of all elements of all results, in ulps."""
         ours, theirs = leaves(self.ours), leaves(self.theirs)
         if len(ours) != len(theirs):
             return np.inf

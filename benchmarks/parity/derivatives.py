@@ -48,7 +48,7 @@ class Scalar:
         return jax.tree.flatten(given, is_leaf=lambda x: x is None)
 
     def results(self, function: Callable[..., Any], inputs: Any) -> Any:
-        """What a function gives of other inputs."""
+        """Return the results of a function of other inputs."""
         parts, structure = self._parts
         rest = iter(inputs)
         parts = [next(rest) if _is_double(x) else x for x in parts]

@@ -71,14 +71,14 @@ FAMILIES = (
 
 
 def all_settings() -> Iterator[Setting]:
-    """Of all families; the same numbers each time."""
+    """Return the settings of all families; the same numbers each time."""
     settings.rng = np.random.default_rng(0)
     for family in FAMILIES:
         yield from family()
 
 
 def full_name(setting: Setting) -> str:
-    """As a user writes it."""
+    """Return the name as a user writes it."""
     return f"{setting.package}.{setting.name}"
 
 

@@ -23,7 +23,7 @@ VERDICTS = ("agree", "accepted", "differ", "refused")
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a comparison, without its arrays."""
+    """The outcome of a comparison, without its arrays."""
 
     part: str
     name: str

@@ -81,7 +81,7 @@ def _in_dtypes_of(ours: list[Any], theirs: Any) -> list[Any]:
 
 
 def kind_of(name: str) -> str:
-    """By which limit the op is judged."""
+    """Return the kind of limit that the op is judged by."""
     return OP_KINDS.get(name, KINDS.get(family_of(OPS[name]), "exact"))
 
 

@@ -16,20 +16,20 @@ def largest_positive(v):
 
 
 def qr(x):
-    """With a diagonal of r that is at least 0, as ours."""
+    """Decompose with a diagonal of r that is at least 0, as ours."""
     q, r = jnp.linalg.qr(x)
     sign = jnp.where(jnp.diagonal(r, axis1=-2, axis2=-1) < 0, -1, 1).astype(x.dtype)
     return q * sign[..., None, :], r * sign[..., None]
 
 
 def eigh(x):
-    """With the signs of ours."""
+    """Decompose with the signs of ours."""
     w, v = jnp.linalg.eigh(x)
     return w, v * largest_positive(v)
 
 
 def svd(x):
-    """With the signs of ours."""
+    """Decompose with the signs of ours."""
     u, s, vh = jnp.linalg.svd(x, full_matrices=False)
     sign = largest_positive(u)
     return u * sign, s, vh * jnp.swapaxes(sign, -1, -2)
@@ -81,20 +81,20 @@ def pool(combine, start):
 
 
 def cut(x, start, sizes, strides):
-    """By where to stop instead of how many."""
+    """Cut an axis, given where to stop instead of how many."""
     parts = zip(start, sizes, strides, strict=True)
     stop = [a + max(n - 1, 0) * s + (n > 0) for a, n, s in parts]
     return lax.slice(x, start, stop, strides)
 
 
 def pad(x, low, high, interior, value):
-    """By axis."""
+    """Pad axis by axis."""
     widths = list(zip(low, high, interior, strict=True))
     return lax.pad(x, jnp.asarray(value).astype(x.dtype), widths)
 
 
 def gather(x, *indices, **attributes):
-    """With windows of one element along the indexed axes."""
+    """Gather with windows of one element along the indexed axes."""
     at = IndexMap(**attributes)
     if any(x.shape[axis] == 0 for axis in at.axes):
         raise NotImplementedError("an empty axis of which nothing may be read")
@@ -127,7 +127,7 @@ def scatter(combine):
 
 
 def linear_recurrence(a, x, axis, reverse):
-    """By composing affine maps."""
+    """Compute the recurrence by composing affine maps."""
 
     def after(first, second):
         return first[0] * second[0], second[0] * first[1] + second[1]
@@ -154,20 +154,20 @@ def attention(query, key, value, bias, scale, causal):
 
 
 def dot_general(x, y, lhs_batch, rhs_batch, lhs_contract, rhs_contract, dtype=""):
-    """In the operands' dtype, or another."""
+    """Multiply in the operands' dtype, or another."""
     numbers = ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
     wide = dtypes.to_numpy(dtype) if dtype else x.dtype
     return lax.dot_general(x, y, numbers, preferred_element_type=wide)
 
 
 def shift_right(x, y):
-    """By the sign of the dtype."""
+    """Shift by the sign of the dtype."""
     unsigned = jnp.issubdtype(x.dtype, jnp.unsignedinteger)
     return (lax.shift_right_logical if unsigned else lax.shift_right_arithmetic)(x, y)
 
 
 def over_devices(function):
-    """On an array with a leading axis of devices."""
+    """Compute a collective on an array with a leading axis of devices."""
     return lambda x: jax.vmap(function, axis_name="data")(x)
 
 

@@ -49,20 +49,20 @@ def signs(v):
 
 
 def qr(x):
-    """With a diagonal of r that is at least 0, as ours."""
+    """Decompose with a diagonal of r that is at least 0, as ours."""
     q, r = torch.linalg.qr(x)
     sign = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1, 1).to(x.dtype)
     return q * sign[..., None, :], r * sign[..., None]
 
 
 def eigh(x):
-    """With the signs of ours."""
+    """Decompose with the signs of ours."""
     w, v = torch.linalg.eigh((x + x.mT) / 2)
     return w, v * signs(v)
 
 
 def svd(x):
-    """With the signs of ours."""
+    """Decompose with the signs of ours."""
     u, s, vh = torch.linalg.svd(x, full_matrices=False)
     return u * signs(u), s, vh * signs(u).mT
 
@@ -129,7 +129,7 @@ def broadcast(x, shape, axes):
 
 
 def dot_general(x, y, lhs_batch, rhs_batch, lhs_contract, rhs_contract, dtype=""):
-    """By numbered axes."""
+    """Multiply by numbered axes."""
     names = iter("abcdefghijklmnop")
     left = [next(names) for _ in x.shape]
     right = [next(names) for _ in y.shape]
@@ -171,7 +171,7 @@ def windowed(x, starts, sizes):
 
 
 def dynamic_update_slice(x, update, starts):
-    """By assignment."""
+    """Update by assignment."""
     x[windowed(x, starts, update.shape)] = update
     return x
 
@@ -188,7 +188,7 @@ def bitwise_shift(shift):
 
 
 def cast(x, dtype):
-    """In range only: elsewhere it is undefined."""
+    """Cast values in range; elsewhere it is undefined."""
     kind = DTYPES[dtype]
     if x.is_floating_point() and not kind.is_floating_point and dtype != "bool":
         info = torch.iinfo(kind)

@@ -197,7 +197,7 @@ def trajectory(library: Any, optimizer: Any, params: Any, grads: list[Any]) -> A
 
 
 def fits(ours: Any, theirs: Any) -> bool:
-    """Whether our arguments are the peer's in order, names and defaults.
+    """Return whether our arguments are the peer's in order, names and defaults.
 
     It may have more of them, if they have defaults.
     """

@@ -206,7 +206,7 @@ AXES = (None, 0, -1, (0, 2), (-2, 1))
 
 
 def reductions() -> Iterator[Setting]:
-    """Over no, one, several and all axes."""
+    """Yield reductions over no, one, several and all axes."""
     kinds = {"max": "chosen", "min": "chosen", "amax": "chosen", "amin": "chosen"}
     kinds |= dict.fromkeys(("all", "any", "count_nonzero", "argmax", "argmin"), "exact")
     names = "sum prod max min amax amin mean var std all any ptp count_nonzero median"
@@ -257,7 +257,7 @@ def _masked() -> Iterator[Setting]:
 
 
 def nan_reductions() -> Iterator[Setting]:
-    """Those that leave out NaN."""
+    """Yield reductions that leave out NaN."""
     names = "nansum nanprod nanmax nanmin nanmean nanvar nanstd nanmedian"
     for name, dtype in itertools.product(names.split(), FLOATS):
         for axis, keepdims in itertools.product((None, 0, -1, (0, 2)), (False, True)):

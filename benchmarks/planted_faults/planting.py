@@ -53,7 +53,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a fault.
+    """The outcome of a fault.
 
     Args:
         fault: that was planted.
@@ -67,7 +67,7 @@ class Outcome:
 
     @property
     def is_caught(self) -> bool:
-        """Whether it was there, and the self-check has found it."""
+        """Return whether it was there, and the self-check has found it."""
         return bool(self.calls and self.message)
 
     def __str__(self) -> str:

@@ -66,7 +66,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a model agrees with its own runtime.
+    """The agreement of a model with its own runtime.
 
     Args:
         difference: the largest one, over the largest number.

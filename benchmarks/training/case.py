@@ -18,7 +18,7 @@ class TrainingCase(Case):
 
     @property
     def exported(self) -> Path:
-        """Where the forms for all systems lie."""
+        """The folder of the forms for all systems."""
         return self.work / "steps" / self.model
 
     def export(self, torch: Path, systems: list[System]) -> bool:

@@ -132,13 +132,13 @@ def chosen_systems(options: argparse.Namespace) -> tuple[list[System], Path]:
 
 
 def settings_of(options: argparse.Namespace, threads: list[int]) -> Settings:
-    """How to measure with these numbers of threads."""
+    """Return the settings of a measurement with these numbers of threads."""
     held = options.isa == "avx2"
     return Settings(threads, options.rounds, options.seconds, options.clock, held)
 
 
 def read_rows(file: Path) -> list[Row]:
-    """What earlier runs have measured; a figure that is missing is NaN."""
+    """Read the rows of earlier runs; a figure that is missing is NaN."""
     if not file.exists():
         return []
     plain = {field.name: field.default for field in fields(Row)}
@@ -162,7 +162,7 @@ def is_measured(
 
 
 def facts(options: argparse.Namespace) -> dict[str, object]:
-    """Of the machine and the run."""
+    """Return facts of the machine and the run."""
     return {
         "schema": "aotc.steps/1",
         "date": time.strftime("%Y-%m-%d"),

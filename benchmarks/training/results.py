@@ -17,7 +17,7 @@ def all_tables(rows: list[Row]) -> str:
 
 
 def size_table(rows: list[Row]) -> str:
-    """What each model is."""
+    """Return a table of the size of each model."""
     lines = [line("model", "sizes"), rule(2, 0)]
     for name in dict.fromkeys(row.model for row in rows):
         lines.append(line(name, MODELS[name].title))

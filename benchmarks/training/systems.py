@@ -43,7 +43,7 @@ class AotcStep(Aotc):
 
 
 class PeerRow(NamedTuple):
-    """How a peer is made.
+    """The recipe of a peer.
 
     Attributes:
         runner: its module in `runners`.

@@ -29,7 +29,7 @@ from aotc.mlir import Value
 
 if TYPE_CHECKING:
     from aotc.dialects.ops.convolution import ConvGeneral
-    from aotc.dialects.ops.slicing import Pad
+    from aotc.dialects.ops.padding import Pad
 
 
 _MOST_PHASES = 4  # with a convolution for each

@@ -12,7 +12,7 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.patches import patches
 from aotc.dialects.movement.views import View
-from aotc.dialects.ops.slicing import dilated_size
+from aotc.dialects.ops.padding import dilated_size
 from aotc.dialects.rules.batching import fold_leading_axis
 from aotc.dialects.rules.linearity import linear
 from aotc.dialects.rules.padding import HARMLESS

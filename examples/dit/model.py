@@ -48,7 +48,7 @@ def block(p, x, c):
 
 
 def modulation(p, c, count):
-    """As many numbers for each feature, the same for all patches of an image."""
+    """Return as many numbers for each feature, the same for all patches of an image."""
     return np.split(nn.dense(nn.silu(c), **p)[:, None], count, axis=-1)
 
 

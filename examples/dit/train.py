@@ -57,7 +57,7 @@ def train(model, steps=800):
 
 
 def mixed(images, noise, time):
-    """From the images at time 0 to noise at time 1."""
+    """Mix images with noise: images at time 0, noise at time 1."""
     angle = time * numpy.float32(numpy.pi / 2)
     return numpy.cos(angle) * images + numpy.sin(angle) * noise
 

@@ -14,10 +14,11 @@ from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.ops.binary import Maximum, Minimum, Subtract
 from aotc.dialects.ops.bits import BitwiseAnd, ShiftRight
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.padding import Pad
 from aotc.dialects.ops.rounding import RoundEven
 from aotc.dialects.ops.selection import Cast, Clamp
 from aotc.dialects.ops.shape import Broadcast, Reshape
-from aotc.dialects.ops.slicing import Concatenate, Pad
+from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Tensor
 from aotc.mlir import Value

@@ -1,4 +1,4 @@
-"""What programs compute, by the reference evaluator."""
+"""Results of programs, by the reference evaluator."""
 
 from typing import Any
 

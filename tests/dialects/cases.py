@@ -50,7 +50,7 @@ class Case:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it is compiled in every test run; the others only with `-m slow`.
+        """Return whether every test run compiles it; the others only with `-m slow`.
 
         Integers of one signedness differ in their width only.
         """
@@ -109,7 +109,7 @@ class Case:
         return True
 
     def rng(self) -> np.random.Generator:
-        """The same numbers for this case in every run."""
+        """Random numbers of this case, equal in every run."""
         return np.random.default_rng(zlib.crc32(str(self).encode()))
 
     def arrays(self, sizes: Sizes) -> list[Any]:
@@ -149,11 +149,11 @@ class Case:
             np.testing.assert_array_equal(got, want)
 
     def inputs(self, sizes: Sizes) -> list[Any]:
-        """What the function of this case takes: operands and one array per symbol."""
+        """Return the inputs of the case: operands and one array per symbol."""
         return [*self.arrays(sizes), *(np.zeros(sizes[n], "f") for n in self.symbols)]
 
     def with_static_sizes(self, sizes: Sizes) -> Case:
-        """The same case with numbers for its symbols."""
+        """Return the case with numbers for its symbols."""
         operands = tuple(
             x if isinstance(x, np.ndarray) else x.with_shape(_static(x.shape, sizes))
             for x in self.sample.operands
@@ -164,7 +164,7 @@ class Case:
         return replace(self, label=f"{self.label}_fixed", sample=sample)
 
     def active_sets(self) -> list[list[int]]:
-        """Which float operands have tangents: all of them, then each alone."""
+        """Sets of float operands that have tangents: all of them, then each alone."""
         types = self.types(_Any())
         floats = [i for i, x in enumerate(types) if dtypes.is_float(x.dtype)]
         return [floats, *([i] for i in floats if len(floats) > 1)]
@@ -265,7 +265,7 @@ def edges(dtype: str) -> Any:
 
 
 def _is_elementwise(op: Any, sample: OpSample) -> bool:
-    """Whether all operands are of one type, the result's shape is theirs too."""
+    """Return whether all operands are of one type, the result's shape is theirs too."""
     kinds = [type_of(x, _Any()) for x in sample.operands]
     same = bool(kinds) and all(kind == kinds[0] for kind in kinds)
     return same and op.on_scalars and not op.rearranges and op.dtypes

@@ -1,4 +1,4 @@
-"""What the rule tests walk over: the cases of every op (`tests/dialects/cases.py`).
+"""Fixtures of the rule tests: the cases of every op (`tests/dialects/cases.py`).
 
 A test that asks for `case` runs once for each; one that asks for `smooth_case` for
 those that have derivatives, in f64.
@@ -58,7 +58,7 @@ class Differentiate:
     """
 
     def jvp(self, case: Case, active: Sequence[int]) -> Callable[[list[Any]], Any]:
-        """Of the case's inputs, then a tangent for each operand in `active`."""
+        """Return the jvp as a function of the inputs, then tangents of `active`."""
         module = new_module()
 
         def body(trace: Trace, *values: Any) -> list[Any]:
@@ -76,7 +76,7 @@ class Differentiate:
         return lambda inputs: reference.evaluate(module, str(case), inputs)
 
     def vjp(self, case: Case) -> Callable[[list[Any]], Any]:
-        """Of the case's inputs and the results' cotangents."""
+        """Return the vjp as a function of the inputs and the results' cotangents."""
         module = new_module()
         self.build_vjp(case, module)
         return lambda inputs: reference.evaluate(module, str(case), inputs)
@@ -136,7 +136,7 @@ class Differentiate:
     def batch(
         self, case: Case, batched: Sequence[bool], size: int
     ) -> Callable[[list[Any]], Any]:
-        """Of the case's inputs, those in `batched` with a leading axis of this size."""
+        """Return the batched function: inputs in `batched` have a leading axis."""
         module = new_module()
         inner = case.build(module)
         wrt = tuple(i for i, has in enumerate(batched) if has)
@@ -145,7 +145,7 @@ class Differentiate:
         return lambda inputs: reference.evaluate(module, "batched", inputs)
 
     def _taken(self, inner: Trace, derived: Any) -> list[Tensor]:
-        """What the derived function takes in the place of the arguments of `inner`."""
+        """Return types of the derived function's arguments, for those of `inner`."""
         types = [Tensor.of(v) for v in inner.block.arguments]
         return derived.signature(types, [])[0] if type(derived) is Batch else types
 

@@ -74,7 +74,7 @@ def look(filters, image):
 
 @aotc.entry(xs=aotc.Spec((n, m, 8), "f32"))
 def recur(cell, xs):
-    """As many steps as there are elements."""
+    """Repeat a step as often as there are elements."""
 
     def step(h, x):
         h = np.tanh(x @ cell["x"] + h @ cell["h"])

@@ -67,7 +67,7 @@ def kept(pair, x):
 
 @aotc.entry(x=x)
 def mixed(odd, x):
-    """Of any dtype."""
+    """Combine arrays of any dtype."""
     return {
         "key": odd["key"] * 3 + 1,
         "flags": ~odd["flags"],

@@ -46,7 +46,7 @@ def in_turn(x):
 
 @aotc.entry(x=_x)
 def two(x):
-    """Which the pool keeps."""
+    """Compute two results that the pool keeps."""
     return _sums(x, 2)
 
 

@@ -207,7 +207,7 @@ def scans(x):
 
 
 def doubled(x, max_steps=None):
-    """As often as needed: a number of steps that the values decide."""
+    """Double as often as needed: a number of steps that the values decide."""
     return control.while_loop(
         lambda v: np.sum(np.abs(v)) < 50.0,
         lambda v: v * 2.0 + np.sign(v),
@@ -256,7 +256,7 @@ def totals(start, xs):
 
 @aotc.entry(x=aotc.Spec(("batch", 6, 2)), positions=aotc.Spec((3,), "i32"))
 def channels(x, positions):
-    """What is read by its index, of every other element in memory."""
+    """Read by an index, of every other element in memory."""
     one = x[..., 1]
     return np.flip(one, 1), np.take(one, positions, 1), np.flip(x[:, 1:, 0], 0)
 

@@ -1,4 +1,4 @@
-"""What hybrid functions look at and change, and how calls are compared."""
+"""Objects that hybrid functions look at and change, and comparisons of calls."""
 
 import collections
 import copy
@@ -15,7 +15,7 @@ REBOUND = []
 
 
 class World:
-    """What functions look at and change: a new one for Python and for hybrid."""
+    """Objects that functions look at and change: new ones for Python and for hybrid."""
 
     def __init__(self):
         self.log = []
@@ -49,7 +49,7 @@ class World:
         return self.n
 
     def change(self):
-        """What happens between calls."""
+        """Change the objects between calls."""
         self.calls += 1
         self.n += 1
         self.box.n += 3

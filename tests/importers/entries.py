@@ -1,4 +1,4 @@
-"""What models of entries begin with, and how they are refused."""
+"""The beginning of models with entries, and their refusals."""
 
 HEAD = """\
 from typing import NamedTuple

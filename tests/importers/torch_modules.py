@@ -47,7 +47,7 @@ def agrees(module, *args, **options) -> None:
 
 @dataclasses.dataclass
 class Output:
-    """What a model of a library may return."""
+    """An output that a model of a library may return."""
 
     values: torch.Tensor
     rest: dict

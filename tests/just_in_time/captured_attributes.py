@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 
 class Base:
-    """What classes of cases inherit, which keep their number in `k`."""
+    """A base that classes of cases inherit, which keep their number in `k`."""
 
     def __init__(self):
         self.k = 2.0

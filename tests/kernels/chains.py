@@ -126,7 +126,7 @@ _WIDE = aotc.Spec((2, 37, 31, 144), "f32")
 
 @aotc.entry(x=_IMAGE)
 def residual(w, x):
-    """What is added to the result, and activations that are read twice."""
+    """Add an array to the result; activations are read twice."""
     own = _of(w, "other")
     y = _depthwise(own, _expand(own, x, nn.swish), nn.swish)
     return x[:, :, :, :24] + nn.relu(_project(own, y))[:, :, :, :24]
@@ -151,7 +151,7 @@ def side_by_side(w, x):
 
 @aotc.entry(x=_WIDE)
 def projected(w, x):
-    """Without a first stage."""
+    """Write a chain without a first stage."""
     own = _of(w, "other")
     return nn.relu(_project(own, _depthwise(own, x, _relu6, strides=(2, 1))))
 
@@ -166,7 +166,7 @@ def stem(w, x):
 
 @aotc.entry(x=_LARGE)
 def squeezed(w, x):
-    """Without a last stage, as where what the windows make is averaged."""
+    """Write a chain without a last stage; the result of its windows is averaged."""
     own = _of(w, "other")
     y = _depthwise(own, _expand(own, x, nn.swish), nn.swish, strides=(2, 2))
     return y * nn.sigmoid(y.mean(axis=(1, 2), keepdims=True))
@@ -184,7 +184,7 @@ def twice(w, x):
 
 @aotc.entry(x=_IMAGE)
 def repeated(w, x):
-    """In the body of a loop."""
+    """Write a chain in the body of a loop."""
     own = _of(w, "other")
 
     def step(x, _):
@@ -224,7 +224,7 @@ def recurrent(w, s, x):
 
 @aotc.entry(s=_state)
 def state_alone(w, s):
-    """The same, with nothing after the last stage."""
+    """Update a state with nothing after the last stage."""
     own = _of(w, "back")
     y = _depthwise(own, _expand(own, s["image"], _relu6), _relu6)
     return {"image": nn.conv2d(y, own["project"])}, s["image"].mean()
@@ -235,7 +235,7 @@ def state_alone(w, s):
 
 @aotc.entry(x=_LARGE)
 def read_between(w, x):
-    """What the first stage makes is a result, too."""
+    """Return the result of the first stage, too."""
     own = _of(w, "other")
     y = _expand(own, x, _relu6)
     return y, _project(own, _depthwise(own, y, _relu6))

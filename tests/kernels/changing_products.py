@@ -128,7 +128,7 @@ def experts(w, x, bias):
 
 @aotc.entry(x=aotc.Spec((4, 10, 24), "f32"), bias=aotc.Spec((40,), "f32"))
 def experts_by_columns(w, x, bias):
-    """The same weights from the other side, and one bias for all products."""
+    """Multiply by the weights from the other side, with one bias for all products."""
     return np.einsum("emk,enk->emn", x, w["turned_experts"]) + bias
 
 

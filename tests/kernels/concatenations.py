@@ -36,7 +36,7 @@ _rows = aotc.Dim("rows", min=0)
 
 @aotc.entry(x=aotc.Spec((_rows, 5, 40), "f32"), y=aotc.Spec((_rows, 5, 24), "f32"))
 def any_rows(x, y):
-    """Of which a call has as many as it likes, 5 at a time."""
+    """Concatenate as many rows as a call has, 5 at a time."""
     return np.concatenate([x, nn.relu(y)], -1)
 
 
@@ -95,7 +95,7 @@ def integers(x, y):
 
 @aotc.entry(x=aotc.Spec((4, 32, 40), "f32"))
 def in_a_loop(x):
-    """Beside what a loop carries."""
+    """Concatenate beside what a loop carries."""
 
     def step(carried, row):
         return np.concatenate([row[:, 8:], carried[:, :8]], 1), np.sum(carried)

@@ -107,13 +107,13 @@ def tied(w, x):
 
 @aotc.entry(x=aotc.Spec((24, 24), "f32"))
 def own_input(w, x):
-    """What is multiplied is also what is added."""
+    """Multiply an array, and add it to the product."""
     return x @ w["remainders"][:24, :24] + x
 
 
 @aotc.entry(x=aotc.Spec((48, 48), "f32"))
 def weight_read_again(w, x):
-    """What is packed for the product is also what is added, as it is."""
+    """Add the weight, which is packed for the product, as it is."""
     return nn.relu(x @ w["square"] + w["square"])
 
 
@@ -139,7 +139,7 @@ def two_that_meet(w, x, y):
 
 @aotc.entry(x=aotc.Spec((20, 64), "f32"))
 def printed(w, x):
-    """What has an effect reads the sums, before another that does not."""
+    """Read the sums by an op with an effect, before another that has none."""
     y = x @ w["tied"]
     z = np.tanh(y)
     debug.print("first {}", y.mean())

@@ -62,7 +62,7 @@ _image = aotc.Spec((2, 10, 9, 24), "f32")
 
 @aotc.entry(x=_image)
 def residual(w, x):
-    """What is convolved is also what is added; the sums are a result as well."""
+    """Add the convolved array to the result; the sums are a result as well."""
     y = nn.conv2d(x, w["square"], padding=_SAME)
     return y, nn.gelu(y + x)
 
@@ -82,13 +82,13 @@ def ranges(w, x):
 
 @aotc.entry(x=aotc.Spec((aotc.Dim("n", min=0), 10, 9, 24), "f32"))
 def images(w, x):
-    """As many images as a call has."""
+    """Convolve as many images as a call has."""
     return nn.relu(nn.conv2d(x, w["square"], padding=_SAME) + w["bias"][:24])
 
 
 @aotc.entry(x=_image)
 def repeated(w, x):
-    """In each step of a loop."""
+    """Convolve in each step of a loop."""
 
     def step(_, y):
         return np.tanh(nn.conv2d(y, w["square"], padding=_SAME) * 0.05)

@@ -171,7 +171,7 @@ def backwards_of_many(weights, x):
 
 @aotc.entry(weights=weights, x=aotc.Spec((1, 256), "f32"))
 def packed_bytes(weights, x):
-    """As files have 4 bits: two neighbours a byte, the first in its lower half."""
+    """Pack 4 bits as files do: two neighbours a byte, the first in its lower half."""
     b = weights["bytes"]
     q = np.reshape(np.stack([b & 15, b >> 4], -1), (96, 256))
     return x @ nn.dequantize(q, weights["scales"], onp.uint8(8), axis=1, block=32).T

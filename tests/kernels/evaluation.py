@@ -29,7 +29,7 @@ class Regions:
 
     @classmethod
     def of(cls, model: Path, level: str = "x86_64-v4") -> Regions:
-        """Those of a model file for a target."""
+        """Return the regions of a model file for a target."""
         unit = Unit(load(model)).fork(Target.parse(level))
         for stage in PASS_STAGES[:2]:
             run_passes(unit, stage.passes(), silently=True)

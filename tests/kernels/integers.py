@@ -66,7 +66,7 @@ for _name in PRODUCTS:
 
 @aotc.entry(x=aotc.Spec((20, 48), "i8"), residual=aotc.Spec((20, 48), "i32"))
 def followed(w, x, residual):
-    """What is added and compared as integers, and then scaled as floats."""
+    """Add and compare sums as integers, and then scale them as floats."""
     y = dot_general(x, w["square"], **_MATRICES) + w["bias"][:48]
     z = np.maximum(y * 3 - residual, -5000)
     return z, np.astype(z, "f32") * w["scale"][:48] + 0.5
@@ -74,13 +74,13 @@ def followed(w, x, residual):
 
 @aotc.entry(x=aotc.Spec((aotc.Dim("n", min=1, max=99), 37), "i8"))
 def any_rows(w, x):
-    """As many rows as a call says."""
+    """Multiply as many rows as a call says."""
     return dot_general(x, w["remainders"], **_MATRICES)
 
 
 @aotc.entry(x=aotc.Spec((33, 64), "u8"), y=aotc.Spec((64, 40), "u8"))
 def changing(x, y):
-    """By no weight: it is packed in each call."""
+    """Multiply by an array that is no weight: it is packed in each call."""
     return dot_general(x, y, **_MATRICES)
 
 
@@ -109,7 +109,7 @@ def mixed(w, x):
 
 @aotc.entry(x=aotc.Spec((37, 66), "u8"), y=aotc.Spec((37, 66), "i8"))
 def seven_bits(w, x, y):
-    """By weights of 7 bits, of which two products fit i16."""
+    """Multiply by weights of 7 bits, of which two products fit i16."""
     return (
         dot_general(x, w["seven_bits"], **_MATRICES),
         dot_general(y, w["seven_bits"], **_MATRICES),
@@ -125,7 +125,7 @@ def mixed_back(w, x):
 
 @aotc.entry(x=aotc.Spec((37, 65), "u8"), residual=aotc.Spec((37, 200), "u8"))
 def requantized(w, x, residual):
-    """What is scaled, added to bytes, and rounded to bytes, which are read again."""
+    """Scale sums, add them to bytes, and round to bytes, which are read again."""
     y = dot_general(x, w["one_row"], **_MATRICES) - w["bias"][:200]
     z = np.astype(y, "f32") * (w["scale"][:200] * 0.001)
     z = z + (np.astype(np.astype(residual, "i32") - 7, "f32")) * 0.25
@@ -162,7 +162,7 @@ def quantized(w, x):
 
 @aotc.entry(x=aotc.Spec((96, 64), "f32"), y=aotc.Spec((1, 8, 8, 32), "f32"))
 def quantized_rows(x, y):
-    """What is rounded to bytes after a softmax, and after a pooling."""
+    """Round to bytes after a softmax, and after a pooling."""
     shares = nn.quantize(nn.softmax(x), 2.0**-6, 0, "u8")
     return shares, nn.quantize(nn.max_pool(y, 2), 0.25, 3, "i8")
 

@@ -100,6 +100,6 @@ def pixels(w, x):
 
 @aotc.entry(x=aotc.Spec((2, 7, 9, 12)))
 def windows(w, x):
-    """The same windows, by two kernels."""
+    """Pool windows by two kernels."""
     first, second = (nn.conv2d(x, each, padding="SAME") for each in w["windows"])
     return first, nn.relu(second)

@@ -132,7 +132,7 @@ def rounded_before(w, x):
 
 @aotc.entry(x=aotc.Spec((aotc.Dim("n", min=1, max=99), 37), "bf16"))
 def any_rows(w, x):
-    """As many rows as a call says."""
+    """Multiply as many rows as a call says."""
     return nn.relu(x @ np.astype(w["remainders"], "bf16"))
 
 
@@ -154,7 +154,7 @@ def overflowing(w, x):
 
 @aotc.entry(x=aotc.Spec((20, 48), "bf16"))
 def masked(w, x):
-    """What flows back is hidden by a comparison of sums that f32 reads as well."""
+    """Mask cotangents by a comparison of sums that f32 reads as well."""
     y = x @ np.astype(w["square"], "bf16")
 
     def loss(y):

@@ -1,4 +1,4 @@
-"""What kernels hold narrower in memory than in registers, beside products.
+"""Arrays that kernels hold narrower in memory than in registers, beside products.
 
 A model file, which the tests beside it build. Vectors are f32, whatever memory holds:
 bf16, f16, or bytes with a scale for each row.
@@ -22,7 +22,7 @@ def _entry(name, function, **specs):
 
 
 def _rows(x):
-    """Of any number of rows, also such that are computed."""
+    """Write entries of any number of rows, also such that are computed."""
     y = x * np.asarray(0.5, x.dtype)
     return nn.softmax(x), nn.rms_norm(y), np.max(x, -1), np.mean(x, -1)
 

@@ -8,7 +8,7 @@ _CHANNELS = 17  # a vector and an element of the next
 
 
 def _loss(scale, bias, x, weight):
-    """Of a norm that others read as well, and of what a comparison hides."""
+    """A loss of a norm that others read, too, and that a comparison hides in part."""
     known = np.astype(scale, "f64" if x.dtype == "f64" else "f32")
     y, mean, variance = nn.batch_norm_training(
         x, known, known, scale, bias, momentum=0.0
@@ -60,19 +60,19 @@ _images = aotc.Dim("images", min=1, max=64)
 
 @_of(_images, 6, 5, _CHANNELS)
 def any_batch(scale, bias, x, weight):
-    """Of as many images as a call says."""
+    """Normalize as many images as a call says."""
     return _step(scale, bias, x, weight)
 
 
 @_of(9, 6, 5, _CHANNELS, dtype="bf16")
 def narrow(scale, bias, x, weight):
-    """Of bf16, whose statistics and sums are f32."""
+    """Normalize images of bf16, whose statistics and sums are f32."""
     return _step(scale, bias, x, weight)
 
 
 @_of(9, 6, 5, _CHANNELS, dtype="f64")
 def wide(scale, bias, x, weight):
-    """Of f64, of which there are no kernels."""
+    """Normalize images of f64, of which there are no kernels."""
     return _step(scale, bias, x, weight)
 
 

@@ -13,7 +13,7 @@ IMAGES = aotc.Spec((2, 9, 10, 40))
 
 @aotc.entry(x=ROWS)
 def forms(x):
-    """What graphs have for quantisation: clamped before, after, twice or not at all."""
+    """Quantise in the forms of graphs: clamped before, after, twice or not at all."""
     return (
         nn.quantize(x, 0.5, 0, "u8"),
         nn.quantize(x, 0.25, 121, "u8"),

@@ -75,7 +75,7 @@ def attend_any(w, x, positions):
 
 @aotc.entry(x=_heads)
 def two_readers(x):
-    """What is rotated is read as it is, too, and so are its halves."""
+    """Read what is rotated as it is, too, and its halves."""
     x = x * 2.0
     y = nn.rotary_embedding(x)
     return y, np.exp(x), np.exp(x[..., 4:]), x[..., ::2] + y[..., 1::2]

@@ -96,7 +96,7 @@ def joined(weights, x):
 
 @aotc.entry(weights=weights, x=aotc.Spec((5, 256), "f32"))
 def repeated(weights, x):
-    """In the body of a loop."""
+    """Multiply in the body of a loop."""
 
     def step(x, _):
         y = np.tanh(0.02 * (x @ dequantized(REPEATED, weights["repeated"]).T))

@@ -91,7 +91,7 @@ def masked(w, x):
 
 @aotc.entry(x=_X)
 def squares(x):
-    """Of the elements, and of a step after the sums."""
+    """Add up squares of the elements, and of a step after the sums."""
     return np.sqrt(np.mean(x * x, -1) + 1.0)
 
 
@@ -115,7 +115,7 @@ def everything(x):
 
 @aotc.entry(x=aotc.Spec((1, 1 << 20), "f32"))
 def long_sum(x):
-    """As long as what is added in parts of parts."""
+    """Add up a row so long that it is summed in parts of parts."""
     return np.sum(x, -1)
 
 
@@ -130,14 +130,14 @@ _ANY = aotc.Spec((aotc.Dim("batch", min=0), "length", 72))
 
 @aotc.entry(x=_ANY, y=_ANY)
 def any_rows(w, x, y):
-    """As many rows as a call says."""
+    """Reduce as many rows as a call says."""
     z = nn.layer_norm(x + y, w["scale"][:72], w["bias"][:72])
     return z, nn.softmax(x * 2.0), np.max(x, -1) - np.sum(y, -1)
 
 
 @aotc.entry(x=aotc.Spec((aotc.Dim("batch", min=0), 5, 3, 72)))
 def any_images(x):
-    """As many matrices as a call says."""
+    """Reduce as many matrices as a call says."""
     return np.sum(x, (1, 2))
 
 

@@ -25,7 +25,7 @@ _line = aotc.Spec((70,), "f32")
 
 @aotc.entry(x=aotc.Spec((70, 40), "f32"), s=_line, t=aotc.Spec((35,), "f32"))
 def product(w, x, s, t):
-    """By rows and by columns."""
+    """Scale a product by rows and by columns."""
     return nn.relu(x @ w["matrix"] * s[:, None] + t) - s[:, None]
 
 
@@ -36,7 +36,7 @@ def any_rows(w, x, s):
 
 @aotc.entry(x=aotc.Spec((3, 30, 40), "f32"), s=aotc.Spec((30, 3), "f32"))
 def experts(w, x, s):
-    """As many rows of each product, in another order than the scales."""
+    """Scale as many rows of each product, in another order than the scales."""
     return np.sum(x @ w["experts"] * s.T[..., None], 0)
 
 
@@ -64,7 +64,7 @@ def norms(x, s):
 
 @aotc.entry(x=aotc.Spec((5, 6, 64, 30), "f32"), s=aotc.Spec((5, 6), "f32"))
 def reductions(x, s):
-    """Over lines of columns, and over columns."""
+    """Reduce over lines of columns, and over columns."""
     return np.sum(x, 2) * s[..., None], np.max(x, 3) * s[..., None]
 
 

@@ -42,7 +42,7 @@ def any_rows(x):
 
 @aotc.entry(x=aotc.Spec((_rows, aotc.Dim("longer", min=7), 1), "f32"))
 def some_of_any(x):
-    """Of what is read by something else as well."""
+    """Take some elements of an array that is read by something else as well."""
     x = x[..., 0] * 2.0
     values, positions = np.top_k(x, 7)
     return values, positions, np.exp(x)

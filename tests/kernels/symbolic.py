@@ -41,7 +41,7 @@ def rows(w, x, y):
 
 @aotc.entry(x=aotc.Spec(("batch", "length", 37)))
 def rows_of_two_sizes(w, x):
-    """As many rows as two sizes say, and an entry whose symbols come otherwise."""
+    """Multiply as many rows as two sizes say; another entry has other symbols."""
     return np.tanh(x @ w["product"])
 
 
@@ -54,7 +54,7 @@ def joined_rows(w, x, y):
 
 @aotc.entry(x=aotc.Spec(("length", "batch", 3, 37)))
 def rows_of_other_order(w, x):
-    """The same names, the other way round."""
+    """Multiply rows of sizes with these names, the other way round."""
     return np.tanh(x @ w["product"])
 
 
@@ -72,7 +72,7 @@ _any = aotc.Dim("any", min=0, max=4000)
 
 @aotc.entry(x=aotc.Spec((_any, 37)))
 def rows_or_none(w, x):
-    """There may be no row at all."""
+    """Multiply rows of which there may be none at all."""
     return nn.relu(x @ w["product"])
 
 
@@ -166,7 +166,7 @@ def two_lengths(x, y, scores):
     scores=aotc.Spec((1, 2, "length", "others")),
 )
 def gradient_of_two_lengths(x, y, scores):
-    """The same of tokens that see some of others, by which a loss is differentiated."""
+    """Differentiate the attention of tokens that see some of others, by a loss."""
 
     def loss(q, k, v):
         bias = np.tanh(scores)  # of numbers that are known to be small
@@ -178,13 +178,13 @@ def gradient_of_two_lengths(x, y, scores):
 
 @aotc.entry(x=aotc.Spec((_any, 40)), y=aotc.Spec((_any, 24)))
 def terms(x, y):
-    """As many terms of a sum, as in the derivative of a layer by its weight."""
+    """Add up as many terms as a call has, like the derivative of a layer's weight."""
     return nn.relu(x.T @ y)
 
 
 @aotc.entry(q=aotc.Spec(("batch", "length", 2, 16)), k=aotc.Spec(("batch", 40, 2, 16)))
 def products(q, k):
-    """As many products, of as many rows and of as many terms, packed and not."""
+    """Multiply batches of any count, of any rows and any terms, packed and not."""
     scores = np.einsum("bqhd,bkhd->bhqk", q, k)
     return np.einsum("bhqk,bkhd->bqhd", scores, k), np.einsum(
         "bhqk,bqhd->bhkd", scores, q

@@ -31,7 +31,7 @@ def _step(params, x, y):
 
 @aotc.entry(x=aotc.Spec((32, 24), "f32"), y=aotc.Spec((32, 40), "f32"))
 def step(state, x, y):
-    """Of as many examples as the build knows."""
+    """Train a step of as many examples as the build knows."""
     return _step(state, x, y)
 
 
@@ -40,5 +40,5 @@ _batch = aotc.Dim("batch", min=1, max=512)
 
 @aotc.entry(x=aotc.Spec((_batch, 24), "f32"), y=aotc.Spec((_batch, 40), "f32"))
 def any_step(state, x, y):
-    """Of as many as a call says."""
+    """Train a step of as many examples as a call says."""
     return _step(state, x, y)

@@ -80,13 +80,13 @@ def any_images(x):
 
 @aotc.entry(x=aotc.Spec((_rows, 1000), "f32"))
 def any_last(x):
-    """Of which a call decides about the last axis."""
+    """Transpose an array whose last axis a call decides about."""
     return x.T
 
 
 @aotc.entry(x=aotc.Spec((40, 50), "f32"), w=aotc.Spec((50, 60), "f32"))
 def between_products(x, w):
-    """What a kernel has made, for a caller and for another one."""
+    """Transpose what a kernel has made, for a caller and for another kernel."""
     y = np.tanh(x @ w)
     moved = np.reshape(np.transpose(np.reshape(y, (40, 4, 15)), (1, 2, 0)), (60, 40))
     return moved, nn.softmax(moved, -1)
@@ -107,5 +107,5 @@ def slope(x):
 
 @aotc.entry(x=aotc.Spec((60, 50), "f32"))
 def around_elementwise_ops(x):
-    """What IREE computes with the transpose."""
+    """Transpose beside ops that IREE computes with it."""
     return np.sin(np.cos(x).T), np.exp(x.T)

@@ -17,6 +17,6 @@ def load(path, *entries):
 
 
 def quantized(program, choice, *data):
-    """What a program becomes."""
+    """Return the quantized form of a program."""
     with context(), ir.Location.unknown():
         return quantize(program, choice, *data)

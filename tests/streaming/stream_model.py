@@ -58,7 +58,7 @@ def square(x):
 
 @aotc.entry(x=aotc.Spec(("n", 3)))
 def unlimited(x):
-    """As many rows as one likes."""
+    """Take as many rows as one likes."""
     return x * 2
 
 

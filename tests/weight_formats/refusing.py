@@ -1,4 +1,4 @@
-"""What files of weights are refused with."""
+"""Refusals of files of weights."""
 
 import re
 from pathlib import Path

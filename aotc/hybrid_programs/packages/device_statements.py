@@ -12,7 +12,7 @@ from importlib.util import resolve_name
 from typing import TYPE_CHECKING
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.packages.effects import UNKNOWN
+from aotc.hybrid_programs.packages.current_values import UNKNOWN
 from aotc.hybrid_programs.packages.slicing import chains, global_reads, resolve
 from aotc.hybrid_programs.python.breaks import is_own, island
 from aotc.hybrid_programs.python.names import reads

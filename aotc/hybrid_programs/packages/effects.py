@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-import inspect
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,38 +17,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from aotc.hybrid_programs.packages.current_values import (
+    UNKNOWN,
+    attribute,
+    computes,
+    is_container,
+    is_immutable,
+    library,
+)
 from aotc.hybrid_programs.python.breaks import is_own
 from aotc.hybrid_programs.python.names import stores
 
-UNKNOWN = object()
 REGIONS = "_aotc"  # the name that compiled regions are called by
-_VALUES = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype)
-_CONTAINERS = (list, dict, set, tuple, frozenset, str, bytes, np.ndarray, *_VALUES)
-_REACHED = 20_000  # objects of one value
-
 # functions that can give any name a value
 _UNKNOWN_EFFECTS = ("exec", "eval", "globals", "locals", "__import__")
-_BUILTINS = frozenset({
-    "abs", "all", "any", "ascii", "bin", "bool", "breakpoint", "bytearray", "bytes",
-    "callable", "chr", "classmethod", "complex", "dict", "dir", "divmod", "enumerate",
-    "filter", "float", "format", "frozenset", "getattr", "hasattr", "hash", "hex", "id",
-    "input", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max",
-    "memoryview", "min", "next", "object", "oct", "open", "ord", "pow", "print",
-    "property", "range", "repr", "reversed", "round", "set", "slice", "sorted",
-    "staticmethod", "str", "sum", "super", "tuple", "type", "vars", "zip",
-})  # fmt: skip
-_COMPUTING = frozenset({
-    "abc", "base64", "builtins", "cmath", "collections", "copy", "dataclasses",
-    "datetime", "decimal", "enum", "fractions", "functools", "glob", "hashlib",
-    "inspect", "io", "itertools", "json", "logging", "math", "numbers", "numpy", "os",
-    "pathlib", "pickle", "platform", "posixpath", "re", "scipy", "statistics", "string",
-    "textwrap", "threading", "time", "torch", "types", "typing", "unicodedata", "uuid",
-    "warnings",
-})  # fmt: skip
-_IN_PLACE = {
-    "copyto", "place", "put", "put_along_axis", "putmask", "fill_diagonal", "at",
-    "insort", "insort_left", "insort_right", "update_wrapper",
-}  # fmt: skip
 # methods of containers and arrays that leave them as they are
 _READING = frozenset({
     "all", "any", "argmax", "argmin", "argsort", "astype", "conj", "copy", "count",
@@ -137,7 +118,7 @@ class ModuleEffects:
     def is_value(self, name: str) -> bool:
         """Return whether a name refers to an immutable value."""
         value = self.scope.get(name, UNKNOWN)
-        return name in self._stored_once and _is_value(value)
+        return name in self._stored_once and is_immutable(value)
 
     # ---- functions
 
@@ -263,7 +244,7 @@ class _Finder(ast.NodeVisitor):
             case ast.Attribute(inner):
                 known = self.value(node)
                 is_fixed = isinstance(known, (types.FunctionType, type)) or (
-                    isinstance(known, types.ModuleType) or _is_value(known)
+                    isinstance(known, types.ModuleType) or is_immutable(known)
                 )
                 return set() if is_fixed else self.sources(inner)
             case ast.Subscript(inner):
@@ -326,7 +307,7 @@ class _Finder(ast.NodeVisitor):
 
     def _note_objects(self, node: ast.AST, found: list[object]) -> None:
         known = self.value(node) if isinstance(node, ast.expr) else UNKNOWN
-        if known is not UNKNOWN and not _is_value(known):
+        if known is not UNKNOWN and not is_immutable(known):
             found.append(known)
         elif isinstance(node, (ast.Attribute, ast.Subscript)):
             self._note_objects(node.value, found)
@@ -452,7 +433,7 @@ class _Finder(ast.NodeVisitor):
             self._call_own(node, name, 0)
         elif isinstance(node.func, ast.Attribute):
             self._call_attribute(node, node.func, function)
-        elif not _computes(function, node):
+        elif not computes(function, node):
             self._call_unknown(node, function)
 
     def _call_own(self, node: ast.Call, name: str, skipped: int) -> None:
@@ -479,17 +460,17 @@ class _Finder(ast.NodeVisitor):
     ) -> None:
         receiver = self.value(target.value)
         if isinstance(receiver, (types.ModuleType, type)):
-            if not _computes(function, node):
+            if not computes(function, node):
                 self._call_unknown(node, function)
             return
         method = f".{target.attr}"
-        is_known = _is_container(receiver) or receiver is UNKNOWN
+        is_known = is_container(receiver) or receiver is UNKNOWN
         if target.attr in _READING and is_known and method not in self._owner.functions:
             return
         self._change(target.value, _given(node))
         if method in self._owner.functions:
             self._call_own(node, method, 1)
-        elif not isinstance(receiver, _CONTAINERS):
+        elif not is_container(receiver):
             self._give(_given(node))
 
     def _call_unknown(self, node: ast.Call, function: object) -> None:
@@ -579,97 +560,3 @@ def closure(names: Iterable[str], aliases: Mapping[str, set[str]]) -> set[str]:
             found.add(name)
             left += aliases.get(name, ())
     return found
-
-
-# ---- values of now
-
-
-def attribute(value: object, name: str) -> object:
-    """Look up an attribute without executing code; return UNKNOWN if that takes
-    code.
-    """
-    if value is UNKNOWN:
-        return UNKNOWN
-    if isinstance(value, types.ModuleType):
-        return getattr(value, name, UNKNOWN)
-    if type(value).__module__.partition(".")[0] in ("builtins", "numpy", "random"):
-        return getattr(value, name, UNKNOWN)
-    found = inspect.getattr_static(value, name, UNKNOWN)
-    if isinstance(value, type) and isinstance(found, types.FunctionType):
-        return found
-    return UNKNOWN if hasattr(type(found), "__get__") else found
-
-
-def library(function: object) -> str:
-    """Return the package in which a function or module is defined."""
-    if isinstance(function, types.ModuleType):
-        return function.__name__.partition(".")[0]
-    bound = getattr(function, "__self__", None)
-    named = getattr(function, "__module__", None)
-    if named is None and bound is not None:
-        named = getattr(bound, "__name__", None) or type(bound).__module__
-    return str(named or type(function).__module__).partition(".")[0]
-
-
-def _computes(function: object, node: ast.Call) -> bool:
-    """Return whether a call leaves its arguments unchanged."""
-    if function is UNKNOWN:
-        return False
-    name = str(getattr(function, "__name__", ""))
-    if isinstance(function, np.ufunc):
-        is_plain = len(node.args) <= function.nin
-        return is_plain and not any(each.arg == "out" for each in node.keywords)
-    if getattr(builtins, name, None) is function:
-        return name in _BUILTINS
-    bound = getattr(function, "__self__", None)
-    if bound is not None and not isinstance(bound, (types.ModuleType, type)):
-        return False
-    if any(each.arg in ("out", "inplace") for each in node.keywords):
-        return False
-    is_known = library(function) in _COMPUTING
-    return is_known and name not in _IN_PLACE and not name.endswith("_")
-
-
-def _is_container(value: object) -> bool:
-    """Return whether a value's methods are those of Python's and NumPy's containers."""
-    return isinstance(value, _CONTAINERS)
-
-
-def _is_value(value: object) -> bool:
-    """Return whether a value is immutable."""
-    if isinstance(value, (tuple, frozenset)):
-        return all(map(_is_value, value))
-    return isinstance(value, _VALUES)
-
-
-def identities(values: Iterable[object]) -> set[int]:
-    """Return the ids of the mutable objects that values are or hold."""
-    found, left = set[int](), [*values]
-    while left and len(found) < _REACHED:
-        each = left.pop()
-        if id(each) in found or _is_value(each) or each is UNKNOWN:
-            continue
-        if isinstance(each, types.ModuleType):
-            continue
-        found.add(id(each))
-        left += _held(each)
-    return found
-
-
-def _held(value: object) -> list[object]:
-    """Return the objects that an object holds."""
-    match value:
-        case dict():
-            return [*value.values()]
-        case list() | tuple() | set() | frozenset():
-            return [*value]
-        case np.ndarray():
-            return [value.base] if value.base is not None else []
-        case functools.partial():
-            return [value.func, *value.args, *value.keywords.values()]
-        case type() | types.FunctionType():
-            return []
-    bound = getattr(value, "__self__", None)
-    if isinstance(value, (types.MethodType, types.BuiltinMethodType)):
-        return [] if isinstance(bound, types.ModuleType) else [bound]
-    return [*vars(value).values()] if hasattr(value, "__dict__") else []

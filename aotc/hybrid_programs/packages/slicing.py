@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 
 from aotc.errors import InputError
-from aotc.hybrid_programs.packages.effects import (
-    REGIONS,
+from aotc.hybrid_programs.packages.current_values import (
     UNKNOWN,
-    Effects,
-    ModuleEffects,
     attribute,
     identities,
     library,
 )
+from aotc.hybrid_programs.packages.effects import REGIONS, Effects, ModuleEffects
 from aotc.hybrid_programs.python.names import stores
 
 # what each module has, of the interpreter

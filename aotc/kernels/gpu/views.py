@@ -14,10 +14,11 @@ from aotc.dialects.graph import GraphOp, view_of_result
 from aotc.dialects.movement.views import View
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.convolution import ConvGeneral
+from aotc.dialects.ops.padding import Pad
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Reshape, Reverse, Transpose
-from aotc.dialects.ops.slicing import Pad, Slice
+from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.ops.windows import Windows
 from aotc.dialects.types import Tensor
 from aotc.kernels.gpu.nibbles import unpacking_ops

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aotc.dialects.graph import GraphOp
-from aotc.dialects.ops.slicing import Pad
+from aotc.dialects.ops.padding import Pad
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Size, Tensor, ceil_divide
 from aotc.kernels import grain

@@ -106,7 +106,7 @@ def edges(signature: inspect.Signature, base: Case) -> Iterator[Edge]:
 def _edges_of_all(
     function: str, leaves: list[Any], names: dict[int, str]
 ) -> Iterator[Edge]:
-    """The same edge in all arrays that are of the dtype, or the shape, of the first."""
+    """Put one edge in all arrays that are of the dtype, or the shape, of the first."""
     first = leaves[0]
     if isinstance(first, Complex):
         return

@@ -103,7 +103,7 @@ def compare(
 
 
 def is_bounded(case: Case) -> bool:
-    """Whether NumPy ends: bincount fills the memory, LAPACK waits for infinities."""
+    """Return whether NumPy ends: bincount fills memory, LAPACK waits for infinities."""
     edges = " ".join(what for _, what in case.edges)
     if case.function == "numpy.bincount":
         return re.search("largest|extremes", edges) is None
@@ -113,7 +113,7 @@ def is_bounded(case: Case) -> bool:
 
 
 def gives_floats(our: Outcome) -> bool:
-    """Whether a result is f32."""
+    """Return whether a result is f32."""
     return any(x.dtype == "f4" for x in our.leaves or ())
 
 

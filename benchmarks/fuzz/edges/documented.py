@@ -1,4 +1,4 @@
-"""Where our functions differ from those that they are named after, and why.
+"""Documented differences of our functions from their namesakes, and the reasons.
 
 A row says which verdicts on which functions and edges it explains (patterns, of the
 whole name and of a part of the others). What no row explains is a fault.
@@ -25,7 +25,7 @@ class Difference:
     of_pairs: bool = False  # seen where two arguments are at an edge only
 
     def explains(self, found: Compared) -> bool:
-        """Whether this is the reason for a verdict."""
+        """Return whether this is the reason for a verdict."""
         given = found.case.arguments.items()
         plain = [f"{n}={v}" for n, v in given if isinstance(v, (str, int, float))]
         edges = "; ".join([*plain, *(f"{n}: {what}" for n, what in found.case.edges)])

@@ -1,4 +1,4 @@
-"""What comes of a call, ours and a peer's, and whether it is the same.
+"""Outcomes of a call, ours and a peer's, and whether they are the same.
 
 A float is the same within a few units in the last place, of each element where all are
 moderate, and of the largest where sums may cancel. NaN is the same as NaN only, an
@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def told(self) -> str:
-        """In one line."""
+        """Describe the outcome in one line."""
         if self.leaves is None:
             return f"raises {self.refusal}"
         return " and ".join(_shown(leaf) for leaf in self.leaves) or "nothing"
@@ -54,7 +54,7 @@ def _shown(x: Any) -> str:
 
 
 def ours(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
-    """What a function of aotc gives."""
+    """Return the outcome of a function of aotc."""
     try:
         return Outcome(tuple(leaves(function(*args, **kwargs))))
     except AotcError as error:
@@ -64,7 +64,7 @@ def ours(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
 
 
 def theirs(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
-    """What a function of a peer gives."""
+    """Return the outcome of a function of a peer."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -126,7 +126,7 @@ def verdict(
 
 
 def is_same(x: Any, y: Any, dtypes: frozenset[str], signed: bool) -> bool:
-    """Whether `x` is a result `y`, of arguments in `dtypes`."""
+    """Return whether `x` is a result `y`, of arguments in `dtypes`."""
     if x.shape != y.shape or _kind(x) != _kind(y):
         return False
     if x.dtype != y.dtype and str(x.dtype) not in dtypes | STANDARD:

@@ -1,4 +1,4 @@
-"""What each parameter of the public functions is, by its name: which edges it has."""
+"""Kinds of the parameters of public functions, by name: which edges they have."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CHOOSING = """
 
 
 def has_signed_zeros(function: str) -> bool:
-    """Whether the signs of zeros are compared.
+    """Return whether the signs of zeros are compared.
 
     Functions that choose elements may take either zero, in sums of many products their
     order decides, and SciPy and JAX drop signs that ours have.

@@ -150,7 +150,7 @@ def in_shapes(x: Any) -> Edges:
 
 
 def arrays(x: Any) -> Edges:
-    """What one of several arrays may be; arrays of different dtypes seldom mix."""
+    """Return the edges of one of several arrays; different dtypes seldom mix."""
     if isinstance(x, Complex):
         yield from complexes(x)
         return
@@ -258,7 +258,7 @@ def shapes(x: Any) -> Edges:
 
 
 def booleans(x: Any) -> Edges:
-    """Both."""
+    """Return both booleans."""
     yield from (("True", True), ("False", False))
 
 

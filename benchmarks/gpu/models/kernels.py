@@ -18,7 +18,7 @@ def product(rows, depth, columns, dtype):
 
 
 def linear(rows, depth, columns, dtype):
-    """The same with the weight transposed, as layers of PyTorch have it."""
+    """Multiply with the weight transposed, as layers of PyTorch have it."""
 
     def entry(x, y, b):
         return nn.relu(np.einsum("rk,ck->rc", x, y) + b)
@@ -28,7 +28,7 @@ def linear(rows, depth, columns, dtype):
 
 
 def activated(rows, depth, columns, dtype):
-    """The same with an activation of many operations."""
+    """Multiply, with an activation of many operations."""
 
     def entry(x, y, b):
         return nn.gelu(np.einsum("rk,ck->rc", x, y) + b)

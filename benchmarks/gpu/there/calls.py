@@ -139,7 +139,7 @@ def compare(cases, got, result):
 
 
 def error_ratios(got, expected, tolerance):
-    """How far each element is off, divided by how far it may be."""
+    """Return the error of each element, divided by the allowed one."""
     if expected.dtype.kind in "biu":
         return np.where((got == expected) | (tolerance > 0), 0.0, np.inf)
     x, y = got.astype(np.float64), expected.astype(np.float64)

@@ -93,7 +93,7 @@ def calls():
 
 
 def main():
-    """Time all of them."""
+    """Time all libraries."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -41,7 +41,7 @@ def captured(call):
 
 
 def device_events(run):
-    """What a function has done on the GPU, by PyTorch's profiler, in no order."""
+    """Return the GPU's events of a function, by PyTorch's profiler, in no order."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -53,7 +53,7 @@ def device_events(run):
 
 
 def is_copy(event):
-    """Whether an event is a copy or a fill, and no kernel."""
+    """Return whether an event is a copy or a fill, and no kernel."""
     return event.name.lower().startswith(("memcpy", "memset"))
 
 

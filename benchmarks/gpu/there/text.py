@@ -43,7 +43,7 @@ def wrong_networks(report):
 
 
 def is_clean(report):
-    """Whether all that there is was compared and is right, and compat too."""
+    """Return whether all that there is was compared and is right, and compat too."""
     compared = any(row["cases"] for row in report.get("comparisons", ()))
     compared |= any("error" in x for x in report.get("networks", {}).get("rows", ()))
     return not (

@@ -61,7 +61,7 @@ def invocation(function, leaves, outputs):
 
 
 def launches(run):
-    """What a call launches on the GPU, by PyTorch's profiler; why not, if it is not."""
+    """Count a call's launches on the GPU by PyTorch's profiler, or say why not."""
     try:
         events = device_events(lambda: [run() for _ in range(PROFILED)])
     except Exception as error:  # of a library that need not be there

@@ -1,4 +1,4 @@
-"""What IREE does right, and slowly, or with more memory than it takes."""
+"""Faults in which IREE is right, and slow, or takes too much memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROWS = (
         "grouped-convolution",
         Symptom.SLOW,
         "Neither vectorises nor tiles a grouped convolution.",
-        ("dialects/ops/convolution.py: Note [grouped convolution]",),
+        ("dialects/ops/convolution_lowering.py: Note [grouped convolution]",),
         Elsewhere(_MEASURED),
     ),
     Fault(

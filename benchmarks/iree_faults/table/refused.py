@@ -1,4 +1,4 @@
-"""What IREE does not compile, or dies of."""
+"""Code that IREE does not compile, or dies of."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ ROWS = (
         "depthwise-of-one-window",
         Symptom.REFUSED,
         "The same in a depthwise convolution.",
-        ("dialects/ops/convolution.py: _sizes_seen",),
+        ("dialects/ops/convolution_lowering.py: _sizes_seen",),
         _refused("depthwise-of-one-window", _OF_ANOTHER_SIZE),
     ),
     Fault(

@@ -1,4 +1,4 @@
-"""What IREE's runtime and tools do."""
+"""Faults of IREE's runtime and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What IREE compiles, and computes wrongly."""
+"""Code that IREE compiles, and computes wrongly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COUNTS = _f64(5, -5, 5.5, 1e10, 2, 0, -1, 7)
 
 
 def _wrong(name: str, *inputs: Any, **more: Any) -> Wrong:
-    """Of the file `name`, for AVX2."""
+    """Make the witness of wrong results of the file `name`, for AVX2."""
     return Wrong(Source(name), inputs, **more)
 
 

@@ -55,7 +55,7 @@ def evaluated(
     file: str = "dispatched.py",
     target: str = "cuda:sm_80",
 ) -> EvaluatedKernels:
-    """What computes the entries of a model file by kernels, some of them changed."""
+    """Return an evaluator of a model file's entries by kernels, some of them edited."""
     unit = unit_at("regions", file, target)
     found = EvaluatedKernels(unit.program, (), (), steps)
     for name, function in functions_of(unit.module).items():

@@ -43,7 +43,7 @@ def kernels_of(file: str) -> EvaluatedKernels:
 
 
 def left(kernels: EvaluatedKernels, entry: str) -> Counter[str]:
-    """What a call of an entry computes, by ops and by families of kernels."""
+    """Return the results of an entry, by ops and by families of kernels."""
     *ops, _ = functions_of(kernels.program.module)[entry].entry_block.operations
     names = (
         op.operation.name.removeprefix("graph.")

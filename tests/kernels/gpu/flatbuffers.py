@@ -22,7 +22,7 @@ class Table:
         return int.from_bytes(self._data[at : at + size], "little")
 
     def field(self, index: int) -> int | None:
-        """Where a field is; None if it has its default."""
+        """Return the position of a field; None if it has its default."""
         signed = int.from_bytes(
             self._data[self._at : self._at + 4], "little", signed=True
         )
@@ -38,7 +38,7 @@ class Table:
         return 0 if at is None else self.number(at)
 
     def vector(self, index: int) -> tuple[int, int]:
-        """Where the elements of a vector begin, and how many there are."""
+        """Return the position of a vector's elements, and how many there are."""
         at = self.field(index)
         if at is None:
             return 0, 0

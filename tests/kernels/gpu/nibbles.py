@@ -28,7 +28,7 @@ weights = aotc.Weights({
 
 @aotc.entry(x=aotc.Spec(("n", 128)))
 def signed(weights, x):
-    """As many rows as a call has, and what follows."""
+    """Multiply as many rows as a call has, with elementwise ops after it."""
     return nn.relu(weights["signed"].linear(x))
 
 

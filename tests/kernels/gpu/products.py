@@ -108,19 +108,19 @@ def dequantised(x, y, s):
 
 @aotc.entry(x=aotc.Spec((3, LONG)))
 def long_softmax(x):
-    """By blocks."""
+    """Compute a softmax by blocks."""
     return nn.softmax(x)
 
 
 @aotc.entry(x=aotc.Spec(("n", LONG)))
 def long_norm(x):
-    """By blocks, with a symbolic count of rows."""
+    """Normalize by blocks, with a symbolic count of rows."""
     return nn.layer_norm(x)
 
 
 @aotc.entry(x=aotc.Spec((5, "k")))
 def symbolic_softmax(x):
-    """Of as many columns as a call says."""
+    """Compute a softmax of as many columns as a call says."""
     return nn.softmax(x * 2)
 
 

@@ -68,7 +68,7 @@ def one_row_by_nibbles(weights, x):
 
 @aotc.entry(x=aotc.Spec(("n", DEPTH)))
 def rows_by_bytes(weights, x):
-    """As many rows as a call has."""
+    """Reduce as many rows as a call has."""
     return weights["bytes"].linear(x)
 
 
@@ -142,7 +142,7 @@ def decoding_halves(q, k, bias):
 
 @aotc.entry(q=aotc.Spec((70, 1, 2, 16)), k=aotc.Spec((70, 200, 2, 16)))
 def decoding_batch(q, k):
-    """As many heads as fill a chip."""
+    """Reduce as many heads as fill a chip."""
     return nn.attention(q, k, k)
 
 
