@@ -19,7 +19,7 @@ _TAIL = 400  # characters of what a child said last
 
 
 class Deadline:
-    """When the run has to be over."""
+    """The time at which the run has to be over."""
 
     def __init__(self, seconds):
         self._end = time.monotonic() + seconds
@@ -48,7 +48,7 @@ class Python:
         self.program, self.site, self.work = program, site, work
 
     def environment(self, flags=""):
-        """For a child: what it finds, where it may write, flags of IREE's runtime."""
+        """Return the environment of a child, with flags of IREE's runtime."""
         found = dict(os.environ)
         if flags:
             found["IREE_PY_RUNTIME_FLAGS"] = flags
@@ -73,7 +73,7 @@ class Python:
         )
 
     def run(self, *words, seconds):
-        """What a command of this Python does: exit code, output, errors."""
+        """Run a command of this Python; return its exit code, output and errors."""
         try:
             done = subprocess.run(
                 [self.program, *map(str, words)],
@@ -104,7 +104,7 @@ def stop(child):
 
 
 def ended(code):
-    """How a child ended, in words."""
+    """Describe how a child ended."""
     if code is None or code >= 0:
         return f"exit code {code}"
     try:
@@ -214,7 +214,7 @@ class Comparison:
 
 
 def timed(python, script, words, out, more, seconds, flags=""):
-    """What a child that times something has found; `error` says how it ended."""
+    """Return what a child that times something has found; `error` says how it ended."""
     log = out.with_suffix(".log")
     with open(log, "wb") as output:
         child = python.start(script, *words, out, *more, log=output, flags=flags)

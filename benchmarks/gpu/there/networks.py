@@ -60,7 +60,7 @@ def error(found, expected):
 
 
 def ours(folder, row, seconds, target=None):
-    """What aotc's bundle does of a network."""
+    """Measure aotc's bundle of a network."""
     from times import invocation, kernel_times
 
     from aotc.runtime import load
@@ -92,7 +92,7 @@ def ours(folder, row, seconds, target=None):
 
 
 def in_torch(folder, row, seconds, is_compiled):
-    """What PyTorch does of a network: eagerly or compiled, and as a CUDA graph."""
+    """Measure a network in PyTorch: eagerly or compiled, and as a CUDA graph."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False

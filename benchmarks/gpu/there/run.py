@@ -119,7 +119,7 @@ class Run:
     # ---- the machine
 
     def profile(self):
-        """What `aotc doctor` and the C probe say of this machine."""
+        """Return what `aotc doctor` and the C probe report of this machine."""
         _, said, error = self.python.aotc("doctor", "--format", "json", seconds=60)
         doctor = loaded_json(said) or {"error": error[-600:]}
         probe = self._probe()
@@ -158,7 +158,7 @@ class Run:
         return {**found, "compiled_here": compiled}
 
     def compat(self):
-        """What `aotc compat --self` says of the bundles of the models."""
+        """Return what `aotc compat --self` reports of the bundles of the models."""
         rows = [r for each in self.plan["programs"] for r in each["bundles"]]
         paths = [self.programs / row["path"] for row in rows]
         options = "--self", "--trust", self.key, "--format", "json"
@@ -292,7 +292,7 @@ class Run:
         self.write(schedules={**told, "count": len(found.get("rows", ()))})
 
     def end_of(self, part):
-        """When a part has to be over: its share of what is left."""
+        """Return the deadline of a part: its share of what is left."""
         following = self.parts[self.parts.index(part) :]
         shares = [self.expected[each] for each in following]
         return children.Deadline(self.deadline.left * shares[0] / sum(shares))
@@ -306,7 +306,7 @@ class Run:
         self.write(expected=self.expected)
 
     def _peers(self, deadline):
-        """The same calls in PyTorch, of the Python that this script runs in."""
+        """Time the calls in PyTorch, of the Python that this script runs in."""
         calls = [
             [program["name"], call["entry"], call["sizes"]]
             for program in self.plan["programs"]
@@ -327,7 +327,7 @@ class Run:
 
 
 def is_library(name):
-    """Whether there is a shared library of this name."""
+    """Return whether there is a shared library of this name."""
     try:
         return bool(name) and ctypes.CDLL(name) is not None
     except OSError:
@@ -344,7 +344,7 @@ def loaded_json(said):
 
 
 def command_output(*command):
-    """What a command prints, or why it cannot be run."""
+    """Return what a command prints, or why it cannot be run."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=30, check=False
@@ -355,7 +355,7 @@ def command_output(*command):
 
 
 def differences(one, other, at=""):
-    """Where two JSON objects differ, key by key; `compiled_here` is the probe's own."""
+    """List where two JSON objects differ; `compiled_here` is the probe's own."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted({*one, *other} - {"compiled_here"})
         return [

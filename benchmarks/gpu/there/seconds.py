@@ -1,4 +1,4 @@
-"""How long the parts of a run take, as far as that can be said before it.
+"""Estimates of how long the parts of a run take.
 
 The seconds below are taken for true, not measured on a device: those of processes are
 what they take on a processor of two cores, with room for a driver that translates PTX.
