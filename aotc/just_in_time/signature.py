@@ -246,7 +246,7 @@ class Binder:
             known = self._known = self._parameters_of(signature)
         return known
 
-    def gives_all(self, args: Sequence[Any]) -> bool:
+    def gives_all(self, args: Sequence[object]) -> bool:
         """Return whether a call by position alone leaves nothing to defaults."""
         names = self._known.positional
         return names is not None and len(args) == len(names)
