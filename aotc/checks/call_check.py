@@ -95,7 +95,7 @@ class CallCheck:
         declared = self.program.entry(self.entry)
         self._subject = CheckedEntry(self.program, self.program.module, declared)
 
-    def call(self, leaves: Sequence[np.ndarray]) -> CheckedCall:
+    def call(self, leaves: Sequence[object]) -> CheckedCall:
         """Compute a call, compiled and by the reference evaluator.
 
         States are updated by it as by any other call, unless it fails.
@@ -109,7 +109,8 @@ class CallCheck:
             before = self._states()
             run = self.model.entry(self.entry).call_flat
             try:
-                expected, calls = self._expected(leaves, before)
+                arrays = [np.asarray(leaf) for leaf in leaves]
+                expected, calls = self._expected(arrays, before)
             except NothingToCompare as reason:
                 return CheckedCall(run(leaves), reason)
             found = run(leaves)

@@ -21,8 +21,6 @@ from aotc.just_in_time.kept_bundles import KeptBundle
 from aotc.runtime import Model
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from aotc.backend import CompiledVariant
     from aotc.checks.call_check import CallCheck
     from aotc.programs.program import Program
@@ -77,7 +75,7 @@ class FirstCall:
         self._error: CompileError | None = None
         self._done = done
 
-    def __call__(self, leaves: Sequence[np.ndarray]) -> Sequence[object]:
+    def __call__(self, leaves: Sequence[object]) -> Sequence[object]:
         """Return the leaves of the result of a call.
 
         Raises:
@@ -91,7 +89,7 @@ class FirstCall:
         return self._run(leaves)
 
     def _call_and_compare(
-        self, unchecked: Unchecked, leaves: Sequence[np.ndarray]
+        self, unchecked: Unchecked, leaves: Sequence[object]
     ) -> Sequence[object]:
         from aotc.checks.call_check import CallCheck  # with the compiler's side
 
