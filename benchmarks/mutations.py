@@ -27,7 +27,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -120,9 +120,10 @@ def draw(count: int, rng: random.Random) -> list[Mutation]:
     for package in cycle(packages):
         if len(found) == count:
             break
-        possible = [*mutations(rng.choice(modules[package]))]
-        if possible:
-            found.append(rng.choice(possible))
+        file = rng.choice(modules[package])
+        possible, source = [*mutations(file)], file.read_text()
+        rng.shuffle(possible)
+        found += islice((each for each in possible if _differs(each, source)), 1)
     return found
 
 
