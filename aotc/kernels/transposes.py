@@ -64,7 +64,8 @@ def bring_rounding_to_transposes(function: Function) -> None:
         if made is None or not rounds(made) or not is_in_memory(made.x):
             continue
         with before(op):
-            b, x = Builder(), made.x
+            b = Builder()
+            x: Value = made.x
             for shape in shapes:
                 x = b.reshape(x, shape=shape)
             op.operation.operands[0] = b.cast(x, dtype=Tensor.of(value).dtype)
