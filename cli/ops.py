@@ -18,7 +18,8 @@ def ops(form: str) -> None:
 
     A rule is `yes`, or the reason why the op has none. The targets are `all`, or those
     that are known not to compile the op on some of its dtypes. In mixed precision an op
-    computes in the lower one, in f32, or follows its operands.
+    computes in the lower one, in f32, in f32 until its result meets a product
+    (`widens`), or follows its operands.
     """
     from aotc import dialects
 

@@ -195,8 +195,8 @@ def region_at(
             continue
         rest = in_order([*rest, *users_of(op.results)])
     _drop_widened(region)
-    _leave_to_readers(region)
     _leave_widening_to_readers(region)
+    _leave_to_readers(region)
     if region.family.is_part is not None:
         _add_parts(region, anchor, region.family.is_part)
         region.views = _views(region)
@@ -488,7 +488,7 @@ def _add_second(region: Region) -> None:
     if region.packing is not None and region.packing.blocks is not None:
         _add_dequantized(region)
         return
-    prologue = region.family.second_of(anchor, machine)
+    prologue = region.family.second_of(anchor, region.fused, machine)
     if prologue is None or anchor.operands[0] == anchor.operands[1]:
         return
     kind = Tensor.of(anchor.operands[1])

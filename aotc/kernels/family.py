@@ -127,7 +127,7 @@ class KernelFamily(Generic[A, S]):
     source: Callable[[A, S, Value], Value | None] | None = None
     most_joined: int = 1
     leaves_states: bool = True
-    second_columns: Callable[[GraphOp], range | None] = lambda op: None
+    second_columns: Callable[[A, S], range | None] = lambda op, schedule: None
     is_last: bool = False
     ops_before: Callable[[A], Sequence[GraphOp]] = lambda op: ()
     is_never_alone: bool = False
@@ -212,9 +212,11 @@ class KernelFamily(Generic[A, S]):
             lifts=self.lifts,
         )
 
-    def second_of(self, op: GraphOp, machine: Machine) -> Elementwise | None:
-        """Return the elementwise ops that can make the second operand of an op."""
-        columns = self.second_columns(op)
+    def second_of(self, op: A, fused: Fused, machine: Machine) -> Elementwise | None:
+        """Return the elementwise ops that can make the second operand of an op in a
+        kernel.
+        """
+        columns = self.second_columns(op, self.schedule_of(fused))
         if columns is None:
             return None
         return Elementwise(ALIKE, columns, self.dtypes(op, machine), NARROW)

@@ -28,6 +28,10 @@ PRODUCTS = {
 CHANGING = {
     "changing": ("bf16", "mk,kn->mn", (49, 37), (37, 100)),
     "left_by_columns": ("bf16", "km,kn->mn", (300, 49), (300, 40)),
+    "odd_terms_by_columns": ("bf16", "km,kn->mn", (301, 49), (301, 40)),
+    "few_rows": ("bf16", "mk,kn->mn", (9, 64), (64, 100)),
+    "few_rows_of_odd_terms": ("bf16", "mk,kn->mn", (9, 63), (63, 100)),
+    "few_by_columns": ("bf16", "km,kn->mn", (600, 7), (600, 33)),
     "both_by_columns": ("f16", "km,nk->mn", (33, 40), (50, 33)),
     "over_two_axes": ("bf16", "abm,abn->mn", (4, 8, 30), (4, 8, 50)),
     "rows_of_two_axes": ("f16", "kab,kn->abn", (24, 3, 7), (24, 20)),
@@ -105,6 +109,32 @@ for _name in CHANGING:
     globals()[_name] = _changing(_name)
 for _name in CONVOLUTIONS:
     globals()[_name] = _convolution(_name)
+
+
+@aotc.entry(x=aotc.Spec((4, 9, 8, 16), "bf16"), dy=aotc.Spec((4, 9, 8, 24), "bf16"))
+def kernel_gradient(x, dy):
+    """A product of windows over images, whose rows do not lie at one distance."""
+
+    def convolved(kernel):
+        return nn.conv2d(x, kernel, padding="SAME")
+
+    _, pull = aotc.vjp(convolved, np.zeros((3, 3, 16, 24), "bf16"))
+    return pull(dy)
+
+
+@aotc.entry(
+    x=aotc.Spec((40, 64), "bf16"), y=aotc.Spec((40, 96), "bf16"), v=aotc.Spec((64, 96))
+)
+def rounded(x, y, v):
+    """A matrix of f32, rounded by who packs it, and as it is and transposed."""
+    narrow = np.astype(v, "bf16")
+    return x @ narrow, y @ narrow.T
+
+
+@aotc.entry(x=aotc.Spec((40, 48), "bf16"), q=aotc.Spec((48, 64), "i8"))
+def by_bytes(x, q):
+    """Bytes that change, of which floats are made before they are packed."""
+    return x @ np.astype(q, "bf16")
 
 
 @aotc.entry(x=aotc.Spec((20, 48), "bf16"))

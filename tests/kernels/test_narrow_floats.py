@@ -9,6 +9,9 @@ import pytest
 import aotc
 from aotc import reference
 from aotc.core.dtypes import canonical, to_numpy
+from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
@@ -121,3 +124,33 @@ def test_a_processor_without_halves_has_kernels_of_bf16_alone():
     assert {each.why for each in found["halves"] + found["pixels"]} == {
         "its elements are f16, not f32 or bf16"
     }
+
+
+def test_terms_are_multiplied_by_pairs_wherever_they_lie():
+    """In the order of terms or of rows, packed or as the right operand lies."""
+    unit = Unit(load(MODEL)).fork(Target.parse("x86_64-v4-dot"))
+    for stage in PASS_STAGES[:2]:
+        run_passes(unit, stage.passes())
+    functions = functions_of(unit.module)
+    packed = "left_by_columns", "odd_terms_by_columns", "changing", "rounded"
+    lying = "few_rows", "few_by_columns", "over_two_axes", "kernel_gradient"
+    for name in (*packed, *lying):
+        for _, tile in _kernels(functions, name, "contraction"):
+            assert tile.get("terms") == 2, name
+            assert tile.get("packed", 1) == (name in packed), name
+    ((_, tile),) = _kernels(functions, "few_rows_of_odd_terms", "contraction")
+    assert "terms" not in tile
+    transposes = [ops for ops, _ in _kernels(functions, "rounded", "transpose")]
+    assert transposes == [["graph.cast", "graph.transpose"]] * 2
+
+
+def _kernels(functions, entry, family):
+    """The ops and the tile of each region of an entry that a family computes."""
+    found = []
+    for name in reachable_functions(functions, entry):
+        fused = fused_of(functions[name])
+        if fused is not None and fused.kernel == family:
+            *ops, _ = functions[name].entry_block.operations
+            found.append(([op.operation.name for op in ops], fused.tile))
+    assert found, entry
+    return found

@@ -1,5 +1,7 @@
 """mix-precision: builds in bf16 and f16 of models that say nothing of them."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,12 @@ import aotc
 from aotc import control, nn, optim, random, reference
 from aotc import numpy as anp
 from aotc.checks import nonfinite
-from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
+from aotc.machine.target import Target
+from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.loss_scaling import INITIAL, INTERVAL, LEAST, MOST
@@ -481,3 +486,49 @@ def test_numbers_in_mixed_precision_stay_finite_where_ops_compute_at_once():
 
     found = aotc.mixed_precision(function)(QUERY, KEY.T)
     assert np.isfinite(np.asarray(found)).all()
+
+
+IMAGES = (8, 16, 16, 16)
+
+
+def test_tensors_between_convolutions_and_norms_go_through_memory_in_bf16():
+    """Who reads them widens them, in the kernels that a step in f32 has."""
+    kernels = RNG.normal(size=(3, 3, 3, 16, 16)).astype("f4")
+    ones, zeros = np.ones(16, "f4"), np.zeros(16, "f4")
+    statistics = {"mean": zeros, "variance": ones}
+
+    def convolved(x, kernel, affine):
+        x = nn.conv2d(x, kernel, padding="SAME")
+        return nn.batch_norm_training(x, **statistics, **affine)[0]
+
+    def network(params, x):
+        first, second, third = params["kernels"]
+        h = nn.relu(convolved(x, first, params["affine"]))
+        h = nn.relu(convolved(h, second, params["affine"]) + h)
+        return anp.mean(nn.relu(convolved(h, third, params["affine"])) ** 2)
+
+    start = {"kernels": list(kernels), "affine": {"scale": ones, "bias": zeros}}
+
+    @aotc.entry(x=aotc.Spec(IMAGES), state=aotc.State(start))
+    def step(state, x):
+        value, grads = aotc.value_and_grad(network)(state, x)
+        return optim.apply_updates(state, grads), value
+
+    families = {}
+    for compute in (None, "bf16"):
+        unit = Built(step, compute).unit.fork(Target.parse("x86_64-v4-dot"))
+        run_passes(unit, PASS_STAGES[1].passes())
+        functions = functions_of(unit.module)
+        calls = [
+            op
+            for op in functions["step"].entry_block.operations
+            if isinstance(op, func.CallOp) and fused_of(functions[callee_of(op)])
+        ]
+        families[compute] = Counter(
+            fused_of(functions[callee_of(op)]).kernel for op in calls
+        )
+        made = [Tensor.of(x) for op in calls for x in op.results]
+        images = {each.dtype for each in made if each.shape == IMAGES}
+        assert images == {compute or "f32"}
+    for family in ("contraction", "columns", "elementwise"):
+        assert families["bf16"][family] == families[None][family] > 0

@@ -6,6 +6,7 @@ import pytest
 import aotc
 from aotc import control, nn
 from aotc import numpy as anp
+from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError
 
 
@@ -90,6 +91,37 @@ def test_what_the_model_widened_stays_wide(model):
     network = model(aotc.mixed_precision(function), "f32[4, 4]", "f32[4, 4]")
     network.run("autodiff", "inline", "simplify")
     assert ("multiply", "xf32") in ops_of(network)
+
+
+def test_what_a_norm_gives_stays_f32_until_it_meets_a_product(model):
+    def function(x, w, scale):
+        h = nn.layer_norm(x @ w, scale, scale)
+        y = nn.layer_norm(h @ w + h, scale, scale)
+        return nn.relu(y) @ w, anp.exp(y)
+
+    network = model(aotc.mixed_precision(function), "f32[4, 8]", "f32[8, 8]", "f32[8]")
+    network.run("autodiff", "inline", "simplify", "cse")
+    by_name = {}
+    for name, dtype in ops_of(network):
+        by_name.setdefault(name, []).append(dtype)
+    assert by_name["normalize"] == by_name["multiply"] == ["xf32", "xf32"]
+    assert by_name["dot_general"] == ["bf16", "bf16", "bf16"]
+    assert sorted(by_name["add"]) == ["bf16", "xf32", "xf32"]  # the sum of both; biases
+    assert by_name["relu"] == ["bf16"]  # which rounds as well before as after
+    assert by_name["exp"] == ["xf32"]
+
+
+def test_the_derivative_of_gelu_has_the_digits_of_its_dtype(model):
+    def slope(x):
+        return aotc.grad(lambda x: nn.gelu(x).sum())(x)
+
+    exact, narrow = model(slope, "f32[1000]"), model(slope, "bf16[1000]")
+    for network in (exact, narrow):
+        network.run("autodiff", "inline", "simplify", "cse")
+    x = np.linspace(-4, 4, 1000).astype(to_numpy("bf16"))
+    (wanted,), (found,) = exact(x.astype("f4")), narrow(x)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, wanted.astype(x.dtype))
 
 
 def test_other_dtypes_are_left_alone(model):

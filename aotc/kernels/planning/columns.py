@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 
+from aotc.core.dtypes import is_float
 from aotc.dialects.functions.walking import (
     backward_slice,
     defining_op,
@@ -24,6 +25,7 @@ from aotc.dialects.functions.walking import (
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.kernels import grain
 from aotc.kernels.machine import Machine
@@ -232,13 +234,20 @@ def _reductions_of(sources: list[Value], op: Reduction) -> list[Reduction]:
                 if is_alike and Tensor.of(user.x) == Tensor.of(op.x):
                     found.append(user)
                 continue
-            if not type(user).on_vectors:
+            if not type(user).on_vectors and not _is_of_floats(user):
                 continue
             (value,) = user.results
             if has_one_use(value) and value not in known:
                 known.add(value)
                 rest.append(value)
     return found
+
+
+def _is_of_floats(op: GraphOp) -> bool:
+    """Return whether an op makes floats of other floats, which a kernel widens."""
+    return isinstance(op, Cast) and all(
+        is_float(Tensor.of(x).dtype) for x in (op.x, op.y)
+    )
 
 
 def _needs(op: GraphOp, other: GraphOp) -> bool:

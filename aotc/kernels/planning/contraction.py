@@ -398,12 +398,13 @@ def column_axes(op: GraphOp) -> int:
     return Tensor.of(op.rhs).rank - len(op.rhs_batch) - len(op.rhs_contract)
 
 
-def second_columns(op: GraphOp) -> range | None:
+def second_columns(op: GraphOp, tile: ContractionTile) -> range | None:
     """Return the axes of a right operand that are columns; None unless they come last.
 
-    Vectors of them are then computed of what lies in memory.
+    Vectors of them are then computed of what lies in memory; of several terms that are
+    multiplied at a time there are none.
     """
-    if not isinstance(op, DotGeneral) or op.rhs_batch:
+    if not isinstance(op, DotGeneral) or op.rhs_batch or tile.terms > 1:
         return None
     rank = Tensor.of(op.rhs).rank
     columns = range(len(op.rhs_contract), rank)

@@ -28,7 +28,7 @@ from aotc.kernels.planning.movement import MovementBlocks
 from aotc.kernels.typical import ROWS, typical
 from aotc.mlir import Value
 
-ANCHORS = (Unary, Binary, Clamp, Gelu, Select)
+ANCHORS = (Unary, Binary, Clamp, Gelu, Select, Cast)
 _DEEPEST = 8  # ops, from the last one to one that others compute as well
 
 
