@@ -39,6 +39,7 @@ from aotc.checks.process import (
 )
 from aotc.checks.rounding import Noise
 from aotc.core.json_values import JsonObject
+from aotc.dialects.builder import Builder
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import (
     callee_of,
@@ -48,6 +49,7 @@ from aotc.dialects.functions.functions import (
     signature,
 )
 from aotc.dialects.graph import GraphOp, where_of
+from aotc.dialects.types import Tensor
 from aotc.errors import AotcError, CompileError
 from aotc.mlir import Function, Module, Operation, Value, func, ir
 from aotc.passes import run_passes
@@ -60,6 +62,8 @@ from aotc.tracing.survey import watch_nodes
 EntryCall: TypeAlias = tuple[Module, Entry, Sequence[np.ndarray]]
 
 _AT_ONCE = 64  # values that a compiled entry returns besides its results
+_TOO_MANY = "binding count"  # in what IREE says of a dispatch with too many tensors
+_ALIGNMENT = 64  # of the parts of a block of memory, in elements
 
 
 @dataclass(frozen=True)
@@ -254,6 +258,7 @@ class _InCode:
     variant: CompiledVariant
     values: Sequence[np.ndarray]
     rule: ComparisonRule
+    _packs: bool = False  # arguments together
 
     def first(self) -> Divergence:
         """The first op that is wrong, or by which the code dies."""
@@ -292,9 +297,7 @@ class _InCode:
         """Return the error of each result, None if right; None if the code dies."""
         values_at = partial(_values_at, self.module, self.entry, self.values, places)
         try:
-            found = _compiled_values(
-                self.module, self.entry, self.variant, self.values, places
-            )
+            found = self._compiled_values(places)
         except CompileError as error:
             if error.code != DIED:
                 raise
@@ -302,6 +305,29 @@ class _InCode:
         except DidNotEnd:
             return None
         return self.rule.errors(found, values_at(None), values_at)
+
+    def _compiled_values(self, places: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+        """Compile and run the entry with results at these places.
+
+        A kernel that updates states finds them in one block of memory, and values on
+        the way in another; here they are arguments and results of their own, and may be
+        more than IREE binds to a dispatch. Then arguments are put together, and each
+        half of the results is computed by itself.
+        """
+        given = self.module, self.entry, self.variant, self.values
+        halves = [places]
+        found: list[np.ndarray] = []
+        while halves:
+            part = halves.pop(0)
+            try:
+                found += _compiled_values(*given, part, packs=self._packs)
+            except AotcError as error:
+                if _TOO_MANY not in error.message or (self._packs and len(part) < 2):
+                    raise
+                middle = len(part) // 2 if self._packs else 0
+                halves[:0] = [half for half in (part[:middle], part[middle:]) if half]
+                self._packs = True
+        return found
 
     def _at(self, place: tuple[int, int], error: float | None) -> Divergence:
         op = _ops(self.module, self.entry)[place[0]]
@@ -351,15 +377,28 @@ def _compiled_values(
     variant: CompiledVariant,
     values: Sequence[np.ndarray],
     places: Sequence[tuple[int, int]],
+    *,
+    packs: bool,
 ) -> list[np.ndarray]:
-    """Compile and run an entry that returns inner values, by op and result number."""
+    """Compile and run an entry that returns inner values, by op and result number.
+
+    Args:
+        module: that the entry is in.
+        entry: of it.
+        variant: that is compared.
+        values: the arguments of the entry.
+        places: of the values.
+        packs: whether arguments of fixed sizes are put together.
+    """
     module = copy_module(module)
     keep_only(module, [entry.name])
     function = functions_of(module)[entry.name]
     ops = list(function.entry_block.operations)
     _return_only(function, [ops[number].results[index] for number, index in places])
+    symbols = reference.bind_symbols(signature(function)[0], values)
+    if packs:
+        values = _pack_arguments(function, values)
     inputs, outputs = signature(function)
-    symbols = reference.bind_symbols(inputs, values)
     flat = Entry.flat(entry.name, inputs, outputs)
     unit = Unit(Program.of_functions(module, [flat])).fork(variant.target)
     late = [  # a budget is that of the entry with its own results
@@ -374,15 +413,60 @@ def _compiled_values(
         return process.call(entry.name, values)[0]
 
 
+def _pack_arguments(
+    function: Function, values: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Put the arguments of fixed sizes in one for each dtype, of which they are parts.
+
+    The new ones come after those that stay. Returns the values of all.
+    """
+    block, build = function.entry_block, Builder()
+    kinds = [Tensor.of(argument) for argument in block.arguments]
+    packed: dict[str, list[int]] = {}
+    for number, kind in enumerate(kinds):
+        if all(isinstance(size, int) for size in kind.shape):
+            packed.setdefault(kind.dtype, []).append(number)
+    found = list(values)
+    for dtype, numbers in packed.items():
+        ends = np.cumsum(
+            [-(-found[n].size // _ALIGNMENT) * _ALIGNMENT for n in numbers]
+        )
+        begins = [0, *ends[:-1].tolist()]
+        whole = np.zeros(int(ends[-1]), found[numbers[0]].dtype)
+        packed_type = Tensor(whole.shape, dtype).to_mlir()
+        argument = block.add_argument(packed_type, function.location)
+        with ir.InsertionPoint.at_block_begin(block), function.location:
+            for n, begin in zip(numbers, begins, strict=True):
+                size = found[n].size
+                whole[begin : begin + size] = np.ravel(found[n])
+                part = build.slice(
+                    argument, start=(begin,), sizes=(size,), strides=(1,)
+                )
+                value = build.reshape(part, shape=kinds[n].shape)
+                block.arguments[n].replace_all_uses_with(value)
+        found.append(whole)
+    for number in sorted((n for each in packed.values() for n in each), reverse=True):
+        block.erase_argument(number)
+        del found[number]
+    _write_type(function)
+    return found
+
+
 def _return_only(function: Function, results: Sequence[Value]) -> None:
     """Replace the results of a function by these values."""
     block = function.entry_block
     block.operations[len(block.operations) - 1].operation.erase()
     with ir.InsertionPoint(block):
         func.ReturnOp(results)
-    whole = ir.FunctionType.get(
-        [value.type for value in block.arguments], [value.type for value in results]
-    )
+    _write_type(function)
+
+
+def _write_type(function: Function) -> None:
+    """Let the type of a function be that of its arguments and of what it returns."""
+    *_, end = function.entry_block.operations
+    arguments = [value.type for value in function.entry_block.arguments]
+    whole = ir.FunctionType.get(arguments, [value.type for value in end.operands])
     function.attributes["function_type"] = ir.TypeAttr.get(whole)
-    if "res_attrs" in function.attributes:
-        del function.attributes["res_attrs"]
+    for name in ("arg_attrs", "res_attrs"):
+        if name in function.attributes:
+            del function.attributes[name]

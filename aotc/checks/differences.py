@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
+from math import sqrt
 
 import numpy as np
 
+from aotc.checks.cached_parts import cached_parts
 from aotc.core import dtypes
 from aotc.core.json_values import JsonObject
 
@@ -15,6 +17,7 @@ from aotc.core.json_values import JsonObject
 TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 4e-2}
 
 _INFINITE = float("inf")
+_EXPONENT = 0x7FF << 52  # its bits of an f64
 _MANY = 1e6  # from where on nobody wants all digits
 
 
@@ -159,26 +162,81 @@ def distance(name: str, found: np.ndarray, expected: np.ndarray) -> Distance:
         if got != wanted:
             reason = f"{what} differ: got {got}, expected {wanted}"
             return _infinite_distance(name, dtype, reason)
-    wide = np.float64 if dtypes.is_float(dtype) else object
-    x, y = found.astype(wide).ravel(), expected.astype(wide).ravel()
-    if dtypes.is_float(dtype):
-        finite = np.isfinite(y)
-        apart = ~_same(x, y) & ~(finite & np.isfinite(x))
-        if apart.any():
-            return _infinite_distance(name, dtype, _not_finite(x, y, apart))
-        x, y = x[finite], y[finite]
-    delta, size = np.abs(x - y).astype(np.float64), np.abs(y).astype(np.float64)
-    largest = size.max(initial=0.0)
-    worst = delta.max(initial=0.0)
+    x, y = found.ravel(), expected.ravel()
+    if not dtypes.is_float(dtype):
+        x, y = x.astype(object), y.astype(object)
+    elif (apart := _apart(x, y)).any():
+        return _infinite_distance(name, dtype, _not_finite(x, y, apart))
+    figures = _Figures()
+    for part in cached_parts(x.size):
+        figures.include(x[part], y[part], dtype)
     return Distance(
         name,
         dtype,
-        float(worst),
-        float(np.max(delta[size > 0] / size[size > 0], initial=0.0)),
-        float(np.max(delta / _last_place(size, dtype), initial=0.0)),
-        _cosine(x.astype(np.float64), y.astype(np.float64)),
-        float(worst / largest) if largest else float(worst),
+        figures.worst,
+        figures.relative,
+        figures.ulp,
+        figures.cosine,
+        figures.worst / figures.largest if figures.largest else figures.worst,
     )
+
+
+def _apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return which floats differ and are not finite in one of two arrays."""
+    found = np.zeros(x.size, bool)
+    for part in cached_parts(x.size):
+        a, b = x[part], y[part]
+        is_known = np.isfinite(a) & np.isfinite(b)
+        found[part] = False if is_known.all() else ~_same(a, b) & ~is_known
+    return found
+
+
+@dataclass
+class _Figures:
+    """The figures of the distance of two arrays, which are included part by part.
+
+    Args:
+        worst: the largest difference.
+        largest: the largest element.
+        relative: the largest difference by its element.
+        ulp: the same in last places.
+        products: of the two, and of each with itself, added up.
+        is_equal: whether no element differs.
+    """
+
+    worst: float = 0.0
+    largest: float = 0.0
+    relative: float = 0.0
+    ulp: float = 0.0
+    products: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    is_equal: bool = True
+
+    def include(self, found: np.ndarray, expected: np.ndarray, dtype: str) -> None:
+        """Include some elements; those that are expected not to be finite are none."""
+        if dtypes.is_float(dtype):
+            x, y = found.astype(np.float64), expected.astype(np.float64)
+            finite = np.isfinite(y)
+            if not finite.all():
+                x, y = x[finite], y[finite]
+        else:
+            x, y = found, expected  # of any size: Python's
+        delta, size = np.abs(x - y).astype(np.float64), np.abs(y).astype(np.float64)
+        by_size = np.divide(delta, size, out=np.zeros(size.shape), where=size > 0)
+        self.worst = max(self.worst, float(delta.max(initial=0.0)))
+        self.largest = max(self.largest, float(size.max(initial=0.0)))
+        self.relative = max(self.relative, float(by_size.max(initial=0.0)))
+        in_places = delta / _last_place(size, dtype)
+        self.ulp = max(self.ulp, float(in_places.max(initial=0.0)))
+        x, y = x.astype(np.float64), y.astype(np.float64)
+        self.products += [x @ y, x @ x, y @ y]
+        self.is_equal &= np.array_equal(x, y)
+
+    @property
+    def cosine(self) -> float:
+        """Return that of the angle between the arrays, as vectors."""
+        product, *squares = self.products.tolist()
+        lengths = sqrt(squares[0]) * sqrt(squares[1])
+        return product / lengths if lengths else float(self.is_equal)
 
 
 def worst_of(differences: Sequence[Difference]) -> Difference:
@@ -206,17 +264,13 @@ def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> s
     )
 
 
-def _last_place(size: np.ndarray, dtype: str) -> object:
+def _last_place(size: np.ndarray, dtype: str) -> np.ndarray:
     """The distance of each element from the next one of its dtype."""
     if not dtypes.is_float(dtype):
         return np.ones_like(size)
     import ml_dtypes
 
     facts = ml_dtypes.finfo(dtypes.to_numpy(dtype))
-    _, exponent = np.frexp(np.maximum(size, float(facts.smallest_normal)))
-    return np.ldexp(float(facts.eps), exponent - 1)
-
-
-def _cosine(x: np.ndarray, y: np.ndarray) -> float:
-    lengths = float(np.linalg.norm(x) * np.linalg.norm(y))
-    return float(x @ y) / lengths if lengths else float(np.array_equal(x, y))
+    normal = np.maximum(size, float(facts.smallest_normal))
+    powers: np.ndarray = (normal.view(np.int64) & _EXPONENT).view(np.float64)
+    return float(facts.eps) * powers

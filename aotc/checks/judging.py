@@ -34,8 +34,9 @@ from typing import Protocol
 import ml_dtypes
 import numpy as np
 
+from aotc.checks.cached_parts import cached_parts
 from aotc.checks.differences import Distance, compare, distance
-from aotc.checks.rounding import Noise, is_float, noises, spreads
+from aotc.checks.rounding import Noise, deviations, is_float, largest_finite, noises
 from aotc.core import dtypes
 from aotc.core.dtypes import DTypeLike
 from aotc.core.json_values import JsonObject
@@ -89,19 +90,56 @@ def error_ratios(
         An f64 array of the same shape, infinite where nothing allows a difference.
     """
     unseen = unseen or Unseen()
-    x, y = found.astype(np.float64), expected.astype(np.float64)
+    flat = [np.reshape(each, -1) for each in (found, expected, spread)]
+    parts = [[each[part] for each in flat] for part in cached_parts(expected.size)]
+    ratios = np.empty(expected.size)
     if not is_float(expected):
-        ratios = np.where((found != expected) & ~(spread > 0), np.inf, 0.0)
-        return _without_jumps(ratios, np.abs(x - y), spread, unseen)
+        for part, (x, y, moved) in zip(cached_parts(ratios.size), parts, strict=True):
+            ratios[part] = np.where((x != y) & ~(moved > 0), np.inf, 0.0)
+    else:
+        open_too = sum(_undecided(*each).sum() for each in parts) <= unseen.open
+        least = _least_size(expected)
+        for part, (x, y, moved) in zip(cached_parts(ratios.size), parts, strict=True):
+            ratios[part] = _float_ratios(x, y, moved, least, open_too=open_too)
+    shaped = ratios.reshape(expected.shape)
+    if not unseen.jumps or not np.any(shaped > 1):
+        return shaped
+    return _without_jumps(shaped, deviations(expected, found), spread, unseen)
+
+
+def _undecided(x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Return which elements are finite on one side alone though no noise shows it."""
+    differs: np.ndarray = np.isfinite(x) != np.isfinite(y)
+    differs &= np.isfinite(spread)
+    return differs
+
+
+def _float_ratios(
+    found: np.ndarray,
+    expected: np.ndarray,
+    spread: np.ndarray,
+    least: float,
+    *,
+    open_too: bool,
+) -> np.ndarray:
+    """Return the ratios of `error_ratios` of some floats.
+
+    Args:
+        found: some elements.
+        expected: what they should be.
+        spread: how far rounding moves them.
+        least: the size of which units are told of smaller ones, of the whole array.
+        open_too: whether those that `_undecided` finds may be anything.
+    """
     is_open = ~np.isfinite(spread)
-    undecided = ~is_open & (np.isfinite(x) != np.isfinite(y))
-    if undecided.sum() <= unseen.open:
-        is_open |= undecided
-    same = (x == y) | (np.isnan(x) & np.isnan(y)) | is_open
+    if open_too:
+        is_open |= _undecided(found, expected, spread)
+    error = np.where(is_open, 0.0, deviations(expected, found))
+    y = expected.astype(np.float64)
+    decided = np.where(is_open, 0.0, spread)
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf))
-        allowed = _tolerance(y, expected.dtype, np.where(is_open, 0.0, spread))
-        return _without_jumps(error / allowed, error, spread, unseen)
+        ratios: np.ndarray = error / _tolerance(y, expected.dtype, decided, least)
+        return ratios
 
 
 def _without_jumps(
@@ -132,36 +170,53 @@ def tolerances(expected: np.ndarray, spread: np.ndarray) -> np.ndarray:
     Returns:
         An array in f64.
     """
+    least = _least_size(expected) if is_float(expected) else 0.0
+    return _allowed(expected, spread, least)
+
+
+def _allowed(expected: np.ndarray, spread: np.ndarray, least: float) -> np.ndarray:
+    """Return what `tolerances` gives, of some elements; `least` as of `_units`."""
     if not is_float(expected):
         return np.where(spread > 0, np.inf, 0.0)
     is_open = ~np.isfinite(spread)
     decided = np.where(is_open, 0.0, spread)
     y = expected.astype(np.float64)
-    return np.where(is_open, np.inf, _tolerance(y, expected.dtype, decided))
+    allowed = _tolerance(y, expected.dtype, decided, least)
+    return np.where(is_open, np.inf, allowed)
 
 
-def _tolerance(y: np.ndarray, dtype: np.dtype, spread: np.ndarray) -> np.ndarray:
-    """Return the tolerance of each element."""
-    facts = ml_dtypes.finfo(dtype)
+def _tolerance(
+    y: np.ndarray, dtype: np.dtype, spread: np.ndarray, least: float
+) -> np.ndarray:
+    """Return the tolerance of each element; `least` as of `_units`."""
     # Numbers below the normal ones may be zeros; half floats have no such numbers.
+    facts = ml_dtypes.finfo(dtype)
     flushed = 0.0 if dtype == np.float16 else float(facts.smallest_normal)
     by_noise: np.ndarray = _NOISE_FACTOR * spread
-    return by_noise + UNITS * units_of(y, dtype) + flushed
+    return by_noise + UNITS * _units(y, dtype, least) + flushed
 
 
-def units_of(y: np.ndarray, dtype: DTypeLike) -> np.ndarray:
+def _least_size(expected: np.ndarray) -> float:
+    """Return the size of which units are told of all smaller elements of an array.
+
+    It is a twentieth of the largest one.
+    """
+    facts = ml_dtypes.finfo(expected.dtype)
+    return max(_PART * largest_finite(expected), float(facts.smallest_normal))
+
+
+def _units(y: np.ndarray, dtype: DTypeLike, least: float) -> np.ndarray:
     """Return the unit in which the error of each element is told.
 
-    It is the last place of the element, or of a twentieth of the largest one.
+    It is the last place of the element, or of `_least_size`.
 
     Args:
-        y: an array, in f64.
+        y: elements of an array, in f64.
         dtype: that it has.
+        least: of the array.
     """
-    facts = ml_dtypes.finfo(dtype)
     size = np.where(np.isfinite(y), np.abs(y), 0.0)
-    least = max(_PART * size.max(initial=0.0), float(facts.smallest_normal))
-    units: np.ndarray = float(facts.eps) * np.maximum(size, least)
+    units: np.ndarray = float(ml_dtypes.finfo(dtype).eps) * np.maximum(size, least)
     return units
 
 
@@ -189,14 +244,24 @@ class Rounding:
         """Evaluate once more with other noise."""
         results = self._evaluate(next(self._noises))
         self.runs += 1
-        found = spreads(self._expected, [results])
-        for count, spread in zip(self._shown, found, strict=True):
-            count += np.isinf(spread)
-        for n, (most, spread) in enumerate(zip(self.spreads, found, strict=True)):
-            lesser = np.minimum(most, spread)
-            self._seconds[n] = np.maximum(self._seconds[n], lesser, dtype=np.float32)
-            self._farthest[n][spread > most] = self.runs
-            self.spreads[n] = np.maximum(most, spread)
+        for number, pair in enumerate(zip(self._expected, results, strict=True)):
+            self._note_result(number, *map(np.ravel, pair))
+
+    def _note_result(
+        self, number: int, expected: np.ndarray, found: np.ndarray
+    ) -> None:
+        """Note how far a result is off in the last evaluation, part by part."""
+        arrays = self.spreads, self._shown, self._seconds, self._farthest
+        flat = [each[number].reshape(-1) for each in arrays]
+        for part in cached_parts(expected.size):
+            most, shown, seconds, farthest = (each[part] for each in flat)
+            spread = deviations(expected[part], found[part])
+            shown += np.isinf(spread)
+            with np.errstate(over="ignore"):
+                lesser = np.minimum(most, spread).astype(np.float32)
+            np.maximum(seconds, lesser, out=seconds)
+            farthest[spread > most] = self.runs
+            np.maximum(most, spread, out=most)
 
     @property
     def unseen(self) -> list[Unseen]:
@@ -205,24 +270,35 @@ class Rounding:
         sizes = [max(1, each.size) for each in self.spreads]
         return [
             Unseen(
-                _unseen_elements(int(np.sum(shown == 1)), self.runs),
+                unseen_open,
                 max(
                     n * min(1.0, size / other)
                     for n, other in zip(jumps, sizes, strict=True)
                 ),
             )
-            for shown, size in zip(self._shown, sizes, strict=True)
+            for unseen_open, size in zip(self._unseen_open(), sizes, strict=True)
         ]
+
+    def _unseen_open(self) -> list[float]:
+        """Estimate how many elements of each result rounding leaves open unseen."""
+        singles = [int(np.count_nonzero(shown == 1)) for shown in self._shown]
+        return [_unseen_elements(number, self.runs) for number in singles]
 
     def _unseen_jumps(self, number: int) -> float:
         """Estimate how many elements of a result jump where no noisy run has shown it.
 
         See Note [elements that no run showed].
         """
-        most, expected = self.spreads[number], self._expected[number]
-        allowed = tolerances(expected, self._seconds[number].astype(np.float64))
-        has_jumped = np.isfinite(most) & (most > allowed)
-        counts = np.bincount(self._farthest[number][has_jumped])
+        expected = np.ravel(self._expected[number])
+        arrays = self.spreads, self._seconds, self._farthest
+        flat = [each[number].reshape(-1) for each in arrays]
+        counts = np.zeros(self.runs + 1, int)
+        least = _least_size(expected) if is_float(expected) else 0.0
+        for part in cached_parts(expected.size):
+            most, seconds, farthest = (each[part] for each in flat)
+            allowed = _allowed(expected[part], seconds.astype(np.float64), least)
+            has_jumped = np.isfinite(most) & (most > allowed)
+            counts += np.bincount(farthest[has_jumped], minlength=self.runs + 1)
         jumps = _unseen_elements(int(counts.sum()), self.runs)
         return max(jumps, float(counts.max(initial=0)))
 
@@ -231,7 +307,7 @@ class Rounding:
         """The estimated number of open elements that no run showed, of the worst
         result.
         """
-        return max((each.open for each in self.unseen), default=0.0)
+        return max(self._unseen_open(), default=0.0)
 
     @property
     def is_all(self) -> bool:
@@ -383,24 +459,25 @@ def judge(
         rounding: of `expected`.
     """
     pairs = list(zip(found, expected, strict=True))
+    fits = [x.shape == y.shape and x.dtype == y.dtype for x, y in pairs]
     unseen = [Unseen()] * len(pairs)
+    ratios = [np.array(np.inf)] * len(pairs)
+    wrong = list(range(len(pairs)))
     while True:
-        ratios = [
-            error_ratios(*pair, spread, more)
-            if pair[0].shape == pair[1].shape and pair[0].dtype == pair[1].dtype
-            else np.array(np.inf)
-            for pair, spread, more in zip(pairs, rounding.spreads, unseen, strict=True)
-        ]
-        shares = [float(np.mean(each > 1)) for each in ratios if each.size]
-        share = max(shares, default=0.0)
-        if share == 0 or any(unseen):
+        for number in wrong:  # noise only widens what is allowed: the others stay right
+            if fits[number]:
+                spread, more = rounding.spreads[number], unseen[number]
+                ratios[number] = error_ratios(*pairs[number], spread, more)
+        wrong = [number for number in wrong if np.any(ratios[number] > 1)]
+        if not wrong or any(unseen):
             break
+        share = max(float(np.mean(ratios[number] > 1)) for number in wrong)
         is_worth_it = share <= _FEW or 0 < rounding.estimate < _KNOWN
         if rounding.runs < (_MOST_RUNS if is_worth_it else _RUNS):
             rounding.run_again()
-        elif any(rounding.unseen):  # for the last time
-            unseen = rounding.unseen
-        else:
+            continue
+        unseen = rounding.unseen  # for the last time
+        if not any(unseen):
             break
     return [
         _verdict(*each)
@@ -435,13 +512,16 @@ def _in_units(
     """Return the largest error, and the greatest effect of rounding, in units."""
     if not is_float(expected) or not expected.size:
         return float(np.any(found != expected)), 0.0
-    x, y = found.astype(np.float64), expected.astype(np.float64)
-    units = units_of(y, expected.dtype)
-    with np.errstate(invalid="ignore", over="ignore"):
-        same = (x == y) | (np.isnan(x) & np.isnan(y))
-        errors = np.where(same, 0.0, np.nan_to_num(np.abs(x - y) / units, nan=np.inf))
-    moved = np.where(np.isfinite(spread), spread, 0.0) / units
-    return float(errors.max()), float(moved.max())
+    least, error, rounding = _least_size(expected), 0.0, 0.0
+    flat = [np.reshape(each, -1) for each in (found, expected, spread)]
+    for part in cached_parts(expected.size):
+        x, y, moved = (each[part] for each in flat)
+        units = _units(y.astype(np.float64), expected.dtype, least)
+        with np.errstate(over="ignore"):
+            error = max(error, float(np.max(deviations(y, x) / units)))
+        finite = np.where(np.isfinite(moved), moved, 0.0)
+        rounding = max(rounding, float(np.max(finite / units)))
+    return error, rounding
 
 
 def _wrong_elements(found: np.ndarray, expected: np.ndarray, ratios: np.ndarray) -> str:

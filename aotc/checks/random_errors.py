@@ -1,108 +1,129 @@
 """Random relative errors of arrays, as large as those that rounding makes.
 
-Evaluations with noise do little else. So arrays are gone through in parts that stay in
-a processor's caches; the numbers are those that one draw for a whole array gives.
+Evaluations with noise do little else. So random numbers are drawn once for an
+evaluation, more than an array has as a rule, and each part of an array takes those that
+begin at a random one; and arrays are gone through in parts that stay, with these, in a
+processor's caches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 
 import ml_dtypes
 import numpy as np
 
+from aotc.checks.cached_parts import PART, cached_parts
 from aotc.dialects.lowering.summation import LONGEST
 
 _ULPS = 4.0  # at most, of each element
 _LANES = 8  # at least, that sums are made in at once
-_PART = 2**15  # elements
+_BEGINNINGS = 2**16 + 1  # where the numbers for a part may begin
 
 
-def with_errors(
-    array: np.ndarray,
-    rng: np.random.Generator,
-    terms: float = 1.0,
-    axes: Sequence[int] | None = None,
-    scale: float = 1.0,
-) -> np.ndarray:
-    """Return an array of floats with random errors.
+class RandomErrors:
+    """The random errors of one evaluation.
 
     Args:
-        array: of any dtype of floats.
-        rng: draws the errors.
-        terms: of it that are added up to one result.
-        axes: along which they are, where that is known.
-        scale: of the errors.
+        seed: of them.
     """
-    facts = ml_dtypes.finfo(array.dtype)
-    wide = np.float64 if array.dtype == np.float64 else np.float32
-    whole = np.asarray(array, wide)
-    x = whole.reshape(-1)
-    found = np.empty(x.shape, wide)
-    eps, most = float(facts.eps), float(facts.max)
-    is_sum, drift = terms > 1, 0.0
-    if is_sum:
-        _draw(rng, found, eps)
-        _add_walk(rng, found, terms, eps)
-        if _is_repetitive(whole, axes):
-            drift = rng.uniform(-1.0, 1.0) * min(terms, LONGEST) / (2 * _LANES)
-    is_below = True
-    for part in _parts(x.size):
-        errors, own = found[part], x[part]
-        if not is_sum:
-            _draw(rng, errors, eps)
-        if drift:
-            errors += wide(drift * eps)
-        if scale != 1.0:
-            errors *= wide(scale)
-        errors *= _sizes(own, array.dtype)
-        with np.errstate(over="ignore"):
-            errors += own
-        is_below &= bool(np.abs(errors).max() < most / 2)
-    if not is_below:
-        # The largest number is what masks are made of. What compiled code adds to it
-        # rounds to it again, and never to infinity.
-        found = np.where(np.isfinite(found) & (np.abs(x) < most), found, x)
-    return found.reshape(whole.shape).astype(array.dtype, copy=False)
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        count = _BEGINNINGS + PART
+        drawn = self._rng.random(count, np.float32) - np.float32(0.5)
+        # Uniform: errors that were all of one size would often cancel exactly.
+        self._places = drawn * np.float32(2 * _ULPS)
+        steps = self._rng.random(count, np.float32) - np.float32(0.5)
+        self._walk = np.cumsum(steps, dtype=np.float64).astype(np.float32)
+        self._scaled: dict[tuple[np.dtype, float], np.ndarray] = {}
+
+    def added_to(
+        self,
+        array: np.ndarray,
+        terms: float = 1.0,
+        axes: Sequence[int] | None = None,
+        scale: float = 1.0,
+    ) -> np.ndarray:
+        """Return an array of floats with random errors.
+
+        Args:
+            array: of any dtype of floats.
+            terms: of it that are added up to one result.
+            axes: along which they are, where that is known.
+            scale: of the errors.
+        """
+        wide, eps, most = _facts_of(array.dtype)
+        whole: np.ndarray = np.asarray(array, wide)
+        x = whole.reshape(-1)
+        found = np.empty(x.shape, wide)
+        unit = scale * eps
+        is_sum, drift, reached = terms > 1, 0.0, 0.0
+        if is_sum and _is_repetitive(whole, axes):
+            most_terms = min(terms, LONGEST)
+            drift = self._rng.uniform(-1.0, 1.0) * most_terms / (2 * _LANES)
+        stride = unit * np.sqrt(terms / max(x.size, 1))
+        places = self._in_units(wide, unit)
+        is_below = True
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part in cached_parts(x.size):
+                errors, own = found[part], x[part]
+                begin = self._beginning()
+                sizes = _sizes(own, array.dtype)
+                if not is_sum:
+                    np.multiply(places[begin : begin + own.size], sizes, out=errors)
+                else:
+                    reached = self._walk_on(errors, reached)
+                    errors *= wide.type(stride)
+                    errors += places[begin : begin + own.size]
+                    if drift:
+                        errors += wide.type(drift * unit)
+                    errors *= sizes
+                errors += own
+                is_below = is_below and _is_below(errors, most / 2)
+        if not is_below:
+            # The largest number is what masks are made of. What compiled code adds to
+            # it rounds to it again, and never to infinity.
+            found = np.where(np.isfinite(found) & (np.abs(x) < most), found, x)
+        return found.reshape(whole.shape).astype(array.dtype, copy=False)
+
+    def _walk_on(self, errors: np.ndarray, reached: float) -> float:
+        """Write how far a random walk gets that has reached a number; return the last.
+
+        Sums in series make such errors of operands: those of neighbours are alike. What
+        is added later rounds all that came before. Backward error of recursive
+        summation: Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
+        section 4.2.
+        """
+        begin = self._beginning()
+        steps = self._walk[begin + 1 : begin + 1 + errors.size]
+        np.add(steps, steps.dtype.type(reached - self._walk[begin]), out=errors)
+        return float(errors[-1])
+
+    def _beginning(self) -> int:
+        return int(self._rng.random() * (_BEGINNINGS - 1))
+
+    def _in_units(self, wide: np.dtype, unit: float) -> np.ndarray:
+        """Return errors that are relative to numbers, of a dtype."""
+        if (wide, unit) not in self._scaled:
+            self._scaled[wide, unit] = self._places.astype(wide) * wide.type(unit)
+        return self._scaled[wide, unit]
 
 
-def _parts(size: int) -> Iterator[slice]:
-    return (slice(begin, begin + _PART) for begin in range(0, size, _PART))
-
-
-def _draw(rng: np.random.Generator, errors: np.ndarray, eps: float) -> None:
-    """Draw errors of some last places.
-
-    They are uniform: errors that were all of one size would often cancel exactly.
+@cache
+def _facts_of(dtype: np.dtype) -> tuple[np.dtype, float, float]:
+    """Return the dtype that errors of a dtype are made in, its unit, and its largest
+    number.
     """
-    wide = errors.dtype.type
-    for part in _parts(errors.size):
-        own = errors[part]
-        rng.random(dtype=wide, out=own)
-        own -= wide(0.5)
-        own *= wide(2 * _ULPS * eps)
+    facts = ml_dtypes.finfo(dtype)
+    wide = np.dtype(np.float64 if dtype == np.float64 else np.float32)
+    return wide, float(facts.eps), float(facts.max)
 
 
-def _add_walk(
-    rng: np.random.Generator, errors: np.ndarray, terms: float, eps: float
-) -> None:
-    """Add errors of operands, as sums in series have: those of neighbours are alike.
-
-    What is added later rounds all that came before. Backward error of recursive
-    summation: Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
-    section 4.2.
-    """
-    wide, reached = errors.dtype.type, 0.0
-    scale = np.sqrt(terms / max(errors.size, 1))
-    for part in _parts(errors.size):
-        own = errors[part]
-        sums = rng.random(own.size, np.float32) - np.float32(0.5)
-        sums = sums.astype(np.float64)
-        sums[0] += reached
-        np.cumsum(sums, out=sums)
-        reached = sums[-1]
-        sums *= scale
-        own += sums.astype(np.float32) * wide(eps)
+def _is_below(x: np.ndarray, most: float) -> bool:
+    """Return whether all elements are numbers of an absolute value below `most`."""
+    return bool(-most < np.minimum.reduce(x) and np.maximum.reduce(x) < most)
 
 
 def _sizes(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -128,6 +149,18 @@ def _is_repetitive(x: np.ndarray, axes: Sequence[int] | None = None) -> bool:
     """
     if axes:  # what is added up lies together then
         x = np.moveaxis(x, axes, range(-len(axes), 0))
-    counts = x != 0
-    flat = x.reshape(-1) if counts.all() else x[counts]
-    return bool(2 * np.count_nonzero(flat[1:] == flat[:-1]) > flat.size)
+    flat = x.reshape(-1)
+    equal, seen, before = 0, 0, flat[:0]
+    for part in cached_parts(flat.size):
+        own = flat[part]
+        counts = own != 0
+        if not counts.all():
+            own = own[counts]
+        seen += own.size
+        equal += int(np.count_nonzero(own[1:] == own[:-1]))
+        equal += int(np.count_nonzero(own[:1] == before))
+        before = own[-1:] if own.size else before
+        left = flat.size - min(part.stop, flat.size)
+        if 2 * (equal + left) <= seen + left:  # whatever follows
+            return False
+    return 2 * equal > seen

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import count
 from typing import TypeAlias, TypeGuard
 
 import ml_dtypes
 import numpy as np
 
+from aotc.checks.cached_parts import cached_parts
 from aotc.checks.comparisons import Comparisons, compares_floats
-from aotc.checks.random_errors import with_errors
+from aotc.checks.random_errors import RandomErrors
 from aotc.core import dtypes
 from aotc.core.numerics import RELAXED
 from aotc.dialects.functions.functions import is_entry
@@ -41,7 +43,6 @@ Arrays: TypeAlias = Sequence[np.ndarray]
 _OVERFLOWED = ([np.nan], [0.0], [np.nan, np.inf, -np.inf])
 _MUCH_LARGER = 4  # times the elements of the other operand of a product
 _SOME = 1024  # elements of an array
-_CHUNK = 2**16  # elements that are looked at together
 _FIRST = 4  # numbers that are looked for before all are, which takes long
 
 
@@ -55,6 +56,8 @@ class SeenOps:
         self.exact: set[GraphOp] = set()  # and those that were exact when last seen
         # Operands, by op and number, that have no numbers below the normal ones.
         self.normal: set[tuple[GraphOp, int]] = set()
+        # Whether an operand is an argument of the entry (`_is_argument`).
+        self.arguments: dict[tuple[GraphOp, int], bool] = {}
         self.evaluate = Evaluator()
 
 
@@ -72,6 +75,7 @@ class Noise:
         self._turns: Counter[GraphOp] = Counter()
         self._seed = seed
         self._rng = np.random.default_rng(seed)
+        self._errors = RandomErrors(seed)
         self._has_overflowed = False  # whether some number is infinite by size alone
 
     def __call__(
@@ -95,11 +99,15 @@ class Noise:
 
         The arguments of an entry are the same in each evaluation: looked at once.
         """
-        if (op, number) in self._seen.normal:
+        place = op, number
+        if place in self._seen.normal:
             return array
         found = _flush(array)
-        if found is array and _is_argument(op.operands[number]):
-            self._seen.normal.add((op, number))
+        if found is array:
+            if place not in self._seen.arguments:
+                self._seen.arguments[place] = _is_argument(op.operands[number])
+            if self._seen.arguments[place]:
+                self._seen.normal.add(place)
         return found
 
     def _meeting(self, operands: Arrays, found: np.ndarray) -> np.ndarray:
@@ -242,7 +250,7 @@ class Noise:
         """
         if not is_float(array):
             return array
-        return with_errors(array, self._rng, terms, axes, scale)
+        return self._errors.added_to(array, terms, axes, scale)
 
 
 def _is_argument(value: Value) -> bool:
@@ -279,11 +287,11 @@ def _may_overflow(operands: Sequence[np.ndarray]) -> bool:
     dtype = np.float64 if operands[0].dtype == np.float64 else np.float32
     bound = float(min(x.size for x in operands))  # no element has more terms
     for x in operands:
-        bound *= _largest_finite(x)
+        bound *= largest_finite(x)
     return not bound < float(np.finfo(dtype).max)
 
 
-def _largest_finite(x: np.ndarray) -> float:
+def largest_finite(x: np.ndarray) -> float:
     """The largest absolute value of finite elements."""
     if not x.size:
         return 0.0
@@ -298,7 +306,7 @@ def _overflows(operands: Arrays, results: Arrays) -> bool:
     """Return whether an infinity comes from large numbers, not from a pole like 1 /
     0.
     """
-    made = [np.isinf(x) for x in results if is_float(x)]
+    made = [np.isinf(x) for x in results if is_float(x) and not is_finite(x)]
     if not any(each.any() for each in made):
         return False
     floats = [x for x in operands if is_float(x)]
@@ -338,14 +346,23 @@ def _flush(array: np.ndarray) -> np.ndarray:
     """
     if not is_float(array) or array.dtype == np.float16:
         return array
-    least = ml_dtypes.finfo(array.dtype).smallest_normal
+    least, bits_of_least = _smallest_normal(array.dtype)
     flat = array.ravel(order="K")  # of a transposed one, too, without a copy
-    for start in range(0, flat.size, _CHUNK):  # within the cache, until one is found
-        part = flat[start : start + _CHUNK]
-        is_small = np.abs(part) < least
-        if (is_small & (part.view(f"u{part.itemsize}") != 0)).any():
+    bits = flat.view(f"u{flat.itemsize}")
+    normal = 2 * bits_of_least  # without the sign
+    for part in cached_parts(flat.size):  # until one is found
+        sizes = bits[part] << 1
+        sizes -= 1  # so 0 is the largest
+        if np.minimum.reduce(sizes) < normal - 1:
             return np.where(np.abs(array) < least, np.zeros((), array.dtype), array)
     return array
+
+
+@cache
+def _smallest_normal(dtype: np.dtype) -> tuple[np.ndarray, int]:
+    """Return the least positive normal number of a dtype, and its bits."""
+    least = np.array(ml_dtypes.finfo(dtype).smallest_normal, dtype)
+    return least, int(least.view(f"u{least.itemsize}"))
 
 
 def _is_exact(
@@ -409,37 +426,36 @@ def _are_among(x: np.ndarray, given: Sequence[object]) -> bool:
 
 def is_float(array: np.ndarray) -> bool:
     """Return whether the elements of an array are floats."""
-    return dtypes.is_float(dtypes.canonical(array.dtype))
+    return _is_float(array.dtype)
 
 
-def spreads(expected: Arrays, runs: Sequence[Arrays]) -> list[np.ndarray]:
-    """Return, for each result, the largest deviation of elements between noisy runs.
+@cache
+def _is_float(dtype: np.dtype) -> bool:
+    return dtypes.is_float(dtypes.canonical(dtype))
 
-    Infinitely, where an element is a number in one run and none, or another infinity,
-    in another: rounding leaves it open.
+
+def is_finite(x: np.ndarray) -> bool:
+    """Return whether all elements of an array of floats are finite."""
+    return not x.size or bool(np.isfinite(x.min()) and np.isfinite(x.max()))
+
+
+def deviations(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return how far each element of a noisy evaluation is from that without noise.
+
+    Infinitely, where it is a number in one and none, or another infinity, in the other:
+    rounding leaves it open.
 
     Args:
-        expected: the results without noise.
-        runs: the same results, of several evaluations with noise.
+        expected: a result without noise.
+        found: the same with noise.
 
     Returns:
-        For each result an array of its shape, in f64.
+        An array of its shape, in f64.
     """
-    return [
-        _largest_deviation(array, [run[number] for run in runs])
-        for number, array in enumerate(expected)
-    ]
-
-
-def _largest_deviation(array: np.ndarray, runs: Arrays) -> np.ndarray:
-    center = array.astype(np.float64)
-    found: np.ndarray = np.zeros(array.shape)
-    for run in runs:
-        other = run.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            distance = np.abs(other - center)
-        same = (other == center) | (np.isnan(other) & np.isnan(center))
-        found = np.maximum(
-            found, np.where(same, 0, np.nan_to_num(distance, nan=np.inf))
-        )
-    return found
+    x, y = found.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(x - y)
+    if is_finite(distance):
+        return distance
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    return np.where(same, 0, np.nan_to_num(distance, nan=np.inf))

@@ -84,6 +84,8 @@ def lower(program: Program, target: Target | None = None) -> Program:
         target: that it is for; without one it has nothing that is a target's own, such
             as kernels.
     """
+    if target is not None:
+        program.target = str(target)
     unit = Unit(Program(program.module), target)
     run_passes(unit, all_passes(program.level, program.without))
     return program

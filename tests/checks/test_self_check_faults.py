@@ -210,6 +210,41 @@ def test_passes_for_a_target_know_it_where_the_op_at_fault_is_sought(
     assert set(targets) == set(Target.default())
 
 
+MANY = """
+import aotc
+import aotc.numpy as np
+import numpy
+from aotc import optim
+
+kernels = [numpy.full((16, 16), 0.05 * i, "f4") for i in range(24)]
+optimizer = optim.adam(1e-3)
+state = aotc.State({"w": kernels, "moments": optimizer.init(kernels)})
+
+
+def loss(kernels, x):
+    for kernel in kernels:
+        x = np.sin(x @ kernel)
+    return np.square(x - 1.0).mean()
+
+
+@aotc.entry(x=aotc.Spec((32, 16), "f32"))
+def train_step(state, x):
+    value, grads = aotc.value_and_grad(loss)(state["w"], x)
+    updates, moments = optimizer.update(grads, state["moments"], state["w"])
+    return {"w": optim.apply_updates(state["w"], updates), "moments": moments}, value
+"""
+
+
+def test_the_op_at_fault_is_found_beside_a_kernel_that_updates_many_states(
+    model, monkeypatch
+):
+    """More arguments of the entry's own than IREE binds to a dispatch."""
+    monkeypatch.setattr(OPS["sin"], "lower", OPS["cos"].lower)
+    monkeypatch.setenv("AOTC_TARGETS", "x86_64-v3")
+    model.write_text(MANY)
+    assert "first differs after: compile, in graph.sin" in refused_build(model).message
+
+
 def test_off_says_nothing_and_checks_nothing(model, monkeypatch):
     monkeypatch.setattr(OPS["tanh"], "lower", OPS["sin"].lower)
     monkeypatch.setenv("AOTC_SELF_CHECK", "off")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.checks.random_errors import with_errors
+from aotc.checks.random_errors import RandomErrors
 from aotc.checks.samples import items_of
 from aotc.checks.side_by_side import SideBySide
 from aotc.checks.subject import CheckedEntry
@@ -111,11 +111,11 @@ def test_what_nobody_waits_for_any_more_ends(jobs):
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
 def test_errors_do_not_depend_on_how_an_array_lies_or_is_cut(dtype, terms):
     x = np.random.default_rng(0).normal(size=(300, 333)).astype(dtype)
-    found = with_errors(x, np.random.default_rng(1), terms)
-    other = with_errors(np.asfortranarray(x), np.random.default_rng(1), terms)
+    found = RandomErrors(1).added_to(x, terms)
+    other = RandomErrors(1).added_to(np.asfortranarray(x), terms)
     np.testing.assert_array_equal(found, other)
-    if terms == 1.0:  # one number is drawn for each element, in their order
-        first = with_errors(x[:7], np.random.default_rng(1), terms)
+    if terms == 1.0:  # each element has a number of its own, in their order
+        first = RandomErrors(1).added_to(x[:7], terms)
         np.testing.assert_array_equal(found[:7], first)
     moved = np.abs(found.astype("f8") - x) / np.maximum(np.abs(x), np.finfo(dtype).tiny)
     assert 0 < moved.max() < 200 * np.finfo(dtype).eps

@@ -14,6 +14,7 @@ from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import all_passes
+from aotc.pipeline import lower
 from aotc.tracing.assembly import trace
 
 
@@ -102,6 +103,25 @@ def test_refuses_calls_and_says_what_to_run(model):
         calls.run("autodiff", "lower-to-linalg")
     assert failure.value.code == "not-lowered"
     assert "'inline'" in failure.value.hint
+
+
+@aotc.entry(x=aotc.Spec((64, 49, 32)))
+def column_sums(x):
+    return anp.sum(x, axis=1)
+
+
+def test_a_program_that_is_lowered_for_a_target_has_kernels_that_know_it():
+    lowered = lower(trace([column_sums], {}), Target.parse("x86_64-v4"))
+    assert lowered.target == "x86_64-v4"
+    assert "@iree.columns" in str(lowered.module)
+
+
+def test_refuses_a_kernel_whose_module_names_no_target():
+    unit = Unit(trace([column_sums], {}), Target.parse("x86_64-v4"))
+    with pytest.raises(CompileError, match="its module names none") as failure:
+        run_passes(unit, all_passes())
+    assert failure.value.code == "not-lowered"
+    assert "graph.target" in failure.value.hint
 
 
 def collatz(x):

@@ -169,7 +169,9 @@ def _certificates(
     checks = [check for pair in pairs for check in pair if check is not None]
     keep_only(module, [check.name for check in checks])
     program = Program.of_functions(module, [check.entry() for check in checks])
-    unit = Unit(program, Target.parse("cpu"))
+    target = Target.parse("cpu")
+    program.target = str(target)
+    unit = Unit(program, target)
     run_passes(unit, ("autodiff",))
     graph = copy_module(module)
     run_passes(unit, passes_between("autodiff", None, program.level, program.without))

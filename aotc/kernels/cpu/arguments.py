@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from aotc.dialects.functions.fusion import TARGET
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.types import Size
+from aotc.errors import CompileError
 from aotc.kernels.cpu.vectors import index, scale
 from aotc.kernels.machine import Machine
 from aotc.mlir import Function, Value, arith
@@ -62,8 +64,18 @@ class Arguments:
 
     @property
     def known_machine(self) -> Machine:
-        """The machine of a kernel that is planned for its instructions."""
-        assert self.machine is not None
+        """The machine of a kernel that is planned for its instructions.
+
+        Raises:
+            CompileError: `not-lowered`: the module of the region names no target.
+        """
+        if self.machine is None:
+            raise CompileError(
+                "not-lowered",
+                "a kernel is cut up for the processor of a target, and its module "
+                "names none",
+                hint=f'give the module the attribute {TARGET} = "TARGET"',
+            )
         return self.machine
 
     def operands_of(self, function: Function) -> dict[Value, Value]:
