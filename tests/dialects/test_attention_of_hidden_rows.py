@@ -52,3 +52,39 @@ def test_a_row_that_is_hidden_by_numbers_has_the_gradient_of_its_mean(
     expected = gradients(QUERY, KEY, VALUE, bias, is_causal)
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(np.asarray(mine), theirs, rtol=2e-3, atol=2e-4)
+
+
+def in_parts(query, key, value, seen, hidden):
+    q, k, v = (anp.swapaxes(x, 1, 2) for x in (query, key, value))
+    scores = q @ anp.swapaxes(k, 2, 3) / query.shape[-1] ** 0.5
+    p = nn.softmax(anp.where(seen, scores, hidden))
+    return anp.swapaxes(p @ v, 1, 2)
+
+
+@pytest.mark.parametrize("mask", ["rows", "rows and later positions", "a padding"])
+def test_compiled_gradients_beside_rows_that_see_nothing_are_the_reference(mask):
+    rng = np.random.default_rng(8)
+    query, dy = rng.normal(size=(2, 2, 40, 2, 16)).astype("f4")
+    key, value = rng.normal(size=(2, 2, 24, 2, 16)).astype("f4")
+    seen = np.ones((2, 1, 40, 24), bool)
+    if mask == "a padding":
+        seen[1] = False  # the first batch alone has gradients of its values
+    else:
+        seen[0, :, 3:5] = False
+    if mask == "rows and later positions":
+        seen &= np.tri(40, 24, dtype=bool)
+
+    def gradients(query, key, value, dy, seen):
+        def loss(*x):
+            return anp.sum(in_parts(*x, seen, -np.inf) * dy)
+
+        return aotc.grad(loss, argnums=(0, 1, 2))(query, key, value)
+
+    given = query, key, value, dy, seen
+    found = aotc.jit(gradients)(*given)
+    expected = [np.asarray(x) for x in gradients(*given)]
+    assert np.isfinite(expected[0]).all()
+    assert np.isfinite(expected[1]).all()
+    assert np.isnan(expected[2]).any()
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-4, atol=2e-5)
