@@ -14,7 +14,7 @@ with them. No tensor is copied: a part reads and writes tensors where they lie, 
 
 Updates are joined in the order in which their operands are there, so that gradients
 need not be kept for long. A kernel has as many as there may be tensors of a dispatch
-(`MOST_BINDINGS`).
+(`MOST_BINDINGS`, `MOST_ON_GPUS`).
 
 Left as they are: updates of states without axes or of symbolic sizes; those with ops,
 or of dtypes, that kernels do not compute; and those that read something else than whole
@@ -55,8 +55,10 @@ from aotc.passes.outlining import Outlining, replace_by_call
 from aotc.passes.properties import DERIVATIVES_WRITTEN
 
 # IREE 3.13 binds at most 32 tensors to a dispatch; what a call computes in between lies
-# in one of them, or in a few
+# in one of them, or in a few. Its drivers of CUDA and HIP load no code that binds more
+# than 16.
 MOST_BINDINGS = 32
+MOST_ON_GPUS = 16
 _OF_WORKSPACES = 3
 # Of 64 numbers that code for processors is given, each tensor takes one for its place,
 # or two if that may be beyond 4 GiB.
@@ -326,9 +328,9 @@ class _Most:
     @classmethod
     def of(cls, function: Function, entry: Entry, *, on_gpus: bool) -> _Most:
         """Return that of an entry."""
-        bound = MOST_BINDINGS - _OF_WORKSPACES
         if on_gpus:
-            return cls(bound, bound, ())
+            return cls(MOST_ON_GPUS, MOST_ON_GPUS, ())
+        bound = MOST_BINDINGS - _OF_WORKSPACES
         ports = [*zip(entry.arguments, function.arguments, strict=True)]
         ops = function.entry_block.operations
         computed = {value for op in ops for value in op.results}

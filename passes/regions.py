@@ -158,9 +158,11 @@ class Region:
         """Return whether the kernel supports the number of tensors, with these reads
         too.
         """
-        read = {*self.reads, *reads} - self.values.keys()
-        tensors = len(read) + len(self.results())
-        return tensors <= self.capabilities.emitted.most_tensors
+        read, emitted = {*self.reads, *reads}, self.capabilities.emitted
+        if emitted.on_gpus:
+            read.update(self.anchor.operands)
+        tensors = len(read - self.values.keys()) + len(self.results())
+        return tensors <= emitted.most_tensors
 
     def source(self, value: Value) -> Value | None:
         """Return the value that the kernel reads in place of a view; None for other

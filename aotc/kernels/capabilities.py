@@ -51,7 +51,8 @@ class Emitted:
         families: that it has kernels of; of those that compute one op, the first with a
             plan for it is taken.
         machine_of: the model of the processor of a target; None if there is none.
-        most_tensors: that a kernel reads and writes, beside the operands of its anchor.
+        most_tensors: that a kernel reads and writes, on processors beside the operands
+            of its anchor.
         why_none: why there is no model for a target, in words.
         why_unwritten: why a region has no kernel, though its anchor by itself has one;
             "" if it has.

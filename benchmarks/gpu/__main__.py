@@ -39,7 +39,7 @@ def main() -> int:
     add("--seed", type=int, default=31_000, help="of the first program (31000)")
     add("--targets", default=",".join(TARGETS), help=f"({','.join(TARGETS)})")
     add("--python", default="3.12", help="version that the wheels are for (3.12)")
-    add("--networks", default="", help="such as bert,train:bert, or all (none)")
+    add("--networks", default="", help="such as bert,train:bert; train or all (none)")
     add("--dtypes", default="f32,bf16", help="of their weights (f32,bf16)")
     add("--schedules", metavar="ARCH", help="of kernels, for a chip such as sm_90")
     add("--no-wheels", action="store_true", help="aotc is installed there")
@@ -56,12 +56,13 @@ def main() -> int:
 
 def _prepare(asked: argparse.Namespace) -> int:
     from aotc.machine.target import TARGETS as KNOWN
-    from benchmarks.gpu.networks import DTYPES, NETWORKS
+    from benchmarks.gpu.networks import DTYPES, NETWORKS, STEPS_OF_TRAINING
     from benchmarks.gpu.prepare import Plan, names, prepare
     from benchmarks.gpu.programs import MODEL_NAMES
 
     models = MODEL_NAMES if asked.models is None else names(asked.models, MODEL_NAMES)
-    networks = ",".join(NETWORKS) if asked.networks == "all" else asked.networks
+    sets = {"train": STEPS_OF_TRAINING, "all": NETWORKS}
+    networks = ",".join(sets.get(asked.networks, (asked.networks,)))
     plan = Plan(
         models=models,
         programs=asked.programs,

@@ -183,9 +183,9 @@ def main():
 
 
 def archives(folder):
-    """The archives of a folder: networks first, and then their training steps."""
+    """The archives of a folder: training steps first, which no device has run yet."""
     found = sorted(folder.glob(f"*{SUFFIX}"))
-    return sorted(found, key=lambda each: each.name.startswith("train-"))
+    return sorted(found, key=lambda each: not each.name.startswith("train-"))
 
 
 def one(archive, name, asked):

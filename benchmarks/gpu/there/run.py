@@ -1,6 +1,6 @@
 """Run what this folder holds on this machine, and write a report.
 
-    python run.py [--targets auto|all|cpu|ID,…] [--out FOLDER] [--seconds 350]
+    python run.py [--targets auto|all|cpu|ID,…] [--out FOLDER] [--seconds 355]
         [--parts compare,times,networks,schedules]
 
 Needs Python, and nothing that is not here: wheels are unpacked beside the report's
@@ -34,7 +34,7 @@ import text
 HERE = Path(__file__).resolve().parent
 PARTS = ("compare", "times", "networks", "schedules")
 NETWORK_SECONDS, SCHEDULE_SECONDS = 20, 5  # at least for one of them, once begun
-PEER_SECONDS = 30  # of times, at most, for PyTorch
+PEER_SECONDS = 20  # of times, at most, for PyTorch
 AS_GRAPHS = "--cuda_use_streams=false"  # of IREE's runtime
 _LIBRARIES = {"cuda": "libcuda.so.1", "vulkan-spirv": "libvulkan.so.1"}
 
@@ -230,13 +230,15 @@ class Run:
     def times(self):
         """PyTorch's calls, and then those of bundles, one after the other.
 
-        On CUDA those are timed a second time with IREE's driver told to make graphs.
+        On CUDA steps of training are timed again with the graphs of IREE's driver.
         """
         deadline = self.end_of("times")
         self.write(torch=self._peers(deadline))
         self.report["times"] = rows = []
         calls = [*self._timed_calls()]
-        again = [call for call in calls if self.plan["backends"][call[-1]] == "cuda"]
+        backends = self.plan["backends"]
+        on_cuda = {each for each in backends if backends[each] == "cuda"}
+        again = [x for x in calls if x[-1] in on_cuda and seconds_of.is_graphed(x[1])]
         for flags, some in ("", calls), (AS_GRAPHS, again):
             for call in some:
                 rows.append(self._time(*call, flags, deadline))
@@ -399,7 +401,12 @@ def _arguments():
     add = parser.add_argument
     add("--targets", default="auto", help="by default those of the GPU, or else cpu")
     add("--out", type=Path, default=default, help=f"for the report ({default})")
-    add("--seconds", type=float, default=seconds_of.RUN, help="for all (350)")
+    add(
+        "--seconds",
+        type=float,
+        default=seconds_of.RUN,
+        help=f"for all ({seconds_of.RUN})",
+    )
     add("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)} (all)")
     add("--jobs", type=int, default=jobs, help=f"comparisons at a time ({jobs})")
     asked = parser.parse_args()
