@@ -114,7 +114,7 @@ class Regions:
         raise self._refusal(region, form, [each for _, each in codes[region]])
 
     def _refusal(
-        self, region: str, form: JsonObject, forms: Sequence[Mapping[str, Any]]
+        self, region: str, form: JsonObject, forms: Sequence[JsonObject]
     ) -> InputError:
         """Return the error for values that no code was made for."""
         name = next(
