@@ -14,9 +14,8 @@ from aotc.core.json_values import JsonObject
 from aotc.programs.parameter_archive import UnevaluatedArray
 
 _LISTED = 16
-Values = Sequence[
-    np.ndarray | UnevaluatedArray
-]  # the arguments of a call, in the order of the function's
+# the arguments of a call, in the order of the function's
+Values = Sequence[np.ndarray | UnevaluatedArray]
 
 
 @dataclass

@@ -412,14 +412,13 @@ _KEPT_IN_OBJECTS = (property, functools.cached_property, types.MemberDescriptorT
 _OF_CONTAINERS = ("builtins", "collections", "functools", "array")
 
 
-# of proxies, isinstance would ask what they stand for
-
-
 def _is_class(value: object) -> TypeGuard[type]:
+    """Return whether a value is a class; `isinstance` would ask a proxy for another."""
     return issubclass(type(value), type)
 
 
 def _is_module(value: object) -> TypeGuard[types.ModuleType]:
+    """Return whether a value is a module itself."""
     return issubclass(type(value), types.ModuleType)
 
 
