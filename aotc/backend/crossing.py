@@ -38,9 +38,7 @@ def require_upstream_only(module: Module) -> None:
     """Refuse ops that IREE does not know: one of them crashes its compiler."""
     names: set[str] = set()
 
-    def visit(
-        op: Operation,
-    ) -> ir.WalkResult:  # an error raised here would lose its type
+    def visit(op: Operation) -> ir.WalkResult:  # an error here would lose its type
         names.add(op.name)
         return ir.WalkResult.ADVANCE
 

@@ -25,16 +25,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from aotc.core import options
 from aotc.core.locking import file_lock
 from aotc.core.writing import atomic_write, make_folder
 from aotc.counting import counters
 from aotc.errors import InputError, SetupError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _SUFFIX = ".cached"
 _DIGEST = 32

@@ -11,10 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
+
+if TYPE_CHECKING:
+    from aotc.core.json_values import JsonObject
 
 # A tree of any of these kinds around leaves of any type, or a leaf alone: `flatten`
 # finds out which. Functions that give back the kind of tree that they take say so with

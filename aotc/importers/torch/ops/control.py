@@ -41,7 +41,7 @@ def while_loop(
 
     def condition(values: Sequence[Array]) -> Array:
         found = cond_fn(*values, *extra)
-        flag = found if isinstance(found, Array) else found[0]
+        flag = found[0] if isinstance(found, (list, tuple)) else found
         return np.reshape(flag, ())
 
     def body(values: Sequence[Array]) -> list[Array]:
