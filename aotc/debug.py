@@ -12,17 +12,19 @@ prints what its function does.
 from __future__ import annotations
 
 from string import Formatter
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from aotc.core import dtypes, printing
-from aotc.core.pytree import PyTree, flatten
+from aotc.core.pytree import flatten
 from aotc.tracing.array import Array
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit, emit_all
+
+Tree = TypeVar("Tree")
 
 __all__ = ["barrier", "check", "print"]
 
@@ -76,7 +78,7 @@ def print(format: str, *values: ArrayLike) -> None:
         emit_all("print", value, format=piece)
 
 
-def barrier(tree: PyTree) -> Any:
+def barrier(tree: Tree) -> Tree:
     """Return the same values behind a barrier that keeps optimizations from crossing
     it.
 
@@ -87,7 +89,8 @@ def barrier(tree: PyTree) -> Any:
         tree: a pytree of arrays.
     """
     leaves, structure = flatten(tree)
-    return structure.unflatten([emit("barrier", lift(leaf)) for leaf in leaves])
+    kept: Tree = structure.unflatten([emit("barrier", lift(leaf)) for leaf in leaves])
+    return kept
 
 
 def _require_text(name: str, value: ArrayLike) -> None:
@@ -111,7 +114,9 @@ def _pieces(format: str) -> list[str]:
     return pieces
 
 
-def _format_fields(format: str) -> list[Any]:
+def _format_fields(
+    format: str,
+) -> list[tuple[str, str | None, str | None, str | None]]:
     try:
         return list(Formatter().parse(format))
     except ValueError as error:

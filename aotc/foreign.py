@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, overload
 
 from aotc.core.pytree import PyTree
 from aotc.errors import InputError
@@ -18,7 +18,38 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module
 
+    from aotc.hybrid_programs.graphs.onnx_graphs import HybridGraph
+    from aotc.hybrid_programs.graphs.stablehlo_modules import HybridNetwork
+    from aotc.hybrid_programs.torch.modules import HybridModule
+    from aotc.importers.common.imported import Imported
+
 BREAKS = ("error", "island")
+
+
+@overload
+def from_torch(
+    model: Module | ExportedProgram,
+    args: Sequence[object] = ...,
+    kwargs: Mapping[str, object] | None = ...,
+    dynamic_shapes: object = ...,
+    *,
+    train: bool = ...,
+    breaks: Literal["error"] = ...,
+) -> Imported: ...
+
+
+@overload
+def from_torch(
+    model: Module | ExportedProgram,
+    args: Sequence[object] = ...,
+    kwargs: Mapping[str, object] | None = ...,
+    *,
+    breaks: Literal["island"],
+    target: str | None = ...,
+    threads: int | None = ...,
+    max_variants: int = ...,
+    max_compiles: int = ...,
+) -> HybridModule: ...
 
 
 def from_torch(
@@ -33,7 +64,7 @@ def from_torch(
     max_compiles: int = 32,
     target: str | None = None,
     threads: int | None = None,
-) -> Any:
+) -> Imported | HybridModule:
     """Convert a PyTorch module, or an exported one, for use in a model.py.
 
         net = aotc.from_torch(
@@ -86,6 +117,27 @@ def from_torch(
     )
 
 
+@overload
+def from_onnx(
+    path: str | Path,
+    dims: Mapping[str, int | Dim] | None = ...,
+    *,
+    breaks: Literal["error"] = ...,
+) -> Imported: ...
+
+
+@overload
+def from_onnx(
+    path: str | Path,
+    *,
+    breaks: Literal["island"],
+    target: str | None = ...,
+    threads: int | None = ...,
+    max_variants: int = ...,
+    max_compiles: int = ...,
+) -> HybridGraph: ...
+
+
 def from_onnx(
     path: str | Path,
     dims: Mapping[str, int | Dim] | None = None,
@@ -95,7 +147,7 @@ def from_onnx(
     threads: int | None = None,
     max_variants: int = 8,
     max_compiles: int = 32,
-) -> Any:
+) -> Imported | HybridGraph:
     """The network in an .onnx file.
 
     Args:
@@ -135,6 +187,28 @@ def from_onnx(
     return HybridGraph(Path(path), own, threads, limits)
 
 
+@overload
+def from_stablehlo(
+    source: str | bytes | Path,
+    specs: Mapping[str, Spec] | None = ...,
+    *,
+    breaks: Literal["error"] = ...,
+) -> Imported: ...
+
+
+@overload
+def from_stablehlo(
+    source: str | bytes | Path,
+    specs: Mapping[str, Spec] | None = ...,
+    *,
+    breaks: Literal["island"],
+    target: str | None = ...,
+    threads: int | None = ...,
+    max_variants: int = ...,
+    max_compiles: int = ...,
+) -> HybridNetwork: ...
+
+
 def from_stablehlo(
     source: str | bytes | Path,
     specs: Mapping[str, Spec] | None = None,
@@ -144,7 +218,7 @@ def from_stablehlo(
     threads: int | None = None,
     max_variants: int = 8,
     max_compiles: int = 32,
-) -> Any:
+) -> Imported | HybridNetwork:
     """A StableHLO module as a network.
 
     Its inputs are the arguments of `main`, by the names that debug information has for
@@ -179,6 +253,28 @@ def from_stablehlo(
     return hybrid_stablehlo(source, specs, target, threads, limits)
 
 
+@overload
+def from_jax(
+    function: Callable[..., object],
+    specs: PyTree,
+    *,
+    breaks: Literal["error"] = ...,
+) -> Imported: ...
+
+
+@overload
+def from_jax(
+    function: Callable[..., object],
+    specs: PyTree,
+    *,
+    breaks: Literal["island"],
+    target: str | None = ...,
+    threads: int | None = ...,
+    max_variants: int = ...,
+    max_compiles: int = ...,
+) -> HybridNetwork: ...
+
+
 def from_jax(
     function: Callable[..., object],
     specs: PyTree,
@@ -188,7 +284,7 @@ def from_jax(
     threads: int | None = None,
     max_variants: int = 8,
     max_compiles: int = 32,
-) -> Any:
+) -> Imported | HybridNetwork:
     """A function of JAX as a network.
 
     It is traced by JAX with the shapes of `specs`, lowered to StableHLO for CPUs, and

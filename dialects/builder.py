@@ -130,6 +130,14 @@ class Builder:
             return self.scale(total, 1 / count if count else np.nan)
         return self.divide(total, self.number(Tensor.of(total), count))
 
+    def highest(self, x: Value, axes: Sequence[int]) -> Value:
+        """The maximum over `axes`, which disappear; -infinity where there is none."""
+        like = Tensor.of(x)
+        if all(like.shape[axis] != 0 for axis in axes):
+            return self.reduce_max(x, axes=tuple(axes))
+        rest = [size for axis, size in enumerate(like.shape) if axis not in axes]
+        return self.full(like.with_shape(rest), -np.inf)
+
     def sum_to(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
         """`x` summed back to `shape`, which was broadcast, axis i to `axes[i]`."""
         source = Tensor.of(x).shape

@@ -126,8 +126,9 @@ CUT = Reason("not-padded", "it is computed in the sizes of the call")
 
 
 # What mixed precision does with the f32 operands of an op: computes in the cheaper
-# dtype; keeps f32, for range or digits; or does what the op before did.
-LOW, WIDE, FOLLOWS = "low", "f32", "follows"
+# dtype; keeps f32, for range or digits; keeps it until the result meets what is not; or
+# does what the op before did.
+LOW, WIDE, WIDENS, FOLLOWS = "low", "f32", "widens", "follows"
 GIVEN, WHOLE = (
     "given",
     "whole",

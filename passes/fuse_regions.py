@@ -11,9 +11,9 @@ arithmetic on parameters, which `fold-parameters` does at build time.
 A region is differentiated by no one, so derivatives are written before.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from aotc.dialects.functions.fusion import Fused, is_region
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
@@ -36,6 +37,7 @@ from aotc.kernels.capabilities import (
     family_names,
 )
 from aotc.kernels.facts import bytes_of
+from aotc.kernels.family import KernelFamily
 from aotc.kernels.geometry import state_bound
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.narrow_gains import slow_products_in
@@ -44,6 +46,7 @@ from aotc.kernels.schedules import tuned_schedules
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
 from aotc.kernels.transposes import (
+    bring_rounding_to_transposes,
     merge_transposes,
     with_factors_in_order,
     without_transposes,
@@ -184,6 +187,8 @@ class FuseRegions(Pass):
         for others in (last, families.keys() - last):
             for function in functions_of(unit.module).values():
                 merge_transposes(function)  # packings repeat those of other readers
+                if others is not last and _transposes_compute(families.values()):
+                    bring_rounding_to_transposes(function)
             numerics = unit.program.numerics
             choosing = _Choosing(capabilities, left_out | others, numerics, ranges)
             yield from self._regions(unit, choosing)
@@ -212,6 +217,11 @@ class FuseRegions(Pass):
     @property
     def _left_out(self) -> frozenset[str]:
         return frozenset(filter(None, self.without.split("+")))
+
+
+def _transposes_compute(families: Iterable[KernelFamily[Any, Any]]) -> bool:
+    """Return whether kernels of transposes compute what these read."""
+    return any(Transpose in each.anchors and each.prologue for each in families)
 
 
 def _take_back_unwritten(module: Module, capabilities: Capabilities) -> set[str]:

@@ -21,6 +21,7 @@ from aotc.dialects.functions.walking import (
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.quantization import Dequantize, Lookup
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.kernels.capabilities import Capabilities
@@ -30,6 +31,7 @@ from aotc.kernels.operands import is_repeated, viewed_operand
 from aotc.kernels.planning.dequantized import blocks_of, rounded_rows
 from aotc.kernels.schedules import key_of
 from aotc.mlir import Operation, Value
+from aotc.passes.widening import widens
 
 
 @dataclass
@@ -194,6 +196,7 @@ def region_at(
         rest = in_order([*rest, *users_of(op.results)])
     _drop_widened(region)
     _leave_to_readers(region)
+    _leave_widening_to_readers(region)
     if region.family.is_part is not None:
         _add_parts(region, anchor, region.family.is_part)
         region.views = _views(region)
@@ -301,6 +304,36 @@ def _leave_to_readers(region: Region) -> None:
         else:
             kept.insert(0, op)
     _keep(region, kept)
+
+
+def _leave_widening_to_readers(region: Region) -> None:
+    """Drop casts of which nothing but f32 of floats of 16 bits would be results.
+
+    Their readers widen what they read, which is half as much.
+    """
+    kept = list[GraphOp]()
+    for op in reversed(region.members):
+        (value,) = op.results
+        readers = [use.owner.opview for use in value.uses]
+        if (
+            isinstance(op, Cast)
+            and widens(op)
+            and op.x in region.values
+            and not any(map(region.computes, readers))
+            and all(_computes_operand(x, region) for x in readers)
+        ):
+            del region.values[value]
+        else:
+            kept.insert(0, op)
+    _keep(region, kept)
+
+
+def _computes_operand(reader: object, region: Region) -> bool:
+    """Return whether an op may compute the elements of an operand as it reads them."""
+    if not isinstance(reader, GraphOp):
+        return False
+    families = region.capabilities.families_for(type(reader))
+    return type(reader).on_scalars or any(each.prologue for _, each in families)
 
 
 def _is_costly(op: GraphOp) -> bool:

@@ -1,4 +1,4 @@
-"""Bring the ops that dequantise bytes to the readers of their results.
+"""Bring the ops that widen elements in memory to the readers of their results.
 
     %1 = graph.multiply(graph.cast(%q), %s)       %1 = graph.cast(graph.reshape(%q))
     %2 = graph.reshape(%1)                    →   %2 = graph.multiply(%1, %s)
@@ -6,7 +6,7 @@
                                                   … %2 … %4
 
 Each kernel can then read the bytes, which are fewer, and do that itself; what none does
-becomes one again (`cse`).
+becomes one again (`cse`). So are floats of 16 bits, which a cast makes f32.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aotc.mlir import Function, Operation, Value
 
 
 def bring_to_readers(function: Function, weights: Container[Value]) -> None:
-    """Let each reader of dequantised bytes have the ops that dequantise them.
+    """Let each reader of widened elements have the ops that widen them.
 
     Args:
         function: of any ops.
@@ -48,9 +48,13 @@ def bring_to_readers(function: Function, weights: Container[Value]) -> None:
 
 
 def _widened(op: Operation, widened: Container[Value]) -> Value | None:
-    """Return the value that an op converts a step from bytes to their numbers."""
+    """Return the value that an op converts a step from bytes to their numbers, or from
+    floats of 16 bits to f32.
+    """
     if not isinstance(op, (Cast, Multiply, Subtract)):
         return None
+    if isinstance(op, Cast) and widens(op):
+        return op.x
     if Tensor.of(op.results[0]).dtype in NARROW:
         return None
     if isinstance(op, Cast) and Tensor.of(op.x).dtype in NARROW:
@@ -58,7 +62,19 @@ def _widened(op: Operation, widened: Container[Value]) -> Value | None:
     own = [value for value in op.operands if value in widened]
     others = [value for value in op.operands if value not in widened]
     is_step = len(own) == 1 and all(_number(value) is not None for value in others)
-    return own[0] if is_step else None
+    return own[0] if is_step and not _is_float(own[0]) else None
+
+
+def widens(op: Cast) -> bool:
+    """Return whether a cast makes f32 of floats of 16 bits."""
+    source, kind = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
+    return source in ("bf16", "f16") and kind == "f32"
+
+
+def _is_float(value: Value) -> bool:
+    """Return whether a value is floats of 16 bits as f32."""
+    made = made_by(value, Cast)
+    return made is not None and widens(made)
 
 
 def _number(value: Value) -> Value | None:

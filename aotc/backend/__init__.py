@@ -32,6 +32,7 @@ from aotc.backend.reuse import KeptModule
 from aotc.core import options
 from aotc.core.cache import Cache
 from aotc.core.installation import install_command
+from aotc.core.json_values import JsonObject
 from aotc.core.writing import make_folder, write_text
 from aotc.counting import counters
 from aotc.dialects.functions.entries import Entry
@@ -107,10 +108,10 @@ class CompiledVariant:
     compiler: dict[str, str]
     statistics: dict[str, int]
     memory: dict[str, Memory]
-    memory_unknown: dict[str, Any]
+    memory_unknown: JsonObject
     seconds: float
     peak_bytes: int
-    kernels: dict[str, Any]
+    kernels: JsonObject
     reuse: str = "off"
     kept: KeptModule | None = None
 
@@ -253,7 +254,7 @@ class _Job:
     crossed: tuple[bytes, str]
     settings: dict[str, Any]
     passes: tuple[str, ...]
-    kernels: dict[str, Any]
+    kernels: JsonObject
     kept: KeptModule | None
     device_kernels: DeviceKernels | None
     cross_without: Callable[[Collection[str]], tuple[bytes, str]]
@@ -327,7 +328,8 @@ def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
             found = stack.enter_context(wait)
         if found:
             report, vmfb = found
-            report |= {"seconds": time.perf_counter() - start, "peak_bytes": 0}
+            own = {"seconds": time.perf_counter() - start, "peak_bytes": 0}
+            report = {**report, **own}
             for each in report["rewrites"]:
                 each["seconds"] = 0.0
             reuse = "hit"
@@ -358,8 +360,9 @@ def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
     )
 
 
-def _run(job: _Job, running: RunningProcesses) -> tuple[dict[str, Any], bytes]:
+def _run(job: _Job, running: RunningProcesses) -> tuple[JsonObject, bytes]:
     """Run the worker; return its report, and the module if it compiles one."""
+    report: JsonObject
     with temporary_folder() as root:
         if job.device_kernels is not None:
             report = _run_with_kernels(job, job.device_kernels, root, running)
@@ -372,7 +375,7 @@ def _run(job: _Job, running: RunningProcesses) -> tuple[dict[str, Any], bytes]:
 
 def _run_with_kernels(
     job: _Job, kernels: DeviceKernels, root: Path, running: RunningProcesses
-) -> dict[str, Any]:
+) -> JsonObject:
     """Compile a module with kernels for GPUs, and return the worker's report.
 
     Kernels expect memory that begins at multiples of 16 bytes, as that of a tensor of
@@ -427,9 +430,7 @@ def _report(job: _Job, root: Path, running: RunningProcesses) -> dict[str, Any]:
     return found
 
 
-def _with_device_facts(
-    kernels: dict[str, Any], facts: Mapping[str, Any]
-) -> dict[str, Any]:
+def _with_device_facts(kernels: JsonObject, facts: JsonObject) -> JsonObject:
     """Return the list of kernels with facts on their code on a GPU."""
     if not facts:
         return kernels

@@ -7,7 +7,6 @@ globals for weights and state, and the exported functions around the graph funct
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from aotc.backend.state_exports import reader_name, writer_name
 from aotc.dialects import iree_text
@@ -39,7 +38,9 @@ def require_upstream_only(module: Module) -> None:
     """Refuse ops that IREE does not know: one of them crashes its compiler."""
     names: set[str] = set()
 
-    def visit(op: Operation) -> Any:  # an error raised here would lose its type
+    def visit(
+        op: Operation,
+    ) -> ir.WalkResult:  # an error raised here would lose its type
         names.add(op.name)
         return ir.WalkResult.ADVANCE
 

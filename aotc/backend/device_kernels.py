@@ -14,12 +14,12 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.core import options
 from aotc.core.cache import Cache, CacheRecipe, digest
 from aotc.core.installation import triton_version
+from aotc.core.json_values import JsonObject
 from aotc.dialects.iree_text import frame
 from aotc.errors import CompileError
 from aotc.errors.exit_status import exit_cause
@@ -225,7 +225,7 @@ class DeviceKernels:
         codes: Mapping[str, GpuCode],
         refused: Mapping[str, str],
         unaligned: Collection[str],
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return the manifest's facts on kernels' code, by name, and on their compiler.
 
         Args:

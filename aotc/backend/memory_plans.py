@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
 
 from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.entries import Entry
@@ -37,7 +36,7 @@ class Memory:
     peak_bytes: int
     bound: str = "exact"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the plan as the manifest holds it."""
         return asdict(self)
 
@@ -120,7 +119,7 @@ def planned_memory(entries: Sequence[Entry], report: JsonObject) -> dict[str, Me
     }
 
 
-def unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> dict[str, Any]:
+def unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> JsonObject:
     """Return why entries have no plan, and their sizes that have no limit."""
     return {
         entry.name: {

@@ -8,13 +8,12 @@ keeps line numbers, so there they count (IREE 3.13; a test compiles both).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from aotc import worker
 from aotc.artifacts.backends import BACKENDS
@@ -40,7 +39,7 @@ class KeptModule:
         cache: Cache,
         unit: Unit,
         crossed: tuple[bytes, str],
-        settings: Mapping[str, Any],
+        settings: JsonObject,
     ) -> KeptModule:
         """Make the cache entry for the module of a lowered program.
 
@@ -64,7 +63,7 @@ class KeptModule:
         }
         return cls(cache, CacheRecipe("module", f"{target}: {names}", parts))
 
-    def find(self) -> tuple[dict[str, Any], bytes] | None:
+    def find(self) -> tuple[JsonObject, bytes] | None:
         """Return the worker's report on the module, and the module; None if not
         kept.
         """
@@ -77,7 +76,7 @@ class KeptModule:
     @contextmanager
     def lock(
         self, is_stopped: Callable[[], bool]
-    ) -> Iterator[tuple[dict[str, Any], bytes] | None]:
+    ) -> Iterator[tuple[JsonObject, bytes] | None]:
         """Keep other processes from compiling the module within this block.
 
         Args:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from aotc.checks.process import (
     export_at,
 )
 from aotc.checks.rounding import Noise
+from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import (
     callee_of,
@@ -48,12 +49,15 @@ from aotc.dialects.functions.functions import (
 )
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.errors import AotcError, CompileError
-from aotc.mlir import Function, Module, func, ir
+from aotc.mlir import Function, Module, Operation, Value, func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.rematerialize import Rematerialize
 from aotc.programs.program import Program
 from aotc.tracing.survey import watch_nodes
+
+# a module, an entry of it, and its arguments
+EntryCall: TypeAlias = tuple[Module, Entry, Sequence[np.ndarray]]
 
 _AT_ONCE = 64  # values that a compiled entry returns besides its results
 
@@ -74,7 +78,7 @@ class Divergence:
     where: str | None = None
     error: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the divergence as part of an `aotc.parity/1` document."""
         return {
             "stage": self.stage,
@@ -126,7 +130,7 @@ def first_divergence(
         unit = Unit(Program(graph, program.parameters)).fork(variant.target)
         ports = zip(entry.arguments, values, strict=True)
         given = {(port.kind, port.name): value for port, value in ports}
-        call: tuple[Any, Entry, Sequence[Any]] = unit.module, entry, values
+        call: EntryCall = unit.module, entry, values
         for each in graph_passes(variant):
             (record,) = run_passes(unit, (each,), silently=True)
             if record.changed:
@@ -143,7 +147,7 @@ def first_divergence(
 
 def _same_call(
     program: Program, name: str, given: Mapping[tuple[str, str], object]
-) -> tuple[Any, Entry, Sequence[Any]]:
+) -> EntryCall:
     """Return module, entry and arguments of the same call on the program before passes.
 
     Args:
@@ -193,7 +197,7 @@ def reference_outputs(
     entry: Entry,
     values: Sequence[np.ndarray],
     with_op: reference.EvaluateOp | None = None,
-) -> list[Any]:
+) -> list[np.ndarray]:
     """The outputs of an entry by the reference evaluator."""
     results = reference.evaluate(module, entry.name, values, with_op=with_op)
     ports = zip(entry.results, results, strict=True)
@@ -202,7 +206,7 @@ def reference_outputs(
 
 def _noisy(
     module: Module, entry: Entry, values: Sequence[np.ndarray], noise: Noise
-) -> list[Any]:
+) -> list[np.ndarray]:
     return reference_outputs(module, entry, values, noise)
 
 
@@ -245,10 +249,10 @@ def _arrays(results: object) -> list[Any]:
 class _InCode:
     """Looks for the first op whose compiled result is not that of the reference."""
 
-    module: Any
+    module: Module
     entry: Entry
     variant: CompiledVariant
-    values: Sequence[Any]
+    values: Sequence[np.ndarray]
     rule: ComparisonRule
 
     def first(self) -> Divergence:
@@ -310,7 +314,7 @@ def _probe_points(low: int, high: int) -> list[int]:
     return sorted({*range(low, high, step), high - 1})
 
 
-def _ops(module: Any, entry: Entry) -> list[Any]:
+def _ops(module: Module, entry: Entry) -> list[Operation]:
     return list(functions_of(module)[entry.name].entry_block.operations)
 
 
@@ -322,22 +326,23 @@ def _title(op: Any) -> str:
 
 
 def _values_at(
-    module: Any,
+    module: Module,
     entry: Entry,
-    values: Sequence[Any],
+    values: Sequence[np.ndarray],
     places: Sequence[tuple[int, int]],
-    with_op: Any,
-) -> list[Any]:
+    with_op: reference.EvaluateOp | None,
+) -> list[np.ndarray]:
     """Evaluate values inside an entry with the reference evaluator."""
     ops = _ops(module, entry)
-    wanted = {ops[number].results[index]: None for number, index in places}
+    wanted = [ops[number].results[index] for number, index in places]
+    kept, found = set(wanted), dict[Value, np.ndarray]()
 
-    def keep(op: Any, _: Any, results: list[Any]) -> None:
+    def keep(op: Operation, _: list[np.ndarray], results: list[np.ndarray]) -> None:
         pairs = zip(op.results, results, strict=True)
-        wanted.update({value: x for value, x in pairs if value in wanted})
+        found.update({value: x for value, x in pairs if value in kept})
 
     reference.evaluate(module, entry.name, values, keep, with_op=with_op)
-    return list(wanted.values())
+    return [found[value] for value in wanted]
 
 
 def _compiled_values(
@@ -346,7 +351,7 @@ def _compiled_values(
     variant: CompiledVariant,
     values: Sequence[np.ndarray],
     places: Sequence[tuple[int, int]],
-) -> list[Any]:
+) -> list[np.ndarray]:
     """Compile and run an entry that returns inner values, by op and result number."""
     module = copy_module(module)
     keep_only(module, [entry.name])
@@ -369,7 +374,7 @@ def _compiled_values(
         return process.call(entry.name, values)[0]
 
 
-def _return_only(function: Function, results: Sequence[Any]) -> None:
+def _return_only(function: Function, results: Sequence[Value]) -> None:
     """Replace the results of a function by these values."""
     block = function.entry_block
     block.operations[len(block.operations) - 1].operation.erase()

@@ -40,7 +40,7 @@ from aotc.dialects.functions.entries import Port, write_entry
 from aotc.dialects.functions.functions import copy_module, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.types import Tensor
-from aotc.mlir import func, ir
+from aotc.mlir import Module, Value, func, ir
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.fold_parameters import FoldParameters, FoldWithOrigins
@@ -128,7 +128,7 @@ def check_blocks(
 @contextmanager
 def _compiled(
     subject: CheckedEntry,
-    values: Sequence[np.ndarray],
+    values: Sequence[Value],
     variant: CompiledVariant,
     packed: packager.PackedWeights,
 ) -> Iterator[tuple[CheckedEntry, CompiledProcess, Lowered]]:
@@ -159,7 +159,7 @@ def _compiled(
                 yield tapped, process, Lowered(unit, subject.entry.name)
 
 
-def _returning_more(subject: CheckedEntry, values: Sequence[Any]) -> Program:
+def _returning_more(subject: CheckedEntry, values: Sequence[Value]) -> Program:
     """A program of which the entry returns some values besides."""
     name = subject.entry.name
     ops = list(functions_of(subject.graph)[name].entry_block.operations)
@@ -212,7 +212,7 @@ class _EachBlock:
         rest: what of the work is for comparing weights.
     """
 
-    graph: Any
+    graph: Module
     symbols: Sequence[int]
     values: Mapping[Any, Any]
     names: Mapping[Any, str]
@@ -315,7 +315,9 @@ class _EachBlock:
         found = [self.values[value] for value in given]
         return judge(names, found, expected, Rounding(expected, with_noise))
 
-    def _evaluate(self, block: OpBlock, given: Sequence[Any], with_op: Any) -> Arrays:
+    def _evaluate(
+        self, block: OpBlock, given: Sequence[Value], with_op: reference.EvaluateOp
+    ) -> Arrays:
         ops = (*block.stored, *block.ops)
         inputs = {x for op in ops for x in op.operands}
         known = {value: x for value, x in self.values.items() if value in inputs}

@@ -7,7 +7,7 @@ is computed where it is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.mlir import Module, Operation, func, ir
+from aotc.mlir import Module, Operation, Value, func, ir
 
 _LONG = 0.3  # of the ops: what is read further on, as masks are, does not count
 _MOST = 256  # blocks of an entry
@@ -40,11 +40,11 @@ class OpBlock:
         operations: how many they compute.
     """
 
-    ops: tuple[Any, ...]
-    stored: tuple[Any, ...]
-    taken: tuple[Any, ...]
-    given: tuple[Any, ...]
-    kind: Any
+    ops: tuple[Operation, ...]
+    stored: tuple[Operation, ...]
+    taken: tuple[Value, ...]
+    given: tuple[Value, ...]
+    kind: Hashable
     operations: float
 
 
@@ -69,9 +69,11 @@ def blocks_of(module: Module, entry: Entry, symbols: Sequence[int]) -> list[OpBl
     return [_block(own, span, last, stored, counts) for span in spans if span]
 
 
-def _stored(ops: Iterable[Operation], weights: Iterable[object]) -> dict[Any, None]:
+def _stored(
+    ops: Iterable[Operation], weights: Iterable[Value]
+) -> dict[Operation, None]:
     """Return the ops that compute of weights and constants alone."""
-    known, found = set(weights), dict[Any, None]()
+    known, found = set(weights), dict[Operation, None]()
     for op in ops:
         if isinstance(op, GraphOp) and all(value in known for value in op.operands):
             found[op] = None
@@ -82,7 +84,7 @@ def _stored(ops: Iterable[Operation], weights: Iterable[object]) -> dict[Any, No
 def _cuts(ops: Sequence[Operation]) -> list[int]:
     """Return the numbers of the ops that begin a block, but for the first."""
     made = {value: at for at, op in enumerate(ops) for value in op.results}
-    readers: dict[Any, list[int]] = {value: [] for value in made}
+    readers: dict[Value, list[int]] = {value: [] for value in made}
     for at, op in enumerate(ops):
         for value in set(op.operands) & made.keys():
             readers[value].append(at)
@@ -135,10 +137,10 @@ def _joined(spans: Sequence[range], counts: Sequence[float]) -> list[range]:
 
 
 def _block(
-    own: Sequence[Any],
+    own: Sequence[Operation],
     span: range,
-    last: Mapping[Any, int],
-    stored: Mapping[Any, None],
+    last: Mapping[Value, int],
+    stored: Mapping[Operation, None],
     counts: _Operations,
 ) -> OpBlock:
     """Make the block of the ops in a span of an entry.
@@ -168,10 +170,12 @@ def _block(
 
 
 def _needed(
-    read: Iterable[Any], by_op: Mapping[Any, Any], stored: Iterable[Any]
-) -> list[object]:
+    read: Iterable[Value],
+    by_op: Mapping[Value, Operation],
+    stored: Iterable[Operation],
+) -> list[Operation]:
     """Return the stored ops that some values are computed by, in order."""
-    needed, rest = set(), list(read)
+    needed, rest = set[Operation](), list(read)
     while rest:
         op = by_op.get(rest.pop())
         if op is not None and op not in needed:
@@ -180,9 +184,11 @@ def _needed(
     return [op for op in stored if op in needed]
 
 
-def _kind(ops: Sequence[Any], taken: Sequence[object]) -> Any:
+def _kind(ops: Sequence[Operation], taken: Sequence[Value]) -> Hashable:
     """Return a key that blocks of the same ops share."""
-    names = {value: ("taken", number) for number, value in enumerate(taken)}
+    names: dict[Value, tuple[str, int]] = {
+        value: ("taken", number) for number, value in enumerate(taken)
+    }
     made = [value for op in ops for value in op.results]
     names |= {value: ("made", number) for number, value in enumerate(made)}
     return tuple(
@@ -204,7 +210,7 @@ class _Operations:
         symbols: the values of the symbols, in parts.
     """
 
-    def __init__(self, module: Any, symbols: Sequence[int]) -> None:
+    def __init__(self, module: Module, symbols: Sequence[int]) -> None:
         self._functions = functions_of(module)
         self._symbols = symbols
 

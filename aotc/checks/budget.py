@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from aotc.backend import plan_memory
 from aotc.backend.memory_plans import Memory
+from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import copy_module, functions_of
 from aotc.errors import InputError
@@ -57,7 +57,7 @@ class Fit:
             f"{self.after / 1e6:.1f} MB, {self.recomputed} values are computed again"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the fit as the build report holds it."""
         return asdict(self)
 

@@ -24,6 +24,7 @@ from aotc.checks.work import NoMemoryToCompare, NothingToCompare, OverBudget, Wo
 from aotc.core.dtypes import to_numpy
 from aotc.core.pytree import flatten
 from aotc.dialects import context
+from aotc.dialects.graph import GraphOp
 from aotc.errors import CompileError, InputError
 from aotc.mlir import ir
 from aotc.passes import run_passes
@@ -94,7 +95,7 @@ class CallCheck:
         declared = self.program.entry(self.entry)
         self._subject = CheckedEntry(self.program, self.program.module, declared)
 
-    def call(self, leaves: Sequence[Any]) -> CheckedCall:
+    def call(self, leaves: Sequence[object]) -> CheckedCall:
         """Compute a call, compiled and by the reference evaluator.
 
         States are updated by it as by any other call, unless it fails.
@@ -108,7 +109,8 @@ class CallCheck:
             before = self._states()
             run = self.model.entry(self.entry).call_flat
             try:
-                expected, calls = self._expected(leaves, before)
+                arrays = [np.asarray(leaf) for leaf in leaves]
+                expected, calls = self._expected(arrays, before)
             except NothingToCompare as reason:
                 return CheckedCall(run(leaves), reason)
             found = run(leaves)
@@ -255,7 +257,9 @@ class _Noisy:
         self._end = time.monotonic() + most
 
     def __call__(self, noise: Noise) -> Arrays:
-        def with_op(op: Any, operands: Sequence[Any], symbols: Sequence[int]) -> Any:
+        def with_op(
+            op: GraphOp, operands: Sequence[np.ndarray], symbols: Sequence[int]
+        ) -> list[np.ndarray]:
             if time.monotonic() > self._end:
                 raise OverBudget("rounding would take too long to be measured")
             return noise(op, operands, symbols)

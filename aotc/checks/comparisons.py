@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,26 +34,33 @@ class _Past:
         most: gaps that were found.
     """
 
-    answer: Any
-    least: Any
-    most: Any
+    answer: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
 
-    def meets(self, gap: Any) -> Any:
+    def meets(self, gap: np.ndarray) -> np.ndarray:
         """Widen the range of gaps; return where rounding may flip the comparison."""
         self.least, self.most = np.fmin(self.least, gap), np.fmax(self.most, gap)
         moved = self.most - self.least
-        return np.isfinite(moved) & (moved > 0) & (np.abs(gap) <= _NEAR * moved)
+        is_open: np.ndarray = (
+            np.isfinite(moved) & (moved > 0) & (np.abs(gap) <= _NEAR * moved)
+        )
+        return is_open
 
 
 class Comparisons:
     """Float comparisons over several evaluations of the same graph and inputs."""
 
     def __init__(self) -> None:
-        self._past: dict[tuple[Any, int], _Past] = {}
+        self._past: dict[tuple[GraphOp, int], _Past] = {}
 
     def answer(
-        self, op: GraphOp, turn: int, operands: Sequence[Any], found: Any
-    ) -> Any:
+        self,
+        op: GraphOp,
+        turn: int,
+        operands: Sequence[np.ndarray],
+        found: np.ndarray,
+    ) -> np.ndarray:
         """Return the answer of a comparison, flipped where rounding decides it.
 
         Args:
@@ -83,6 +89,6 @@ def compares_floats(
     )
 
 
-def _wide_floats(array: np.ndarray) -> Any:
+def _wide_floats(array: np.ndarray) -> np.ndarray:
     """Convert floats to a dtype in which gaps of half floats are exact."""
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)

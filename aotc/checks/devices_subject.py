@@ -41,7 +41,7 @@ class DevicesSubject(CheckedEntry):
         return ops_over_devices(functions_of(self.graph), self.entry.name)[0]
 
     def reference_results(
-        self, calls: Calls, with_op: Any
+        self, calls: Calls, with_op: reference.EvaluateOp | None
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """The arguments of device 0 and the results of all, by the reference."""
         stored = [
@@ -93,7 +93,9 @@ class DevicesSubject(CheckedEntry):
             ]
 
 
-def _part(arrays: Sequence[np.ndarray], device: int, count: int) -> Sequence[Any]:
+def _part(
+    arrays: Sequence[np.ndarray], device: int, count: int
+) -> Sequence[np.ndarray]:
     """Return the arrays of a device, of all devices' arrays one after the other."""
     size = len(arrays) // count
     return arrays[device * size : (device + 1) * size]
@@ -102,10 +104,11 @@ def _part(arrays: Sequence[np.ndarray], device: int, count: int) -> Sequence[Any
 def _of_device(inputs: Sequence[np.ndarray], device: int) -> Arrays:
     """The inputs of a device."""
 
-    def scaled(x: np.ndarray) -> Any:
+    def scaled(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)
         if not device or not dtypes.is_float(dtypes.canonical(x.dtype)):
             return x
-        return (x.astype(np.float64) * (1 + _STEP * device)).astype(x.dtype)
+        larger: np.ndarray = x.astype(np.float64) * (1 + _STEP * device)
+        return larger.astype(x.dtype)
 
     return [scaled(x) for x in inputs]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.json_values import JsonObject
 
 # largest error allowed, relative to the largest value of the array; others are exact
 TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 4e-2}
@@ -43,7 +43,7 @@ class Distance:
     error: float
     reason: str = field(default="", kw_only=True)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The figures; one that is not finite is null, and no reason is left out."""
         return {
             key: None if isinstance(value, float) and not np.isfinite(value) else value
@@ -95,7 +95,7 @@ class Difference(Distance):
         """Return whether the error is within the tolerance or due to rounding."""
         return self.error <= self.tolerance or self.by_rounding
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """A row of `aotc.parity/1`; a figure that is not finite is null."""
         return {**super().to_json(), "passed": self.passed}
 
@@ -191,9 +191,10 @@ def _infinite_distance(name: str, dtype: str, reason: str) -> Distance:
     return Distance(name, dtype, far, far, far, -1.0, far, reason=reason)
 
 
-def _same(x: np.ndarray, y: np.ndarray) -> Any:
+def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return a mask of the elements that are equal, or both NaN."""
-    return (x == y) | (np.isnan(x) & np.isnan(y))
+    are_same: np.ndarray = (x == y) | (np.isnan(x) & np.isnan(y))
+    return are_same
 
 
 def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -67,7 +66,7 @@ class Draw:
 
     # ---- floats ---------------------------------------------------------------------
 
-    def floats(self, shape: tuple[int, ...], use: Use) -> Any:
+    def floats(self, shape: tuple[int, ...], use: Use) -> np.ndarray:
         """Draw floats, or masks where an input is one and masks have structure."""
         if use.is_bias and self.has_masks(shape):
             hidden = -1e4 if self.turn % 3 == 2 else -np.inf  # exporters write both
@@ -88,10 +87,10 @@ class Draw:
             rows[1::5] = 0.0
         return x
 
-    def _normal(self, shape: tuple[int, ...]) -> Any:
+    def _normal(self, shape: tuple[int, ...]) -> np.ndarray:
         return np.asarray(self.rng.standard_normal(shape))
 
-    def _few(self, x: np.ndarray, *, whole: bool) -> Any:
+    def _few(self, x: np.ndarray, *, whole: bool) -> np.ndarray:
         """Round floats to few levels: eighths or halves, or the middles between.
 
         Those in the middle are no zeros or ones, at which functions have their poles.
@@ -99,8 +98,11 @@ class Draw:
         """
         steps = 8 if self.positive else 2
         if not whole:
-            return (np.ceil(x * steps) - 0.5) / steps
-        rounded = np.ceil(x * steps) if self.positive else np.round(x * steps)
+            middles: np.ndarray = (np.ceil(x * steps) - 0.5) / steps
+            return middles
+        rounded: np.ndarray = (
+            np.ceil(x * steps) if self.positive else np.round(x * steps)
+        )
         return rounded / steps + 0.0
 
     # ---- masks ----------------------------------------------------------------------
@@ -109,7 +111,7 @@ class Draw:
         """Return whether 0 and 1 of a shape are drawn as masks."""
         return self.structure is not StructuredShare.NONE and bool(shape)
 
-    def bits(self, shape: tuple[int, ...]) -> Any:
+    def bits(self, shape: tuple[int, ...]) -> np.ndarray:
         """Draw bools: at random, or structured masks in turn, for each row or matrix.
 
         What has two equal axes, or more than two, is taken for matrices, of which a row
@@ -128,7 +130,7 @@ class Draw:
         )
         return made[np.arange(count) % len(made)].reshape(shape)
 
-    def _mask(self, number: int, rows: int, length: int) -> Any:
+    def _mask(self, number: int, rows: int, length: int) -> np.ndarray:
         """Draw the mask of a matrix: a pattern in turn.
 
         What sees nothing makes NaN of a softmax, and of all that attends to it: only
@@ -146,7 +148,9 @@ class Draw:
 
     # ---- integers -------------------------------------------------------------------
 
-    def between(self, low: int, high: int, shape: tuple[int, ...], numpy: Any) -> Any:
+    def between(
+        self, low: int, high: int, shape: tuple[int, ...], numpy: np.dtype
+    ) -> np.ndarray:
         """Draw integers between two bounds; the bounds more often for structured draws.
 
         Those are every other number; of one number, the random, the greatest and the
@@ -167,13 +171,13 @@ class Draw:
                 x = flat.reshape(shape)
         return x.astype(numpy)
 
-    def around(self, size: int, shape: tuple[int, ...], numpy: Any) -> Any:
+    def around(self, size: int, shape: tuple[int, ...], numpy: np.dtype) -> np.ndarray:
         """Draw indices along an axis of `size`, some out of bounds on either side."""
         facts = np.iinfo(numpy)
         low, high = max(int(facts.min), -2 * size), min(int(facts.max), 2 * size)
         return self.rng.integers(low, high, shape, numpy, endpoint=True)
 
-    def integers(self, shape: tuple[int, ...], numpy: Any) -> Any:
+    def integers(self, shape: tuple[int, ...], numpy: np.dtype) -> np.ndarray:
         """Draw integers without known bounds, by the kind of the draw."""
         facts = np.iinfo(numpy)
         least, most = int(facts.min), int(facts.max)
@@ -193,11 +197,15 @@ class Draw:
 _Pattern = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
 
 
-def _random(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+def _random(
+    rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
     return rng.integers(0, 2, (rows.size, places.size)) > 0
 
 
-def _window(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+def _window(
+    rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
     """Draw a mask of neighbours from the second half of a block on, later in later rows
     or not.
 
@@ -209,27 +217,34 @@ def _window(rng: np.random.Generator, places: Any, rows: Any) -> Any:
     first = start + block // 2 + int(rng.integers(0, max(block // 2, 1)))
     first = np.minimum(first + rows * int(rng.integers(0, 2)), length - 1)
     last = first + 1 + int(rng.integers(0, max(length // 2, 1)))
-    return (places >= first) & (places < last)
+    seen: np.ndarray = (places >= first) & (places < last)
+    return seen
 
 
-def _prefix(rng: np.random.Generator, places: Any, rows: Any) -> Any:
+def _prefix(
+    rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
     """Draw a mask of positions up to one, which often is the row's own."""
     length = places.size
     if rows.size > 1 and rng.integers(0, 2):
-        return places <= rows + length - rows.size
-    return places + 0 * rows < int(rng.integers(1, max(length, 2)))
+        seen: np.ndarray = places <= rows + length - rows.size
+    else:
+        seen = places + 0 * rows < int(rng.integers(1, max(length, 2)))
+    return seen
 
 
-def _suffix(rng: np.random.Generator, places: object, rows: object) -> Any:
+def _suffix(
+    rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
     return ~_prefix(rng, places, rows)
 
 
-def _all(rng: np.random.Generator, places: Any, rows: Any) -> Any:
-    return places + 0 * rows >= 0
+def _all(rng: np.random.Generator, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return np.ones((rows.size, places.size), bool)
 
 
-def _none(rng: np.random.Generator, places: Any, rows: Any) -> Any:
-    return places + 0 * rows < 0
+def _none(rng: np.random.Generator, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return np.zeros((rows.size, places.size), bool)
 
 
 _SOME_MASKS: tuple[_Pattern, ...] = (_window, _random, _prefix)

@@ -176,8 +176,12 @@ def _given_size(contract: Contract, size: int) -> int:
 
 
 def _random_array(
-    port: Port, sizes: Sequence[int], draw: Draw, use: Use, example: Any
-) -> Any:
+    port: Port,
+    sizes: Sequence[int],
+    draw: Draw,
+    use: Use,
+    example: np.ndarray | None,
+) -> np.ndarray:
     kind = port.type
     shape = tuple(evaluate_size(size, sizes) for size in kind.shape)
     numpy = dtypes.to_numpy(kind.dtype)

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import ml_dtypes
 import numpy as np
@@ -38,6 +38,7 @@ from aotc.checks.differences import Distance, compare, distance
 from aotc.checks.rounding import Noise, is_float, noises, spreads
 from aotc.core import dtypes
 from aotc.core.dtypes import DTypeLike
+from aotc.core.json_values import JsonObject
 
 Arrays = list[np.ndarray]
 
@@ -139,15 +140,16 @@ def tolerances(expected: np.ndarray, spread: np.ndarray) -> np.ndarray:
     return np.where(is_open, np.inf, _tolerance(y, expected.dtype, decided))
 
 
-def _tolerance(y: Any, dtype: Any, spread: Any) -> Any:
+def _tolerance(y: np.ndarray, dtype: np.dtype, spread: np.ndarray) -> np.ndarray:
     """Return the tolerance of each element."""
     facts = ml_dtypes.finfo(dtype)
     # Numbers below the normal ones may be zeros; half floats have no such numbers.
     flushed = 0.0 if dtype == np.float16 else float(facts.smallest_normal)
-    return _NOISE_FACTOR * spread + UNITS * units_of(y, dtype) + flushed
+    by_noise: np.ndarray = _NOISE_FACTOR * spread
+    return by_noise + UNITS * units_of(y, dtype) + flushed
 
 
-def units_of(y: np.ndarray, dtype: DTypeLike) -> Any:
+def units_of(y: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """Return the unit in which the error of each element is told.
 
     It is the last place of the element, or of a twentieth of the largest one.
@@ -159,7 +161,8 @@ def units_of(y: np.ndarray, dtype: DTypeLike) -> Any:
     facts = ml_dtypes.finfo(dtype)
     size = np.where(np.isfinite(y), np.abs(y), 0.0)
     least = max(_PART * size.max(initial=0.0), float(facts.smallest_normal))
-    return float(facts.eps) * np.maximum(size, least)
+    units: np.ndarray = float(facts.eps) * np.maximum(size, least)
+    return units
 
 
 class Rounding:
@@ -171,7 +174,7 @@ class Rounding:
     """
 
     def __init__(
-        self, expected: Sequence[Any], evaluate: Callable[[Noise], Arrays]
+        self, expected: Sequence[np.ndarray], evaluate: Callable[[Noise], Arrays]
     ) -> None:
         self._expected = expected
         self._evaluate = evaluate
@@ -337,7 +340,7 @@ class Verdict:
         """Return whether all elements are right."""
         return not self.wrong
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the verdict as a build report holds it; a figure that is not finite is
         null.
         """

@@ -22,6 +22,7 @@ import numpy as np
 from aotc import reference
 from aotc.checks.kernel_count import KernelCount
 from aotc.core.cache import digest
+from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.function_table import name_of
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
@@ -31,6 +32,7 @@ from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.reference import ReferenceLaunch
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
+from aotc.kernels.ttir.memory import Buffer
 from aotc.mlir import Function
 from aotc.programs.program import Program
 
@@ -39,13 +41,13 @@ STEPS = 50_000  # of the evaluator, for all entries of a target
 _SHARE = 8  # launches that share what is left
 
 
-def kernel_texts(kernels: Mapping[str, Any]) -> set[str]:
+def kernel_texts(kernels: JsonObject) -> set[str]:
     """Return the digests of the texts that a variant lists as compiled kernels."""
     rows = kernels.get("regions", ())
     return {row["device"]["text"] for row in rows if "device" in row}
 
 
-def uncompiled_texts(kernels: Mapping[str, Any]) -> set[str]:
+def uncompiled_texts(kernels: JsonObject) -> set[str]:
     """Return the digests of texts that could not be compiled: IREE computes the ops."""
     rows = kernels.get("without", ())
     return {row["text"] for row in rows if "text" in row}
@@ -77,7 +79,7 @@ class EvaluatedKernels:
     def call(
         self,
         entry: str,
-        arrays: Sequence[Any],
+        arrays: Sequence[np.ndarray],
         before: Mapping[str, Arrays] | None = None,
         after: Sequence[str] = (),
         seconds: float | None = None,
@@ -166,7 +168,7 @@ class EvaluatedKernels:
         return len(chosen)
 
 
-def _written_over(array: Any, memory: Any, *, is_whole: bool) -> Any:
+def _written_over(array: np.ndarray, memory: Buffer, *, is_whole: bool) -> np.ndarray:
     """Return an array with the elements that a kernel has written."""
     if is_whole:
         return memory.written().reshape(array.shape)

@@ -16,6 +16,7 @@ import numpy as np
 
 from aotc import importers, reference
 from aotc.core import dtypes
+from aotc.core.json_values import JsonObject
 from aotc.dialects import context
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import where_of
@@ -105,7 +106,7 @@ def require_source(path: Path, source: Mapping[str, object]) -> None:
         )
 
 
-def _source_of_ir(path: Path) -> dict[str, Any]:
+def _source_of_ir(path: Path) -> JsonObject:
     program = read_program(path)
     is_differentiated = _AUTODIFF in program.passes
     if program.stage != "graph" or is_differentiated:
@@ -186,7 +187,12 @@ class _Watch:
                 self._note("infinity", op, operands, result, np.isinf(result))
 
     def _note(
-        self, kind: str, op: Any, operands: Arrays, result: Any, wrong: Any
+        self,
+        kind: str,
+        op: Any,
+        operands: Arrays,
+        result: np.ndarray,
+        wrong: np.ndarray,
     ) -> None:
         types = ", ".join(str(Tensor.of(value)) for value in op.operands)
         name = type(op)._op_name
@@ -200,7 +206,7 @@ class _Watch:
         self.first.setdefault(kind, maker)
 
 
-def _example(name: str, operands: Arrays, result: np.ndarray, index: Any) -> str:
+def _example(name: str, operands: Arrays, result: np.ndarray, index: np.ndarray) -> str:
     """`divide(1, 0) = inf at [3]`, where the operands have such an element."""
     place = tuple(index.tolist())
     at = f" at {list(place)}" if place else ""

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aotc.backend import CompiledVariant
 from aotc.checks.bisect import (
     Divergence,
@@ -34,6 +36,7 @@ from aotc.checks.inputs import CallSample, InputOptions, samples_of
 from aotc.checks.judging import Rounding, RoundingRule, ToleranceRule, judge
 from aotc.checks.process import DIED, CompiledProcess
 from aotc.checks.rounding import Noise
+from aotc.core.json_values import JsonObject
 from aotc.core.pytree import flatten
 from aotc.dialects import context
 from aotc.dialects.functions.entries import Entry
@@ -95,7 +98,7 @@ class Parity:
         """Return whether every output is within its tolerance."""
         return all(output.passed for output in self.outputs)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the comparison as the manifest holds it."""
         found = {
             "entry": self.entry,
@@ -190,7 +193,7 @@ class _Comparison:
     """An entry that is compared: the program, its graph, and how."""
 
     program: Program
-    graph: Any
+    graph: Module
     entry: Entry
     plan: ComparisonOptions
 
@@ -200,7 +203,7 @@ class _Comparison:
         network = self.program.networks.get(self.entry.name)
         return network.original if network is not None else None
 
-    def expected_outputs(self, sample: CallSample) -> list[Any]:
+    def expected_outputs(self, sample: CallSample) -> list[np.ndarray]:
         """The outputs of the framework, or of the reference evaluator."""
         entry, original = self.entry, self.original
         if original is None:
@@ -213,7 +216,10 @@ class _Comparison:
         return flatten(result)[0]
 
     def differences(
-        self, sample: CallSample, found: Sequence[Any], expected: Sequence[Any]
+        self,
+        sample: CallSample,
+        found: Sequence[np.ndarray],
+        expected: Sequence[np.ndarray],
     ) -> list[Difference]:
         """Return the difference of each output."""
         names = [port.name for port in self.entry.ports("output")]
@@ -247,14 +253,14 @@ class _Comparison:
 
     def _reference_outputs(
         self, sample: CallSample, noise: Noise | None = None
-    ) -> list[Any]:
+    ) -> list[np.ndarray]:
         """The outputs of the reference evaluator."""
         values = arguments(self.program, self.entry, sample.arrays)
         return reference_outputs(self.graph, self.entry, values, noise)
 
     def compiled_outputs(
         self, process: CompiledProcess, sample: CallSample
-    ) -> list[Any]:
+    ) -> list[np.ndarray]:
         """The outputs of the compiled entry, in its first state."""
         first: dict[str, list[Any]] = {
             state.name: [self.program.parameters[leaf] for leaf in state.leaves]
@@ -263,7 +269,10 @@ class _Comparison:
         return process.call(self.entry.name, sample.arrays, first)[0]
 
     def divergence(
-        self, variant: CompiledVariant, sample: CallSample, expected: Sequence[Any]
+        self,
+        variant: CompiledVariant,
+        sample: CallSample,
+        expected: Sequence[np.ndarray],
     ) -> Divergence:
         """Locate where a call begins to differ."""
         return first_divergence(
@@ -281,7 +290,7 @@ class _Comparison:
         error: AotcError,
         variant: CompiledVariant,
         sample: CallSample,
-        expected: Sequence[Any],
+        expected: Sequence[np.ndarray],
     ) -> CompileError:
         """The error of code that dies, with the place where it does."""
         first = self.divergence(variant, sample, expected)
@@ -325,7 +334,7 @@ def _rows(
     variant: CompiledVariant,
     process: CompiledProcess,
     samples: Sequence[CallSample],
-    wanted: Sequence[Sequence[object]],
+    wanted: Sequence[Sequence[np.ndarray]],
 ) -> Iterator[list[Difference]]:
     """The differences of each call.
 

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from aotc.artifacts.backends import vulkan
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import CompiledVariant
@@ -60,7 +62,7 @@ class CompiledProcess:
     def call(
         self,
         entry: str,
-        arrays: Sequence[Any],
+        arrays: Sequence[np.ndarray],
         before: Mapping[str, Arrays] | None = None,
         after: Sequence[str] = (),
         seconds: float | None = None,
@@ -92,7 +94,7 @@ class CompiledProcess:
         outputs, states = self._ask(entry, question, min(limits, default=None))
         return outputs, states
 
-    def _ask(self, what: str, question: Any, seconds: float | None) -> Any:
+    def _ask(self, what: str, question: object, seconds: float | None) -> Any:
         """The answer to a question about an entry, or the first one."""
         try:
             return self._child.ask(question, seconds)

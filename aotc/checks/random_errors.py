@@ -7,7 +7,6 @@ a processor's caches; the numbers are those that one draw for a whole array give
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -20,12 +19,12 @@ _PART = 2**15  # elements
 
 
 def with_errors(
-    array: Any,
+    array: np.ndarray,
     rng: np.random.Generator,
     terms: float = 1.0,
     axes: Sequence[int] | None = None,
     scale: float = 1.0,
-) -> Any:
+) -> np.ndarray:
     """Return an array of floats with random errors.
 
     Args:
@@ -37,7 +36,7 @@ def with_errors(
     """
     facts = ml_dtypes.finfo(array.dtype)
     wide = np.float64 if array.dtype == np.float64 else np.float32
-    whole: Any = np.asarray(array, wide)
+    whole = np.asarray(array, wide)
     x = whole.reshape(-1)
     found = np.empty(x.shape, wide)
     eps, most = float(facts.eps), float(facts.max)
@@ -71,7 +70,7 @@ def _parts(size: int) -> Iterator[slice]:
     return (slice(begin, begin + _PART) for begin in range(0, size, _PART))
 
 
-def _draw(rng: np.random.Generator, errors: Any, eps: float) -> None:
+def _draw(rng: np.random.Generator, errors: np.ndarray, eps: float) -> None:
     """Draw errors of some last places.
 
     They are uniform: errors that were all of one size would often cancel exactly.
@@ -84,7 +83,9 @@ def _draw(rng: np.random.Generator, errors: Any, eps: float) -> None:
         own *= wide(2 * _ULPS * eps)
 
 
-def _add_walk(rng: np.random.Generator, errors: Any, terms: float, eps: float) -> None:
+def _add_walk(
+    rng: np.random.Generator, errors: np.ndarray, terms: float, eps: float
+) -> None:
     """Add errors of operands, as sums in series have: those of neighbours are alike.
 
     What is added later rounds all that came before. Backward error of recursive
@@ -104,7 +105,7 @@ def _add_walk(rng: np.random.Generator, errors: Any, terms: float, eps: float) -
         own += sums.astype(np.float32) * wide(eps)
 
 
-def _sizes(x: Any, dtype: Any) -> Any:
+def _sizes(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the numbers that errors are relative to, of an array of a dtype.
 
     Below the normal numbers of half floats the last place is theirs.
@@ -112,10 +113,11 @@ def _sizes(x: Any, dtype: Any) -> Any:
     if dtype != np.float16:
         return x
     least = x.dtype.type(ml_dtypes.finfo(dtype).smallest_normal)
-    return np.where(x != 0, np.maximum(np.abs(x), least), x.dtype.type(0))
+    sizes: np.ndarray = np.where(x != 0, np.maximum(np.abs(x), least), x.dtype.type(0))
+    return sizes
 
 
-def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
+def _is_repetitive(x: np.ndarray, axes: Sequence[int] | None = None) -> bool:
     """Return whether most elements equal their predecessor, so that sums round one way.
 
     Zeros, as a mask leaves them, do not count: adding them rounds nothing.

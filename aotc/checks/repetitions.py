@@ -15,7 +15,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from aotc.checks.work import WorkBudget
 from aotc.dialects.functions.entries import Port
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.lowering.sources import operands_of
-from aotc.mlir import Function, Operation, Value, ir
+from aotc.mlir import Block, Function, Operation, Value, ir
 from aotc.packager import PackedWeights
 from aotc.passes.base import Unit
 from aotc.programs.computed_arrays import (
@@ -261,7 +260,7 @@ def _form_of_op(op: Operation, names: Names) -> Hashable:
     )
 
 
-def _form_of_block(block: Any, names: Names) -> Hashable:
+def _form_of_block(block: Block, names: Names) -> Hashable:
     for value in block.arguments:
         names[value] = ("made", len(names))
     types = tuple(value.type for value in block.arguments)

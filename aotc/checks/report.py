@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from aotc.artifacts.checked import RUN_BY, sizes_text
 from aotc.checks.judging import UNITS, Verdict
 from aotc.checks.kernel_count import KernelCount
+from aotc.core.json_values import JsonObject
 
 _FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
 
@@ -88,7 +88,7 @@ class BlockCount:
         share = _percent(self.repeated_operations)
         return f"{text}; {self.repeated} others, {share} %, by their code and weights"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the counts as the manifest holds them; shares in percent, rounded
         down.
         """
@@ -189,7 +189,7 @@ class SelfCheck:
             found[each.distance.name] = each if known is None else known.worse_of(each)
         return replace(self, results=tuple(found.values()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the findings as the report holds them, with all figures."""
         return {
             **self.to_manifest(),

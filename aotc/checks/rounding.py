@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -34,6 +34,8 @@ from aotc.dialects.ops.reduction import ReduceSum
 from aotc.mlir import Operation, Value, ir
 from aotc.programs.program import numerics_of
 
+Arrays: TypeAlias = Sequence[np.ndarray]
+
 # What a sum that overflows is in one evaluation after the other: what is computed from
 # it is NaN in the first one and not in the second.
 _OVERFLOWED = ([np.nan], [0.0], [np.nan, np.inf, -np.inf])
@@ -49,10 +51,10 @@ class SeenOps:
     def __init__(self) -> None:
         self.comparisons = Comparisons()
         # Ops that have been seen to round, and how many terms they add up.
-        self.rounding: dict[Any, float] = {}
-        self.exact: set[Any] = set()  # and those that were exact when last seen
+        self.rounding: dict[GraphOp, float] = {}
+        self.exact: set[GraphOp] = set()  # and those that were exact when last seen
         # Operands, by op and number, that have no numbers below the normal ones.
-        self.normal: set[tuple[Any, int]] = set()
+        self.normal: set[tuple[GraphOp, int]] = set()
         self.evaluate = Evaluator()
 
 
@@ -67,14 +69,14 @@ class Noise:
     def __init__(self, seed: int, seen: SeenOps) -> None:
         self._seen = seen
         self._evaluate = seen.evaluate
-        self._turns: Counter[Any] = Counter()
+        self._turns: Counter[GraphOp] = Counter()
         self._seed = seed
         self._rng = np.random.default_rng(seed)
         self._has_overflowed = False  # whether some number is infinite by size alone
 
     def __call__(
-        self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
-    ) -> list[Any]:
+        self, op: GraphOp, operands: Arrays, symbols: Sequence[int]
+    ) -> list[np.ndarray]:
         """The results of `op`."""
         if not type(op).reads_bits and not type(op).selects:  # they pass them on
             operands = [
@@ -88,7 +90,7 @@ class Noise:
             return [self._meeting(operands, results[0])]
         return results
 
-    def _flushed(self, op: Operation, number: int, array: np.ndarray) -> object:
+    def _flushed(self, op: GraphOp, number: int, array: np.ndarray) -> np.ndarray:
         """An operand with zeros for numbers below the normal ones.
 
         The arguments of an entry are the same in each evaluation: looked at once.
@@ -100,7 +102,7 @@ class Noise:
             self._seen.normal.add((op, number))
         return found
 
-    def _meeting(self, operands: Sequence[Any], found: Any) -> object:
+    def _meeting(self, operands: Arrays, found: np.ndarray) -> np.ndarray:
         """A sum or difference with other numbers where infinities make it NaN.
 
         Of a product that overflows, a multiply-add has the exact value, so what is left
@@ -118,8 +120,8 @@ class Noise:
 
     def _overflowed(
         self,
-        op: Any,
-        operands: Sequence[np.ndarray],
+        op: GraphOp,
+        operands: Arrays,
         symbols: Sequence[int],
         found: np.ndarray,
     ) -> np.ndarray:
@@ -136,8 +138,8 @@ class Noise:
         return np.where(np.isfinite(largest), found, chosen)
 
     def _rounded(
-        self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
-    ) -> list[Any]:
+        self, op: GraphOp, operands: Arrays, symbols: Sequence[int]
+    ) -> list[np.ndarray]:
         if isinstance(op, Constant) or type(op).selects or type(op).is_exact:
             return self._evaluate(op, operands, symbols)
         if _may_be_winograd(op):
@@ -165,7 +167,7 @@ class Noise:
             return found
         return [self._disturb_beside(beside, y) for y in found]
 
-    def _disturb_operands(self, op: Any, operands: Sequence[Any]) -> list[np.ndarray]:
+    def _disturb_operands(self, op: GraphOp, operands: Arrays) -> list[np.ndarray]:
         """Disturb operands by random errors as rounding makes them in the op's results.
 
         Of two that are multiplied and differ much in size, as activations and weights
@@ -184,7 +186,9 @@ class Noise:
             for x, is_large in zip(operands, is_spared, strict=True)
         ]
 
-    def _convolve(self, op: ConvGeneral, x: np.ndarray, kernel: np.ndarray) -> object:
+    def _convolve(
+        self, op: ConvGeneral, x: np.ndarray, kernel: np.ndarray
+    ) -> np.ndarray:
         """A convolution by the algorithm that `--numerics` allows for it.
 
         Errors go into the operands of each of its steps, which cancel in other places
@@ -196,7 +200,7 @@ class Noise:
         tiles = Transforms.of(max(OUTPUTS))
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
-    def _with_rounded_rows(self, op: DotGeneral, x: np.ndarray) -> object:
+    def _with_rounded_rows(self, op: DotGeneral, x: np.ndarray) -> np.ndarray:
         """Return rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
         from aotc.kernels.planning.dequantized import ROUNDED
         from aotc.passes.round_rows import MOST
@@ -210,11 +214,12 @@ class Noise:
         found = (parts + errors * steps).reshape(moved.shape).astype(x.dtype)
         return np.moveaxis(found, -1, op.lhs_contract[0])
 
-    def _disturb_beside(self, terms: np.ndarray, y: np.ndarray) -> Any:
+    def _disturb_beside(self, terms: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Add rounding errors of `terms`, which cancel in `y`, to `y`."""
-        return (y + (self._disturb(terms) - terms)).astype(y.dtype)
+        moved: np.ndarray = (y + (self._disturb(terms) - terms)).astype(y.dtype)
+        return moved
 
-    def _answer(self, op: GraphOp, operands: Sequence[object], found: object) -> Any:
+    def _answer(self, op: GraphOp, operands: Arrays, found: np.ndarray) -> np.ndarray:
         """Return the answer of a comparison, which rounding may flip."""
         turn = self._turns[op]
         self._turns[op] += 1
@@ -222,11 +227,11 @@ class Noise:
 
     def _disturb(
         self,
-        array: Any,
+        array: np.ndarray,
         terms: float = 1.0,
         axes: Sequence[int] | None = None,
         scale: float = 1.0,
-    ) -> Any:
+    ) -> np.ndarray:
         """An array with random errors.
 
         Args:
@@ -258,9 +263,7 @@ def noises() -> Iterator[Noise]:
     return (Noise(seed, seen) for seed in count())
 
 
-def _terms(
-    op: Any, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]
-) -> float:
+def _terms(op: GraphOp, operands: Arrays, results: Arrays) -> float:
     """Estimate the number of terms in each element of the results."""
     sizes = [float(x.size) for x in operands if is_float(x)]
     made = float(max((x.size for x in results), default=1) or 1)
@@ -291,7 +294,7 @@ def _largest_finite(x: np.ndarray) -> float:
     return float(finite.max(initial=0.0))
 
 
-def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
+def _overflows(operands: Arrays, results: Arrays) -> bool:
     """Return whether an infinity comes from large numbers, not from a pole like 1 /
     0.
     """
@@ -310,7 +313,7 @@ def _overflows(operands: Sequence[Any], results: Sequence[Any]) -> bool:
     )
 
 
-def _may_be_winograd(op: Operation) -> bool:
+def _may_be_winograd(op: Operation) -> TypeGuard[ConvGeneral]:
     """Return whether a kernel on some target may round as Winograd's algorithm does."""
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
@@ -319,7 +322,7 @@ def _may_be_winograd(op: Operation) -> bool:
     return winograd.is_window_of_three(op) and not winograd.is_exact(op)
 
 
-def _may_round_rows(op: Operation) -> bool:
+def _may_round_rows(op: Operation) -> TypeGuard[DotGeneral]:
     """Return whether an op on some target may round rows that it multiplies."""
     if not isinstance(op, DotGeneral) or numerics_of(op) != RELAXED:
         return False
@@ -404,12 +407,12 @@ def _are_among(x: np.ndarray, given: Sequence[object]) -> bool:
     )
 
 
-def is_float(array: Any) -> bool:
+def is_float(array: np.ndarray) -> bool:
     """Return whether the elements of an array are floats."""
     return dtypes.is_float(dtypes.canonical(array.dtype))
 
 
-def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[np.ndarray]:
+def spreads(expected: Arrays, runs: Sequence[Arrays]) -> list[np.ndarray]:
     """Return, for each result, the largest deviation of elements between noisy runs.
 
     Infinitely, where an element is a number in one run and none, or another infinity,
@@ -428,9 +431,9 @@ def spreads(expected: Sequence[Any], runs: Sequence[Sequence[Any]]) -> list[np.n
     ]
 
 
-def _largest_deviation(array: Any, runs: Sequence[Any]) -> np.ndarray:
+def _largest_deviation(array: np.ndarray, runs: Arrays) -> np.ndarray:
     center = array.astype(np.float64)
-    found = np.zeros(array.shape)
+    found: np.ndarray = np.zeros(array.shape)
     for run in runs:
         other = run.astype(np.float64)
         with np.errstate(invalid="ignore"):

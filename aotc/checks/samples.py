@@ -33,6 +33,7 @@ from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Tensor, evaluate_size, symbols_of
 from aotc.errors import InputError
 from aotc.mlir import Module
+from aotc.programs.computed_arrays import StoredArray
 from aotc.programs.program import Program
 
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23)
@@ -230,20 +231,21 @@ def calls_of(
     return Calls(item.sizes, tuple(inputs), states)
 
 
-def _example(program: Program, entry: Entry) -> Mapping[str, Any] | None:
+def _example(program: Program, entry: Entry) -> Mapping[str, object] | None:
     """The inputs that the source of an entry brings along."""
     network = program.networks.get(entry.name)
-    example: Mapping[str, Any] | None = (
+    example: Mapping[str, object] | None = (
         network.original.example if network and network.original else None
     )
     return example
 
 
-def _vary(stored: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _vary(stored: Mapping[str, StoredArray], seed: int) -> dict[str, StoredArray]:
     """Return the arrays, with floats that are all alike moved up by random numbers."""
     rng = np.random.default_rng(seed)
     found = dict(stored)
-    for name, array in stored.items():
+    for name, each in stored.items():
+        array = np.asarray(each)
         if array.size and is_float(canonical(array.dtype)) and np.ptp(array) == 0:
             moved = array.astype(np.float64) + 0.1 * rng.random(array.shape)
             found[name] = moved.astype(array.dtype)
@@ -373,7 +375,7 @@ def _summed_symbols(graph: Module, name: str) -> set[int]:
         }
 
 
-def _reduced_symbols(op: Any) -> set[int]:
+def _reduced_symbols(op: GraphOp) -> set[int]:
     """The symbols that an op's results no longer have, and those of its axes."""
     shapes = [Tensor.of(operand).shape for operand in op.operands]
     kept = {s for y in op.results for n in Tensor.of(y).shape for s in symbols_of(n)}

@@ -15,6 +15,7 @@ from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.control import While, control_of
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import functions_of
+from aotc.mlir import Module, Operation
 from aotc.programs.program import Program
 
 Arrays = list[np.ndarray]
@@ -26,7 +27,7 @@ class CallingProcess(Protocol):
     def call(
         self,
         entry: str,
-        arrays: Sequence[Any],
+        arrays: Sequence[np.ndarray],
         before: Mapping[str, Arrays] | None = None,
         after: Sequence[str] = (),
         seconds: float | None = None,
@@ -46,7 +47,7 @@ class CheckedEntry:
     """
 
     program: Program
-    graph: Any
+    graph: Module
     entry: Entry
 
     @property
@@ -66,7 +67,7 @@ class CheckedEntry:
         ]
 
     @property
-    def ops(self) -> list[Any]:
+    def ops(self) -> list[Operation]:
         """The ops of the entry itself."""
         body = functions_of(self.graph)[self.entry.name].entry_block
         return list(body.operations)
@@ -79,7 +80,9 @@ class CheckedEntry:
         found = [control_of(known[name]) for name in names]
         return any(isinstance(x, While) and x.max_steps is None for x in found)
 
-    def arguments(self, inputs: Sequence[Any], stored: Mapping[str, Any]) -> Arrays:
+    def arguments(
+        self, inputs: Sequence[np.ndarray], stored: Mapping[str, Any]
+    ) -> Arrays:
         """Return all arguments of a call."""
         rest = iter(inputs)
         return [
@@ -88,7 +91,7 @@ class CheckedEntry:
         ]
 
     def reference_results(
-        self, calls: Calls, with_op: Any
+        self, calls: Calls, with_op: reference.EvaluateOp | None
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """The arguments and the results of each call in turn, by the reference."""
         stored = {**self.program.parameters, **calls.states}

@@ -16,7 +16,7 @@ import numpy as np
 
 from aotc.core import dtypes
 from aotc.dialects.control import control_of
-from aotc.dialects.functions.entries import Entry
+from aotc.dialects.functions.entries import Entry, Port
 from aotc.dialects.functions.functions import callee_of, functions_of, signature
 from aotc.dialects.functions.walking import walk
 from aotc.dialects.graph import GraphOp
@@ -32,7 +32,7 @@ from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.slicing import Concatenate, Slice
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Size, Tensor, evaluate_size
-from aotc.mlir import Module, Operation, Value, func, ir
+from aotc.mlir import Function, Module, Operation, Value, func, ir
 
 
 @dataclass
@@ -141,7 +141,7 @@ class _Origin(NamedTuple):
         return frozenset(moved | {(name, True) for name in self.scaled})
 
 
-def _origin(port: Any) -> _Origin:
+def _origin(port: Port) -> _Origin:
     if port.kind != "input":
         return _Origin()
     if dtypes.is_float(port.type.dtype):
@@ -162,7 +162,7 @@ _OF_SCORES = (*_ARITHMETIC, Maximum, Select)  # after which scores are scores
 class _UseSearch:
     """Follows inputs through a function, its calls, loops and branches."""
 
-    def __init__(self, functions: Mapping[str, Any]) -> None:
+    def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = functions
         self._visited: dict[tuple[str, tuple[_Origin, ...]], list[_Origin]] = {}
         self._known: dict[Any, _Origin] = {}
@@ -180,7 +180,7 @@ class _UseSearch:
             self._visited[key] = self._visit(self._functions[name], arguments)
         return self._visited[key]
 
-    def _visit(self, function: Any, arguments: Sequence[_Origin]) -> list[_Origin]:
+    def _visit(self, function: Function, arguments: Sequence[_Origin]) -> list[_Origin]:
         if not function.is_external:
             block = function.entry_block
             self._known.update(zip(block.arguments, arguments, strict=True))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from aotc.dialects.graph import LOW, Evaluator, GraphOp
-from aotc.dialects.types import Tensor, evaluate_size
+from aotc.dialects.types import Size, Tensor, evaluate_size
 from aotc.mlir import Value
 
 _USUAL = 2e10  # elements: some 20 s
@@ -73,7 +72,7 @@ class WorkBudget:
     taken: float = field(default=0.0, init=False)
     needed: float = field(default=0.0, init=False)
     is_cancelled: bool = field(default=False, init=False)
-    _shapes: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
+    _shapes: dict[GraphOp, list[tuple[Size, ...]]] = field(default_factory=dict)
     _evaluate: Evaluator = field(default_factory=Evaluator)
 
     @classmethod
@@ -82,8 +81,8 @@ class WorkBudget:
         return cls(_USUAL, _ELEMENTS)
 
     def __call__(
-        self, op: Any, operands: Sequence[Any], symbols: Sequence[int]
-    ) -> list[Any]:
+        self, op: GraphOp, operands: Sequence[np.ndarray], symbols: Sequence[int]
+    ) -> list[np.ndarray]:
         """The results of an op, for `reference.evaluate`; counted before it is run."""
         if op not in self._shapes:
             self._shapes[op] = [Tensor.of(result).shape for result in op.results]
@@ -153,7 +152,7 @@ def _shape_of(value: Value, symbols: Sequence[int]) -> tuple[int, ...]:
     return tuple(evaluate_size(n, symbols) for n in Tensor.of(value).shape)
 
 
-def _work_of(op: Any, shapes: Sequence[tuple[int, ...]]) -> float:
+def _work_of(op: GraphOp, shapes: Sequence[tuple[int, ...]]) -> float:
     """Return the work of an op besides making its results, by its operands' shapes."""
     products = _products(shapes) / _PRODUCTS if type(op).precision == LOW else 0.0
     return _WORK_OF_AN_OP + sum(map(prod, shapes)) + products

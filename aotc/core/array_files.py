@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.json_values import JsonObject
 from aotc.errors import AotcError, InputError
 from aotc.errors.system import raise_system_error, require_path
 
@@ -48,7 +49,7 @@ class ArrayFile(Mapping[str, Array]):
         readers: Mapping[str, Callable[[], Array]],
         where: str,
         kind: str,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: JsonObject | None = None,
     ) -> None:
         self._readers = readers
         self._where, self._kind = where, kind
@@ -151,7 +152,7 @@ def read_safetensors(path: Path) -> ArrayFile:
     return ArrayFile(readers, str(path), ".safetensors", metadata)
 
 
-def _reader(data: Array, entry: Mapping[str, Any]) -> Callable[[], Array]:
+def _reader(data: Array, entry: JsonObject) -> Callable[[], Array]:
     def view() -> Array:
         start, end = entry["data_offsets"]
         dtype = dtypes.to_numpy(_SAFETENSORS[entry["dtype"]])

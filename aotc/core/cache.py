@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from aotc.core import options
 from aotc.core.locking import file_lock
@@ -237,7 +238,7 @@ def sources_digest(folder: Path) -> str:
     return digest(*(part for pair in names_and_texts for part in pair))
 
 
-def arrays_digest(named: Mapping[str, Any]) -> str:
+def arrays_digest(named: Mapping[str, ArrayLike]) -> str:
     """Return the SHA-256 of named arrays in order: types, shapes and elements.
 
     What is still to be computed (`__array__`) is so when its turn comes. Each array has
@@ -254,7 +255,7 @@ def arrays_digest(named: Mapping[str, Any]) -> str:
     with ThreadPoolExecutor(threads) as pool:
         for name, array in named.items():
             whole = np.ascontiguousarray(array)
-            kind = f"{name}: {whole.dtype} {array.shape}".encode()
+            kind = f"{name}: {whole.dtype} {np.shape(array)}".encode()
             data = whole.reshape(-1).view(np.uint8).data
             if whole.nbytes < _LARGE:
                 waiting.append((kind, partial(_sha256, data)))

@@ -78,7 +78,7 @@ def restore(array: np.ndarray, dtype: str) -> np.ndarray:
     return array.view(wanted) if opaque else array
 
 
-def canonical(dtype: Any) -> str:
+def canonical(dtype: DTypeLike) -> str:
     """The aotc name of a dtype given as `"f32"`, `"float32"`, `np.float32` or `float`.
 
     Python's own `float`, `int` and `bool` mean `f32`, `i32` and `bool`: the widths that

@@ -22,7 +22,7 @@ _is_silent: ContextVar[bool] = ContextVar("aotc_is_silent", default=False)
 class _Value:
     """An array in a format string; a format such as `.3f` is that of its elements."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: np.ndarray) -> None:
         self._array = array
 
     def __format__(self, spec: str) -> str:

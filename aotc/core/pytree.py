@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 
 # A tree of any of these kinds around leaves of any type, or a leaf alone: `flatten`
@@ -29,7 +30,7 @@ class PytreeNode(ABC):
     """An object with named parts, which trees take apart as they do a named tuple."""
 
     @abstractmethod
-    def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
+    def parts(self) -> tuple[dict[str, PyTree], Callable[..., PyTree]]:
         """Return the parts by name, and a function that builds such an object of
         others.
 
@@ -86,7 +87,7 @@ class Structure:
             return self.factory(*parts)
         return parts if self.kind == "list" else tuple(parts)
 
-    def to_json(self, first: int = 0) -> Any:
+    def to_json(self, first: int = 0) -> int | JsonObject | None:
         """The tree as manifests spell it, with leaf numbers from `first`."""
         if self.kind == "leaf":
             return first
@@ -114,7 +115,7 @@ class Structure:
 _LEAF = Structure("leaf")
 
 
-def flatten(tree: Any) -> tuple[list[Any], Structure]:
+def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
     """The leaves of `tree` and its structure.
 
     Raises:
@@ -142,7 +143,7 @@ def _flatten(tree: PyTree, leaves: list[object]) -> Structure:
     return _LEAF
 
 
-def _flatten_dict(tree: dict[Any, Any], leaves: list[Any]) -> Structure:
+def _flatten_dict(tree: dict[str, PyTree], leaves: list[object]) -> Structure:
     for key in tree:
         if not isinstance(key, str):
             raise InputError(
@@ -173,7 +174,9 @@ def flatten_in_order(tree: PyTree) -> tuple[list[Any], Structure]:
     return leaves, _flatten_in_order(tree, leaves, frozenset())
 
 
-def _flatten_in_order(tree: Any, leaves: list[Any], above: frozenset[int]) -> Structure:
+def _flatten_in_order(
+    tree: Any, leaves: list[object], above: frozenset[int]
+) -> Structure:
     if tree is None:
         return Structure("none")
     inside = above | {id(tree)}

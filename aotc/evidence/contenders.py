@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from aotc.artifacts.manifest import Leaf
+from aotc.core.json_values import JsonObject
 from aotc.evidence.peers import PEERS
 from aotc.timing.messages import TimedBundle
 
@@ -24,7 +24,7 @@ class BuildCost:
     ops_before: int | None
     ops_after: int | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The figures by name."""
         return dict(vars(self))
 

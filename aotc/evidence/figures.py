@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from aotc.core.json_values import JsonObject
 from aotc.evidence.messages import FALLBACKS, PATHS, Way
 from aotc.evidence.queueing import Queue, Times
 from aotc.evidence.replay import ReplayMeasurement
@@ -92,7 +92,7 @@ class Figures:
         assert self.queue is not None
         return float(np.percentile(self.queue.latencies(rate), 99))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The figures by name; times in milliseconds."""
         loaded, contender = self.measured.loaded, self.measured.contender
         agreement = self.measured.agreement

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.core.pytree import flatten
+from aotc.core.pytree import PyTree, flatten
 from aotc.counting.memory import memory
 from aotc.dialects.functions.entries import Entry
 from aotc.evidence.collecting import collector_paused
@@ -28,6 +28,7 @@ from aotc.evidence.messages import (
 from aotc.importers import python
 from aotc.just_in_time import JitFunction, jit
 from aotc.timing.inputs import arrays_for
+from aotc.timing.messages import TimedBundle
 from aotc.tracing.entry import EntryFunction, Frozen, StoredTree, parameter_sources
 
 
@@ -73,7 +74,7 @@ class _FunctionPlayer:
     def prepare(self, threads: int | None) -> None:
         """Make the function that `call` calls."""
 
-    def call(self, inputs: Mapping[str, Any]) -> Any:
+    def call(self, inputs: Mapping[str, object]) -> PyTree:
         """Call the function."""
         raise NotImplementedError
 
@@ -126,7 +127,7 @@ class JitPlayer(_FunctionPlayer):
             self._declared.function, threads=threads, **stored
         )
 
-    def call(self, inputs: Mapping[str, Any]) -> Any:
+    def call(self, inputs: Mapping[str, object]) -> PyTree:
         """Call the compiled function."""
         return self._function(**inputs)
 
@@ -147,7 +148,7 @@ class EagerPlayer(_FunctionPlayer):
 
     title = "eager"
 
-    def call(self, inputs: Mapping[str, Any]) -> Any:
+    def call(self, inputs: Mapping[str, object]) -> PyTree:
         """Call the function itself."""
         return self._declared(**inputs)
 
@@ -156,7 +157,7 @@ class EagerPlayer(_FunctionPlayer):
         return EAGER, "eager"
 
 
-def _entry(subject: Any) -> tuple[EntryFunction, Entry]:
+def _entry(subject: TimedBundle) -> tuple[EntryFunction, Entry]:
     """Return the entry of a model.py as declared, and as traced."""
     path = Path(subject.bundle)
     program = python.load(path, (subject.entry,))

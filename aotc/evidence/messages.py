@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class OutputsOf:
 
 
 # by name, which is empty where there is none, in their order
-Outputs = tuple[tuple[str, np.ndarray[Any, np.dtype[Any]]], ...]
+Outputs = tuple[tuple[str, np.ndarray], ...]
 
 
 @dataclass(frozen=True)

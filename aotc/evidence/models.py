@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 from aotc import importers, pipeline
 from aotc.dialects.calls.specialization import MOST
@@ -23,8 +23,17 @@ from aotc.pipeline.report import BuildReport, Reporter
 from aotc.timing.messages import TimedBundle
 from aotc.traffic import Traffic
 
-Options = dict[str, Any]
 T = TypeVar("T")
+
+
+class BuildOptions(TypedDict, total=False):
+    """Arguments of a build that say what code there is for which sizes."""
+
+    policies: Mapping[str, str]
+    specialize: Sequence[Mapping[str, int]]
+    buckets_from: Path
+    max_variants: int | None
+
 
 # why a model cannot be built in some way, though it can in others
 _IMPOSSIBLE = ("too-many-specializations", "padding-forbidden", "no-function")
@@ -73,11 +82,11 @@ class Case:
 # ---- the models ---------------------------------------------------------------------
 
 
-def _dynamic(case: Case) -> Options:
+def _dynamic(case: Case) -> BuildOptions:
     return {"policies": case.policies(DYNAMIC)}
 
 
-def _static(case: Case) -> Options:
+def _static(case: Case) -> BuildOptions:
     """Return options for one code, of the contract's max or else the traffic's
     largest.
     """
@@ -88,7 +97,7 @@ def _static(case: Case) -> Options:
     return {"policies": policies, "specialize": [free] if free else []}
 
 
-def _buckets(case: Case) -> Options:
+def _buckets(case: Case) -> BuildOptions:
     return {
         "policies": case.policies(DYNAMIC),
         "buckets_from": case.traffic_file,
@@ -96,7 +105,7 @@ def _buckets(case: Case) -> Options:
     }
 
 
-def _powers(case: Case) -> Options:
+def _powers(case: Case) -> BuildOptions:
     """Return options of a build with buckets at powers of two."""
     rows = {
         tuple(map(power_above, sizes, case.contracts)) for sizes in case.traffic.counts
@@ -113,7 +122,7 @@ def power_above(size: int, bounds: Bounds) -> int:
     return power if bounds.max is None else min(power, bounds.max // step * step)
 
 
-def _sizes(case: Case) -> Options:
+def _sizes(case: Case) -> BuildOptions:
     _require_few("sizes", len(case.traffic.counts))
     wanted = [case.by_name(row) for row in sorted(case.traffic.counts)]
     return {"policies": case.policies(ERROR), "specialize": wanted}
@@ -130,7 +139,7 @@ def _require_few(model: str, count: int) -> None:
 
 
 def _build_bundle(
-    options_of: Callable[[Case], Options], name: str, case: Case
+    options_of: Callable[[Case], BuildOptions], name: str, case: Case
 ) -> Contender:
     """Build the source in one way, in a folder of its own."""
     options = options_of(case)

@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -106,7 +105,7 @@ class BundlePlayer:
         for name, tree in self._states.items():
             self._model.write_state(tree, name)
 
-    def _time(self, leaves: Sequence[Any]) -> int | None:
+    def _time(self, leaves: Sequence[np.ndarray]) -> int | None:
         """The nanoseconds of a call; None if there is no code for it."""
         call, clock = self._entry.call_flat, time.perf_counter_ns
         start = clock()
@@ -147,6 +146,6 @@ def way_of(
     return Way(PADDED if added else OWN, code.export, elements, added)
 
 
-def _leaves(point: EntryPoint, sizes: Mapping[str, int], seed: int) -> list[Any]:
+def _leaves(point: EntryPoint, sizes: Mapping[str, int], seed: int) -> list[np.ndarray]:
     arrays = arrays_for(point, sizes, {}, seed)
     return [arrays[leaf.name] for leaf in point.inputs]

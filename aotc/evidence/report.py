@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc import __version__
+from aotc.core.json_values import JsonObject
 from aotc.evidence.figures import Figures, figures_of, latency_bound
 from aotc.evidence.peers.agreement import describe
 from aotc.evidence.queueing import SHARE
@@ -117,7 +118,7 @@ class Evidence:
                     "too small for more"
                 )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The document (schema `aotc.evidence/1`); times are in milliseconds."""
         return {
             "schema": "aotc.evidence/1",

@@ -7,7 +7,7 @@ says, or is an `OutputsOf`.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
 from aotc.evidence.messages import (
     LoadedContender,
@@ -51,7 +51,7 @@ def load_player(order: ReplayOrder) -> Player:
     return player
 
 
-def answer(player: Player, question: Any) -> Outputs | Replayed:
+def answer(player: Player, question: object) -> Outputs | Replayed:
     """Answer a question to a player."""
     if isinstance(question, OutputsOf):
         return player.outputs(question.place)

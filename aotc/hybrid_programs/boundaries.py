@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from aotc.core.pytree import flatten_in_order
+from aotc.core.json_values import JsonObject
+from aotc.core.pytree import PyTree, flatten_in_order
 from aotc.counting import counters
 
 
@@ -42,10 +42,12 @@ class Boundary:
     bytes_out: int = 0
     synchronizations: int = 0
     seconds: float = 0.0
-    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+    _lock: threading.Lock = field(
+        default_factory=threading.Lock, repr=False, compare=False
+    )
 
     @contextmanager
-    def crossing(self, given: Iterable[Any]) -> Iterator[list[Any]]:
+    def crossing(self, given: Iterable[PyTree]) -> Iterator[list[PyTree]]:
         """Count and time one crossing within this block, or a failed one.
 
         Args:
@@ -54,7 +56,7 @@ class Boundary:
         Yields:
             A list, for the trees that it returns.
         """
-        returned: list[Any] = []
+        returned: list[PyTree] = []
         arriving = byte_count(given)
         begun = time.perf_counter()
         try:
@@ -100,7 +102,7 @@ class Boundary:
         entry = {"model": self.owner, "version": "", "target": "python"}
         return {**entry, "entry": self.owner}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The facts, for people, scripts and the manifest."""
         return {
             "place": self.place,
@@ -114,12 +116,12 @@ class Boundary:
         }
 
 
-def byte_count(trees: Iterable[Any]) -> int:
+def byte_count(trees: Iterable[PyTree]) -> int:
     """The bytes of the arrays in trees."""
     return sum(_bytes_of(each) for each in trees)
 
 
-def _bytes_of(tree: Any) -> int:
+def _bytes_of(tree: PyTree) -> int:
     if isinstance(tree, np.ndarray):
         return tree.nbytes
     leaves, _ = flatten_in_order(tree)

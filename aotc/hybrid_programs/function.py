@@ -7,25 +7,32 @@ import functools
 import inspect
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aotc.core import options
+from aotc.core.json_values import JsonObject
+from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.python.making import compile_function
 from aotc.hybrid_programs.python.names import late_bound, stores
+from aotc.hybrid_programs.python.regions import JitOptions
 from aotc.hybrid_programs.python.runs import Island, Workshop
 from aotc.hybrid_programs.python.statements import without_changes_of_constants
 from aotc.hybrid_programs.python.syntax import definition_of
 from aotc.just_in_time.tracing import stored_parameters
 from aotc.tracing.array import Array
-from aotc.tracing.entry import Frozen, State
+from aotc.tracing.entry import StoredParameter, Weights
 from aotc.tracing.scopes import current_scope
 from aotc.tracing.source_locations import fail
+
+if TYPE_CHECKING:
+    from aotc.artifacts import Signer
+    from aotc.machine.target import Target
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _REFUSED = (
@@ -35,7 +42,7 @@ _REFUSED = (
 
 
 def hybrid(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     /,
     *,
     dynamic: str = "auto",
@@ -43,7 +50,7 @@ def hybrid(
     max_compiles: int = 32,
     target: str | None = None,
     threads: int | None = None,
-    **sources: Any,
+    **sources: StoredParameter,
 ) -> Any:
     """Compile the parts of a function that can be compiled, and leave the rest to
     Python.
@@ -68,15 +75,9 @@ def hybrid(
         InputError: `bad-hybrid`: the function has no source, or is a generator or
             coroutine, or takes a State.
     """
-    asked = {
-        "dynamic": dynamic,
-        "max_variants": max_variants,
-        "max_compiles": max_compiles,
-        "target": target,
-        "threads": threads,
-    }
+    asked = JitOptions(dynamic, max_variants, max_compiles, target, threads)
 
-    def declare(function: Callable[..., Any]) -> HybridFunction:
+    def declare(function: Callable[..., object]) -> HybridFunction:
         return HybridFunction(function, asked, sources)
 
     return declare if function is None else declare(function)
@@ -89,9 +90,9 @@ class HybridFunction:
 
     def __init__(
         self,
-        function: Callable[..., Any],
-        asked: Mapping[str, Any],
-        sources: Mapping[str, Any],
+        function: Callable[..., object],
+        asked: JitOptions,
+        sources: Mapping[str, StoredParameter],
     ) -> None:
         if not isinstance(function, types.FunctionType):
             kind = type(function).__name__
@@ -105,14 +106,15 @@ class HybridFunction:
         self.function = function
         self.name = function.__name__
         self.definition = _definition(function)
+        self._code = function.__code__
         self._asked, self._sources = asked, sources
         self._lock = threading.Lock()
         self._workshop: Workshop | None = None
-        self._made: Callable[..., Any] | None = None
+        self._made: types.FunctionType | None = None
         self.rewritten_body: list[ast.stmt] = []
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Compute a call. In a function that is traced, it is a part of that.
 
         Raises:
@@ -126,27 +128,30 @@ class HybridFunction:
             return _as_numpy(self.function(*args, **kwargs))
         return _as_numpy(self._rewritten(*args, **kwargs))
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> HybridFunction | types.MethodType:
         """Bind the function as a method of an object."""
         return self if instance is None else types.MethodType(self, instance)
 
     # ---- preparing
 
     @functools.cached_property
-    def _stored(self) -> dict[str, Any]:
+    def _stored(self) -> dict[str, Weights]:
         """The Weights among the parameters."""
-        found = stored_parameters(self.function, self._sources)
-        for name, source in found.items():
-            if isinstance(source, (State, Frozen)):
+        found: dict[str, Weights] = {}
+        for name, source in stored_parameters(self.function, self._sources).items():
+            if not isinstance(source, Weights):
                 fail(
                     "bad-hybrid",
                     f"{self.name}: expected Weights; got a State as '{name}'",
                     "keep it in an entry, or in Python: take its value and return "
                     "the new one",
                 )
+            found[name] = source
         return found
 
-    def _inlined(self, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _inlined(self, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """A call in another function, which may give the Weights itself."""
         try:
             inspect.signature(self.function).bind(*args, **kwargs)
@@ -154,7 +159,9 @@ class HybridFunction:
             args, kwargs = (), self._with_weights(args, kwargs)
         return self.function(*args, **kwargs)
 
-    def _with_weights(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _with_weights(
+        self, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> dict[str, object]:
         """The arguments by name, with the Weights, which calls do not give."""
         signature = inspect.signature(self.function)
         given = [p for p in signature.parameters.values() if p.name not in self._stored]
@@ -172,13 +179,23 @@ class HybridFunction:
         return {**trees, **bound.arguments}
 
     @property
-    def _rewritten(self) -> Callable[..., Any]:
+    def _rewritten(self) -> Callable[..., object]:
+        """The function that calls the workshop, with the code and defaults of now."""
+        function = self.function
         with self._lock:
+            if function.__code__ is not self._code:  # as a module that is reloaded
+                self._code, self._made = function.__code__, None
+                self.definition = _definition(function)
             if self._made is None:
                 self._workshop, self._made = self._prepared()
-            return self._made
+            made = self._made
+            if made.__defaults__ is not function.__defaults__:
+                made.__defaults__ = function.__defaults__
+            if made.__kwdefaults__ is not function.__kwdefaults__:
+                made.__kwdefaults__ = function.__kwdefaults__
+            return made
 
-    def _prepared(self) -> tuple[Workshop, Callable[..., Any]]:
+    def _prepared(self) -> tuple[Workshop, types.FunctionType]:
         """Prepare the workshop of runs, and the function rewritten to call them."""
         function, definition = self.function, self.definition
         body = definition.body
@@ -188,17 +205,14 @@ class HybridFunction:
         parameters = {each.arg for each in nodes if isinstance(each, ast.arg)}
         stored = {n: x for n, x in self._stored.items() if n not in stores(*body)}
         names = parameters | stores(*body)
-        options = {**self._asked, "sources": stored}
         changing = late_bound(body, parameters)
-        workshop = Workshop(function, names, changing, options)
+        workshop = Workshop(function, names, changing, self._asked, stored)
         parts = workshop.rewriter.rewrite(body, parameters, set())
         rewritten = [*_locals_of(body), *map(without_changes_of_constants, parts)]
         self.rewritten_body = rewritten
         made = compile_function(
             function, self.name, definition.args, rewritten, workshop.tools
         )
-        made.__defaults__ = function.__defaults__
-        made.__kwdefaults__ = function.__kwdefaults__
         return workshop, made
 
     # ---- what there is
@@ -230,7 +244,7 @@ class HybridFunction:
         found += self.workshop.listed
         return tuple(sorted(found, key=lambda each: int(each.place.rpartition(":")[2])))
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JsonObject:
         """Report the boundaries and each region: schema `aotc.hybrid/1`.
 
         Raises:
@@ -246,12 +260,19 @@ class HybridFunction:
             "regions": [each.report() for each in self.workshop.compiled],
         }
 
-    def export(self, path: str | Path, **asked: Any) -> Path:
+    def export(
+        self,
+        path: str | Path,
+        *,
+        key: Signer | Path | str | None = None,
+        targets: str | Sequence[Target | str] = (),
+    ) -> Path:
         """Write a Python package that computes the function on a device.
 
         Args:
             path: of the package, which is created; its name is that of a module.
-            asked: `key` and `targets`; see `export_package`.
+            key: to sign with; see `export_package`.
+            targets: to compile for; see there.
 
         Raises:
             InputError: `no-call`, `bad-hybrid`, `file-exists`.
@@ -260,7 +281,7 @@ class HybridFunction:
             export_package,  # with the pipeline
         )
 
-        return export_package(self, Path(path), **asked)
+        return export_package(self, Path(path), key=key, targets=targets)
 
 
 def _definition(function: types.FunctionType) -> ast.FunctionDef:
@@ -329,12 +350,12 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from (x for x in inner if isinstance(x, (ast.Global, ast.Nonlocal)))
 
 
-def _as_numpy(tree: Any) -> Any:
+def _as_numpy(tree: PyTree) -> PyTree:
     """A result whose arrays are NumPy's, also those that Python has computed."""
     return _converted(tree, {})
 
 
-def _converted(tree: Any, known: dict[int, Any]) -> Any:
+def _converted(tree: PyTree, known: dict[int, PyTree]) -> PyTree:
     """Convert arrays in a tree to NumPy's; a tree without any stays the same object.
 
     Args:
@@ -343,6 +364,8 @@ def _converted(tree: Any, known: dict[int, Any]) -> Any:
     """
     if isinstance(tree, Array):
         return known.setdefault(id(tree), np.asarray(tree))
+    if not isinstance(tree, (list, tuple, dict)):
+        return tree
     is_named = isinstance(tree, tuple) and hasattr(tree, "_fields")
     if not (is_named or type(tree) in (list, tuple, dict)):
         return tree
@@ -356,8 +379,10 @@ def _converted(tree: Any, known: dict[int, Any]) -> Any:
     return known[id(tree)]
 
 
-def _with_parts(tree: Any, parts: list[Any]) -> Any:
+def _with_parts(
+    tree: list[PyTree] | tuple[PyTree, ...] | dict[object, PyTree], parts: list[PyTree]
+) -> PyTree:
     if isinstance(tree, dict):
         return dict(zip(tree, parts, strict=True))
-    is_named = hasattr(tree, "_fields")
-    return type(tree)(*parts) if is_named else type(tree)(parts)
+    make: Callable[..., PyTree] = type(tree)
+    return make(*parts) if hasattr(tree, "_fields") else make(parts)

@@ -9,11 +9,11 @@ imported where the cache has not got the bundle of a graph.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.core import options
@@ -50,7 +50,7 @@ class Compilation:
 
     def caller(
         self, entry: str, done: Callable[[], None] = lambda: None
-    ) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    ) -> Callable[[Sequence[object]], Sequence[object]]:
         """Return a function from the leaves of inputs to those of the result.
 
         Where nothing was compared yet, its first call is: `FirstCall`.
@@ -144,7 +144,7 @@ def write_bundle(
     targets: Sequence[Target],
     folder: Path,
     signer: Signer | None = None,
-    findings: dict[str, Any] | None = None,
+    findings: Mapping[str, object] | None = None,
 ) -> tuple[Path, list[CompiledVariant]]:
     """Compile a program for some targets and pack it.
 
@@ -203,7 +203,7 @@ def _self_check(
     original: Program,
     variants: Sequence[CompiledVariant],
     packed: PackedWeights,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Self-check code as a build does; return the findings for the manifest.
 
     Args:

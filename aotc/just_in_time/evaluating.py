@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from aotc.core.pytree import PyTree
 from aotc.counting import counters
+from aotc.just_in_time.trace_guards import Values
 from aotc.just_in_time.tracing import TracedSpecialization
 from aotc.just_in_time.variants import entry_labels
 
@@ -53,7 +54,7 @@ class ReferenceCode:
         self._labels = reference_labels(traced.entry, target)
         self.calls = 0
 
-    def run(self, values: Sequence[Any]) -> tuple[Any, dict[str, list[Any]]]:
+    def run(self, values: Values) -> tuple[PyTree, dict[str, list[np.ndarray]]]:
         """Compute a call.
 
         Args:
@@ -66,7 +67,9 @@ class ReferenceCode:
 
         begun = time.perf_counter()
         entry = self._entry
-        arrays = reference.evaluate(self._program.module, entry.name, values)
+        arrays = reference.evaluate(
+            self._program.module, entry.name, [np.asarray(x) for x in values]
+        )
         found = [np.array(each) for each in arrays]  # arguments may come back
         ports = list(zip(entry.results, found, strict=True))
         outputs = [array for port, array in ports if port.kind == "output"]
@@ -96,5 +99,5 @@ class Pending:
     traced: TracedSpecialization
     reference: ReferenceCode
     worker: threading.Thread | None = None
-    last: Sequence[Any] | None = None
+    last: Sequence[np.ndarray] | None = None
     error: Exception | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from aotc.core.writing import make_folder
 from aotc.errors import InputError
 from aotc.errors.system import system_errors
 from aotc.just_in_time.compiling import write_bundle
-from aotc.just_in_time.shapes import symbolic_sizes
+from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.tracing import TracedSpecialization, Tracer
 from aotc.machine.target import Target
@@ -127,14 +126,14 @@ def calls_alike(owner: str, calls: Iterable[CallSignature]) -> list[CallSignatur
 
 
 def _most_frequent(
-    sizes: Any, calls: Mapping[CallSignature, int]
+    sizes: Sizes, calls: Mapping[CallSignature, int]
 ) -> list[dict[str, int]]:
     """The sizes of the symbols in the eight calls that were most frequent."""
     often = sorted(calls, key=lambda call: -calls[call])[:8]
     return [found for call in often if (found := _bound(sizes, call))]
 
 
-def _bound(sizes: Any, call: CallSignature) -> dict[str, int]:
+def _bound(sizes: Sizes, call: CallSignature) -> dict[str, int]:
     pairs = zip(sizes, call.shapes, strict=True)
     return {
         size.name: given

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotc.counting import counters
 from aotc.errors import CompileError
@@ -22,6 +22,7 @@ from aotc.runtime import Model
 
 if TYPE_CHECKING:
     from aotc.backend import CompiledVariant
+    from aotc.checks.call_check import CallCheck
     from aotc.programs.program import Program
 
 _LEAST = 1.0  # seconds that the reference evaluator may take in any case
@@ -69,12 +70,12 @@ class FirstCall:
         self._model, self._name = model, entry
         self._run = model.entry(entry).call_flat
         self._unchecked: Unchecked | None = unchecked
-        self._check: Any = None
+        self._check: CallCheck | None = None
         self._lock = threading.Lock()
         self._error: CompileError | None = None
         self._done = done
 
-    def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, leaves: Sequence[object]) -> Sequence[object]:
         """Return the leaves of the result of a call.
 
         Raises:
@@ -88,17 +89,18 @@ class FirstCall:
         return self._run(leaves)
 
     def _call_and_compare(
-        self, unchecked: Unchecked, leaves: Sequence[Any]
-    ) -> Sequence[Any]:
+        self, unchecked: Unchecked, leaves: Sequence[object]
+    ) -> Sequence[object]:
         from aotc.checks.call_check import CallCheck  # with the compiler's side
 
-        if self._check is None:
+        check = self._check
+        if check is None:
             seconds = None if unchecked.always else max(unchecked.seconds, _LEAST)
-            self._check = CallCheck(
+            check = self._check = CallCheck(
                 unchecked.program, self._name, self._model, seconds, unchecked.compiled
             )
         try:
-            results, skipped = self._check.call(leaves)
+            results, skipped = check.call(leaves)
         except CompileError as error:
             if error.code == "self-check":
                 self._error = _without_traceback(error)
@@ -112,8 +114,7 @@ class FirstCall:
         if not unchecked.always:
             self._unchecked = self._check = None
             self._done()
-        found: Sequence[Any] = results
-        return found
+        return results
 
     def _note(
         self,

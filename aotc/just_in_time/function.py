@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aotc.core import options
-from aotc.core.pytree import flatten
+from aotc.core.json_values import JsonObject
+from aotc.core.pytree import PyTree, flatten
 from aotc.errors import InputError
 from aotc.just_in_time.code_cache import require_limits
 from aotc.just_in_time.compiling import compile_program, load_kept
@@ -32,10 +32,12 @@ from aotc.just_in_time.kept_calls import (
     note_kept,
 )
 from aotc.just_in_time.known_calls import CallCount, KnownCode, are_leaves, quick_key
+from aotc.just_in_time.live_signatures import LiveSignature
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
 from aotc.just_in_time.specialization import Specialization
 from aotc.just_in_time.states import SharedStates
+from aotc.just_in_time.trace_guards import Values
 from aotc.just_in_time.tracing import (
     TracedSpecialization,
     Tracer,
@@ -44,20 +46,23 @@ from aotc.just_in_time.tracing import (
 )
 from aotc.just_in_time.variants import CodeVariant, Variants
 from aotc.machine.target import Target
-from aotc.tracing.entry import EntryFunction
+from aotc.tracing.entry import EntryFunction, StoredParameter
 from aotc.tracing.scopes import current_scope
 from aotc.tracing.snapshots import Snapshot, describe_unseen
 from aotc.tracing.source_locations import fail
 
+if TYPE_CHECKING:
+    from aotc.artifacts import Signer
+
 BRANCHES = ("error", "guard")
 DYNAMIC = ("auto", "never", "always")
 WARM_UPS = ("block", "background")
-_Values = Callable[[], Sequence[Any]]  # of the arguments of a call
+_Values = Callable[[], Values]  # of the arguments of a call
 _REMEMBERED = 1024  # calls whose variant is known without a look at all of them
 
 
 def jit(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     /,
     *,
     static_argnames: Iterable[str] = (),
@@ -68,7 +73,7 @@ def jit(
     warmup: str = "block",
     target: str | None = None,
     threads: int | None = None,
-    **sources: Any,
+    **sources: StoredParameter,
 ) -> Any:
     """Compile a function when it is called: once for each kind of call.
 
@@ -103,7 +108,7 @@ def jit(
     _require_known(branches, dynamic, warmup)
     limits = require_limits(max_variants, max_compiles)
 
-    def declare(function: Callable[..., Any]) -> JitFunction:
+    def declare(function: Callable[..., object]) -> JitFunction:
         plain = function.function if isinstance(function, EntryFunction) else function
         if not callable(plain):
             fail("bad-entry", f"expected a function to compile; got {plain!r}")
@@ -142,7 +147,7 @@ class JitFunction:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         *,
         static: frozenset[str],
         guards_branches: bool,
@@ -151,21 +156,24 @@ class JitFunction:
         waits: bool,
         target: str | None,
         threads: int | None,
-        sources: dict[str, Any],
+        sources: Mapping[str, StoredParameter],
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         stored = stored_parameters(function, sources)
-        self._trace = Tracer(function, stored, guards_branches=guards_branches)
+        self._signature = LiveSignature(function)
+        self._trace = Tracer(
+            function, self._signature, stored, guards_branches=guards_branches
+        )
         self._bind = Binder(
-            self._trace.name, inspect.signature(function), values_of(stored), static
+            self._trace.name, self._signature, values_of(stored), static
         )
         self._dynamic, self._waits, self._threads = dynamic, waits, threads
         self._target = Target.named(target or "native")[0]
         self._kept = KeptFunction(function, stored, guards_branches, self._target)
         self._variants = Variants(self._trace.name, self._target.id, *limits)
         self._quick: dict[CallSignature, KnownCode] = {}
-        self._by_key: dict[Any, KnownCode] = {}
+        self._by_key: dict[Hashable, KnownCode] = {}
         self._lock = threading.RLock()
         self._states = SharedStates(stored)
         self._has_states = bool(self._states.names)
@@ -174,7 +182,7 @@ class JitFunction:
         self.notes: list[str] = []
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Compute a call, by code that is there or is made for it.
 
         With AOTC_EAGER=1 the function is executed op by op instead. Where another
@@ -200,11 +208,16 @@ class JitFunction:
         else:
             found = self._compute(call, leaves)
         known = self._quick.get(call)
-        if key is not None and known is not None and are_leaves(given, call, leaves):
+        if (
+            key is not None
+            and known is not None
+            and (self._signature.is_captured or self._bind.gives_all(args))
+            and are_leaves(given, call, leaves)
+        ):
             self._by_key[key] = known
         return found
 
-    def _compute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
+    def _compute(self, call: CallSignature, leaves: Sequence[np.ndarray]) -> PyTree:
         """The result of a call."""
         known = self._quick.get(call)
         if known is None or not (known.captured is None or known.captured.holds()):
@@ -216,11 +229,13 @@ class JitFunction:
             self._states.move_to(known.variant.made.model)
         return known.run(leaves)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> JitFunction | MethodType:
         """Bind the function as a method, whose `self` is an argument like others."""
         return self if instance is None else MethodType(self, instance)
 
-    def _execute(self, call: CallSignature, leaves: Sequence[Any]) -> Any:
+    def _execute(self, call: CallSignature, leaves: Sequence[np.ndarray]) -> PyTree:
         """The result of a call, op by op."""
         with self._lock:
             begun = time.perf_counter()
@@ -235,7 +250,7 @@ class JitFunction:
     # ---- which code
 
     def _code_for(
-        self, call: CallSignature, leaves: Sequence[Any]
+        self, call: CallSignature, leaves: Sequence[np.ndarray]
     ) -> KnownCode | Pending:
         """The code for a call, which may still be being made."""
         with self._lock:
@@ -261,13 +276,13 @@ class JitFunction:
             self._counts = dict(often[: 2 * _REMEMBERED])
         return self._counts.setdefault(call, CallCount())
 
-    def _values_of(self, call: CallSignature, leaves: Sequence[Any]) -> _Values:
+    def _values_of(self, call: CallSignature, leaves: Sequence[np.ndarray]) -> _Values:
         """Return a function that gives the arguments of a call, with the States of
         now, when it is asked.
         """
 
         @functools.cache
-        def values() -> list[Any]:
+        def values() -> Values:
             return self._trace.values(call, leaves, self._states.leaves())
 
         return values
@@ -359,8 +374,8 @@ class JitFunction:
     # ---- in the background
 
     def _evaluate(
-        self, pending: Pending, call: CallSignature, leaves: Sequence[Any]
-    ) -> Any:
+        self, pending: Pending, call: CallSignature, leaves: Sequence[np.ndarray]
+    ) -> PyTree:
         """The result by the reference evaluator, while the code is made."""
         self._count_of(call).calls += 1
         if not self._has_states:  # which the code does not have yet
@@ -450,7 +465,7 @@ class JitFunction:
         """The compiled variants, the one that was called last at the end."""
         return tuple(self._variants.by_use)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JsonObject:
         """Report variants, guards, compilations and failures: schema `aotc.jit/1`."""
         found = self._variants
         return {
@@ -484,12 +499,19 @@ class JitFunction:
             found.append((first, self._trace.as_entry(first, sizes, name)))
         return found
 
-    def export(self, path: str | Path, **asked: Any) -> Path:
+    def export(
+        self,
+        path: str | Path,
+        *,
+        key: Signer | Path | str | None = None,
+        targets: str | Sequence[Target | str] = (),
+    ) -> Path:
         """Write a signed bundle of the code that calls have used.
 
         Args:
             path: of the bundle, `name.aotc`, or of a folder to write it into.
-            asked: `key`, to sign with; `targets`; see `export_bundle`.
+            key: to sign with; see `export_bundle`.
+            targets: to compile for; see there.
 
         Raises:
             InputError: `no-call`: there was no call yet.
@@ -497,4 +519,4 @@ class JitFunction:
         from aotc.just_in_time.exporting import export_bundle  # with the pipeline
 
         counts = {call: count.calls for call, count in self._counts.items()}
-        return export_bundle(self._trace, counts, Path(path), **asked)
+        return export_bundle(self._trace, counts, Path(path), key=key, targets=targets)

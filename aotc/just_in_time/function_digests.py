@@ -15,8 +15,8 @@ import functools
 import sys
 import types
 from collections import namedtuple
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -69,7 +69,7 @@ _CHANGES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
 _KNOWN_DUNDERS = ("__name__", "__class__", "__call__", "__len__")
 
 
-def function_digest(*values: Any) -> str | None:
+def function_digest(*values: object) -> str | None:
     """A digest of functions and values that is the same wherever they are.
 
     Args:
@@ -106,22 +106,22 @@ class _DigestWalk(ContentDigest):
 
     # ---- values
 
-    def container(self, value: Any) -> None:
+    def container(self, value: object) -> None:
         if type(value) not in _CONTAINERS:
             _unknown()
         self.reaches_mutable |= type(value) in (list, dict, set)
         super().container(value)
 
-    def unordered(self, parts: Sequence[Any]) -> None:
+    def unordered(self, parts: Sequence[object]) -> None:
         if not all(map(is_plain, parts)):
             _unknown()  # their order differs from process to process
         super().unordered(parts)
 
-    def array(self, value: Any) -> None:
+    def array(self, value: np.ndarray | np.generic) -> None:
         self.reaches_mutable |= isinstance(value, np.ndarray)
         super().array(value)
 
-    def other(self, value: Any) -> None:
+    def other(self, value: object) -> None:
         reader = _READERS.get(type(value))
         if reader is not None:
             reader(self, value)
@@ -130,39 +130,41 @@ class _DigestWalk(ContentDigest):
         else:
             self._object(value)
 
-    def _items(self, value: Mapping[Any, Any]) -> None:
+    def _items(self, value: Mapping[str, object]) -> None:
         self.note("items", len(value))
         for key, each in value.items():
             self.value(key)
             self.value(each)
 
-    def _method(self, value: Any) -> None:
+    def _method(self, value: types.MethodType) -> None:
         self.note("method")
         self.value(value.__func__)
         self.value(value.__self__)
 
-    def _wrapped(self, value: Any) -> None:
+    def _wrapped(
+        self, value: staticmethod[..., object] | classmethod[object, ..., object]
+    ) -> None:
         self.note(type(value).__name__)
         self.value(value.__func__)
 
-    def _property(self, value: Any) -> None:
+    def _property(self, value: property) -> None:
         self.note("property")
         for each in (value.fget, value.fset, value.fdel):
             self.value(each)
 
-    def _builtin(self, value: Any) -> None:
+    def _builtin(self, value: types.BuiltinFunctionType) -> None:
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType):
             _unknown()  # a method of some object
         self._library(str(value.__module__), value)
 
-    def _ufunc(self, value: Any) -> None:
+    def _ufunc(self, value: np.ufunc) -> None:
         name = value.__name__
         if vars(np).get(name) is not value:
             _unknown()
         self.note("ufunc", name)
 
-    def _library(self, module: str, value: Any) -> None:
+    def _library(self, module: str, value: Callable[..., object]) -> None:
         """Note a function or class of a pure module by its name; give up on impure
         ones.
         """
@@ -220,7 +222,7 @@ class _DigestWalk(ContentDigest):
             if number not in made:
                 self._step(step, steps[number + 1 : number + 9], function)
 
-    def _constant(self, value: Any) -> None:
+    def _constant(self, value: object) -> None:
         if isinstance(value, str) and value.startswith("__"):
             _unknown()  # getattr(f, "__globals__")
         self.changes |= isinstance(value, tuple) and "out" in value  # a keyword
@@ -289,7 +291,7 @@ class _DigestWalk(ContentDigest):
                 return
             module = value
 
-    def _require_unchanged(self, value: Any) -> None:
+    def _require_unchanged(self, value: object) -> None:
         """Refuse values that somebody has put in the place of a name of aotc's."""
         if value is None:  # it is not imported yet
             return
@@ -324,7 +326,7 @@ class _DigestWalk(ContentDigest):
             elif name not in made and not isinstance(each, _OF_OBJECTS):
                 self.value(each)
 
-    def _fields(self, fields: Mapping[str, Any]) -> None:
+    def _fields(self, fields: Mapping[str, Field[object]]) -> None:
         for name, each in fields.items():
             self.note(name, each.init, each.repr, each.hash, each.compare)
             self.note(each.kw_only, each.type)
@@ -332,7 +334,7 @@ class _DigestWalk(ContentDigest):
             for given in (each.default, each.default_factory):
                 self.value(None if given is MISSING else (given,))
 
-    def _object(self, value: Any) -> None:
+    def _object(self, value: object) -> None:
         kind = type(value)
         self.value(kind)
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -348,7 +350,7 @@ class _DigestWalk(ContentDigest):
                 if isinstance(slot, types.MemberDescriptorType):
                     self._slot(name, slot, value)
 
-    def _slot(self, name: str, slot: Any, owner: Any) -> None:
+    def _slot(self, name: str, slot: types.MemberDescriptorType, owner: object) -> None:
         self.note(name)
         try:
             inside = slot.__get__(owner)
@@ -434,7 +436,7 @@ def _generated(kind: type) -> frozenset[str]:
     return _OF_CLASSES | made | getters
 
 
-def _is_generated(attribute: Any) -> bool:
+def _is_generated(attribute: object) -> bool:
     """Return whether a method was generated for a dataclass or a named tuple."""
     function = getattr(attribute, "__func__", attribute)
     function = getattr(function, "__wrapped__", function)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +21,14 @@ from aotc.dialects.types import (
     undecided_error,
 )
 from aotc.just_in_time.trace_guards import TraceSizeGuard, ValueGuard, Values
-from aotc.mlir import ir
+from aotc.mlir import Block, Function, Module, Value, ir
 from aotc.reference import bind_symbols
 from aotc.tracing.array import Array
 from aotc.tracing.call_sizes import SizeCondition
 from aotc.tracing.source_locations import fail, user_line
 from aotc.tracing.tracing import Trace, current_trace
+
+Arrays = dict[Value, np.ndarray]  # of values of a function in a call
 
 
 class CallValues:
@@ -48,7 +49,8 @@ class CallValues:
         self.pinned: dict[str, int] = {}  # symbols that can have this size alone
         self._values = values
         self._sizes = sizes
-        self._known: dict[Any, Any] = {}
+        self._known: Arrays = {}
+        self._symbols: list[int] = []
 
     def decide(self, condition: SizeCondition) -> bool:
         """Decide a condition by the sizes of the call; see `Specializer`."""
@@ -85,7 +87,7 @@ class CallValues:
         values = [(n or 0) // each.multiple_of for n, each in pairs]
         return evaluate_size(size, values)
 
-    def value_of(self, array: Array) -> np.ndarray[Any, Any]:
+    def value_of(self, array: Array) -> np.ndarray:
         """Return the value of an array in the call; see `Specializer`."""
         trace = array._trace
         if not isinstance(trace, Trace) or trace.parent is not None:
@@ -96,12 +98,12 @@ class CallValues:
                 "specialize outside of it",
             )
         block = trace.block
-        if not self._known:
-            self._known = dict(zip(block.arguments, self._values, strict=True))
         value, where = array._value, user_line() or "?"
         with context():
-            symbols = _symbols(trace.function, self._values)
-            data = np.asarray(_evaluate(block, value, self._known, symbols))
+            if not self._known:
+                found = _bound_values(trace.function, self._values)
+                self._known, self._symbols = found
+            data = np.asarray(_evaluate(value, self._known, self._symbols))
         self.guards.append(ValueGuard(where, data, *_place(block, value)))
         return data
 
@@ -115,7 +117,7 @@ class GuardCheck:
         guards: in the order in which the trace came upon them.
     """
 
-    def __init__(self, module: Any, name: str, guards: Sequence[ValueGuard]) -> None:
+    def __init__(self, module: Module, name: str, guards: Sequence[ValueGuard]) -> None:
         self._module = module  # whose functions live as long as it does
         self._function = functions_of(module)[name]
         self._block = self._function.entry_block
@@ -127,24 +129,28 @@ class GuardCheck:
         check.
         """
         with context():
-            symbols = _symbols(self._function, values)
-            known = dict(zip(self._block.arguments, values, strict=True))
+            known, symbols = _bound_values(self._function, values)
             return all(
                 each.holds(self._found(each, known, symbols)) for each in self.guards
             )
 
-    def _found(self, guard: ValueGuard, known: dict[Any, Any], symbols: Any) -> Any:
+    def _found(
+        self, guard: ValueGuard, known: Arrays, symbols: Sequence[int]
+    ) -> np.ndarray:
         if guard.result is None:
             return known[self._block.arguments[guard.number]]
         value = self._ops[guard.number].results[guard.result]
-        return np.asarray(_evaluate(self._block, value, known, symbols))
+        return np.asarray(_evaluate(value, known, symbols))
 
 
-def _symbols(function: Any, values: Values) -> list[int]:
-    return bind_symbols(signature(function)[0], [np.asarray(x) for x in values])
+def _bound_values(function: Function, values: Values) -> tuple[Arrays, list[int]]:
+    """The arrays of a function's arguments in a call, and the values of its symbols."""
+    arrays = [np.asarray(x) for x in values]
+    known = dict(zip(function.entry_block.arguments, arrays, strict=True))
+    return known, bind_symbols(signature(function)[0], arrays)
 
 
-def _place(block: Any, value: Any) -> tuple[int, int | None]:
+def _place(block: Block, value: Value) -> tuple[int, int | None]:
     """Return where a value is made: number of the argument, or of the op and its
     result.
     """
@@ -155,7 +161,7 @@ def _place(block: Any, value: Any) -> tuple[int, int | None]:
     return number, list(ops[number].results).index(value)
 
 
-def _evaluate(block: Any, wanted: Any, known: dict[Any, Any], symbols: Any) -> Any:
+def _evaluate(wanted: Value, known: Arrays, symbols: Sequence[int]) -> np.ndarray:
     """The value of `wanted`, by the ops that it is computed with."""
     evaluate, rest = Evaluator(), [wanted]
     with np.errstate(all="ignore"):

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotc.core import options
 from aotc.core.cache import Cache, CacheRecipe, arrays_digest, digest
+from aotc.core.json_values import JsonObject
 from aotc.machine.target import Target
 
 if TYPE_CHECKING:
@@ -77,12 +78,13 @@ class KeptBundle:
                 archive.write(path, path.relative_to(bundle.parent))
         self.cache.keep(self.recipe, value.getvalue())
 
-    def check(self) -> Any:
+    def check(self) -> JsonObject | None:
         """Read a process's findings on a call of the code; None for nothing."""
         value = self.cache.find(self._of_check)
-        return None if value is None else json.loads(value)
+        found: JsonObject | None = None if value is None else json.loads(value)
+        return found
 
-    def note_check(self, found: Any) -> None:
+    def note_check(self, found: JsonObject) -> None:
         """Keep the findings on a call of the code, as JSON."""
         self.cache.keep(self._of_check, json.dumps(found).encode())
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from aotc.core.cache import CacheRecipe
 from aotc.core.pytree import Structure
@@ -20,7 +19,7 @@ from aotc.just_in_time.function_digests import function_digest
 from aotc.just_in_time.kept_bundles import KeptBundle, cache_of_functions, toolchain
 from aotc.just_in_time.specialization import Specialization
 from aotc.machine.target import Target
-from aotc.tracing.entry import StoredTree
+from aotc.tracing.entry import StoredParameter, StoredTree
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class KeptFunction:
         target: that it is compiled for.
     """
 
-    function: Callable[..., Any]
-    stored: Mapping[str, Any]
+    function: Callable[..., object]
+    stored: Mapping[str, StoredParameter]
     guards_branches: bool
     target: Target
 
@@ -101,7 +100,7 @@ def note_kept(recipe: CacheRecipe, bundle: KeptBundle) -> None:
     bundle.cache.keep(recipe, json.dumps(facts).encode())
 
 
-def _factories(structures: Iterable[Structure]) -> Iterator[Any]:
+def _factories(structures: Iterable[Structure]) -> Iterator[Callable[..., object]]:
     """The classes of the named tuples in trees."""
     for each in structures:
         if each.kind == "namedtuple" and each.factory is not None:
@@ -109,12 +108,12 @@ def _factories(structures: Iterable[Structure]) -> Iterator[Any]:
         yield from _factories(each.children)
 
 
-def _plain(structure: Structure) -> list[Any]:
+def _plain(structure: Structure) -> list[object]:
     """Return a tree as plain lists, without its classes."""
     return [structure.kind, [*structure.keys], [*map(_plain, structure.children)]]
 
 
-def _plain_stored(source: Any) -> list[Any]:
+def _plain_stored(source: StoredParameter) -> list[object]:
     """Return the facts of Weights or a State that a trace sees: kind, structure,
     values.
     """

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.pytree import PyTree
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.variants import CodeVariant
 
@@ -47,22 +48,23 @@ class KnownCode:
         marks = zip(call.are_numbers, call.dtypes, strict=True)
         self._numbers = [(n, kind) for n, (mark, kind) in enumerate(marks) if mark]
 
-    def run(self, leaves: Sequence[Any]) -> Any:
+    def run(self, leaves: Sequence[object]) -> PyTree:
         """Return the result of a call, and count it."""
         self._count.calls += 1
         return self.variant.run(leaves)
 
-    def run_given(self, given: Sequence[Any]) -> Any:
+    def run_given(self, given: Sequence[object]) -> PyTree:
         """Return the result for leaves of `quick_key`; Python numbers become arrays."""
         self._count.calls += 1
         if self._numbers:
-            given = [*given]
+            leaves = [*given]
             for number, dtype in self._numbers:
-                given[number] = np.asarray(given[number], dtype)
+                leaves[number] = np.asarray(given[number], dtype)
+            return self.variant.run(leaves)
         return self.variant.run(given)
 
 
-def quick_key(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
+def quick_key(args: Sequence[object]) -> tuple[Hashable | None, Sequence[object]]:
     """Return a key of the signature of a call, and its leaves.
 
     Returns:
@@ -77,10 +79,10 @@ def quick_key(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
     return tuple(key), args
 
 
-def _key_of_trees(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
-    key: list[Any] = []
-    leaves: list[Any] = []
-    left = [*reversed(args)]
+def _key_of_trees(args: Sequence[object]) -> tuple[Hashable | None, Sequence[object]]:
+    key: list[object] = []
+    leaves: list[object] = []
+    left: list[Any] = [*reversed(args)]  # by `kind` each is of one type
     while left:
         each = left.pop()
         kind = type(each)
@@ -108,7 +110,7 @@ def _key_of_trees(args: Sequence[Any]) -> tuple[Hashable | None, Sequence[Any]]:
 
 
 def are_leaves(
-    given: Sequence[Any], call: CallSignature, leaves: Sequence[Any]
+    given: Sequence[object], call: CallSignature, leaves: Sequence[object]
 ) -> bool:
     """Return whether a quick key determines a call: its leaves are the signature's.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,15 @@ from aotc.artifacts.call_guards import (
 )
 from aotc.core.pytree import Structure, flatten, leaf_names
 from aotc.errors import InputError
+from aotc.just_in_time.live_signatures import LiveSignature
 from aotc.runtime.host_arrays import Array, Described, host_array
 from aotc.tracing.entry import StoredTree
 
-Rows = tuple[tuple[str, Any], ...]  # by name, in order
-_NUMBERS = {bool: np.bool_, int: np.int32, float: np.float32}  # as traced numbers
-_WIDE = {int: np.int64, float: np.float64}  # beside arrays of such numbers
+Rows = tuple[tuple[str, object], ...]  # by name, in order
+NumberDtypes = Mapping[type, type[np.generic]]  # by Python's type of number
+# as traced numbers
+_NUMBERS: NumberDtypes = {bool: np.bool_, int: np.int32, float: np.float32}
+_WIDE: NumberDtypes = {int: np.int64, float: np.float64}  # beside such arrays
 
 
 class StaticArgument:
@@ -64,7 +67,7 @@ class CallForm(NamedTuple):
     """
 
     structures: tuple[tuple[str, Structure], ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    dtypes: tuple[np.dtype, ...]
     are_numbers: tuple[bool, ...]
     ranks: tuple[int, ...]
     static: tuple[tuple[str, StaticArgument], ...]
@@ -111,7 +114,7 @@ class CallSignature:
     """
 
     structures: tuple[tuple[str, Structure], ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    dtypes: tuple[np.dtype, ...]
     are_numbers: tuple[bool, ...]
     shapes: tuple[tuple[int, ...], ...]
     static: tuple[tuple[str, StaticArgument], ...]
@@ -148,12 +151,26 @@ class CallSignature:
         )
 
 
+class _Parameters(NamedTuple):
+    """The parameters of a function that calls give.
+
+    Args:
+        whole: the signature of the function.
+        signature: without Weights and States.
+        positional: all names, where a call can give them by position; else None.
+    """
+
+    whole: Signature
+    signature: Signature
+    positional: list[str] | None
+
+
 class Binder:
     """Takes the arguments of a call apart.
 
     Args:
         owner: how messages call the function.
-        signature: of it.
+        signature: of it, as it is at each call.
         stored: Weights and States by the names of parameters, which no call gives.
         static: names of those whose values are known when it is traced.
     """
@@ -161,10 +178,29 @@ class Binder:
     def __init__(
         self,
         owner: str,
-        signature: Signature,
+        signature: LiveSignature,
         stored: Mapping[str, StoredTree],
         static: frozenset[str],
     ) -> None:
+        self._owner, self._signature, self._static = owner, signature, static
+        self._stored = frozenset(stored)
+        self._stored_dtypes = {x.dtype for each in stored.values() for x in each.arrays}
+        names = ", ".join(f"'{name}'" for name in sorted(stored))
+        self._stored_hint = (
+            f"calls do not give {names}: the module has Weights or a State of that name"
+            if stored
+            else None
+        )
+        self._known = self._parameters_of(signature.read())
+
+    def _parameters_of(self, signature: Signature) -> _Parameters:
+        """Return the parameters that calls give.
+
+        Raises:
+            InputError: `bad-entry`, `bad-option`: calls cannot give them by name, or
+                names are no parameters.
+        """
+        owner, stored = self._owner, self._stored
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         given = [p for p in signature.parameters.values() if p.name not in stored]
         unknown = [
@@ -180,37 +216,43 @@ class Binder:
                 hint="wrap it in a function whose parameters have names, such as "
                 "aotc.jit(lambda x: aotc.grad(loss)(x))",
             )
-        for name in stored.keys() - signature.parameters.keys():
+        for name in stored - signature.parameters.keys():
             raise InputError(
                 "bad-entry",
                 f"{owner} has no parameter '{name}'; it has "
                 f"{', '.join(signature.parameters) or 'none'}",
                 hint="Weights and States are given under the names of parameters",
             )
-        missing = static - signature.parameters.keys()
+        missing = self._static - signature.parameters.keys()
         if missing:
             raise InputError(
                 "bad-option",
                 f"{owner}: static_argnames has {', '.join(sorted(missing))}, which are "
                 "no parameters",
             )
-        self._owner = owner
-        self._stored_dtypes = {x.dtype for each in stored.values() for x in each.arrays}
-        names = ", ".join(f"'{name}'" for name in sorted(stored))
-        self._stored_hint = (
-            f"calls do not give {names}: the module has Weights or a State of that name"
-            if stored
-            else None
-        )
-        self._signature = signature.replace(parameters=given)
         kind = Parameter.POSITIONAL_OR_KEYWORD
         are_positional = all(each.kind == kind for each in given)
-        # all parameters, where a call can give them by position
-        self._positional = [p.name for p in given] if are_positional else None
-        self._static = static
+        return _Parameters(
+            signature,
+            signature.replace(parameters=given),
+            [p.name for p in given] if are_positional else None,
+        )
+
+    def _parameters(self) -> _Parameters:
+        """Return the parameters that calls give now."""
+        signature = self._signature.read()
+        known = self._known
+        if known.whole is not signature:
+            known = self._known = self._parameters_of(signature)
+        return known
+
+    def gives_all(self, args: Sequence[object]) -> bool:
+        """Return whether a call by position alone leaves nothing to defaults."""
+        names = self._known.positional
+        return names is not None and len(args) == len(names)
 
     def __call__(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[CallSignature, list[Array]]:
         """The signature of a call, and its leaves.
 
@@ -219,7 +261,7 @@ class Binder:
                 `input-type`: a leaf is no array of an element type that there is.
         """
         structures, static = [], list[tuple[str, StaticArgument]]()
-        given = list[tuple[str, Structure, int, Any]]()
+        given = list[tuple[str, Structure, int, object]]()
         for name, value in self._arguments(args, kwargs).items():
             if name in self._static:
                 static.append((name, StaticArgument(self._hashable(name, value))))
@@ -241,14 +283,14 @@ class Binder:
         return made, leaves
 
     def _arguments(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> Mapping[str, object]:
         """The arguments by name, with those that are so by default."""
-        names = self._positional
+        _, signature, names = self._parameters()
         if names is not None and not kwargs and len(args) == len(names):
             return dict(zip(names, args, strict=True))  # quicker, and as a rule
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InputError(
                 "bad-call", f"{self._owner}: {error}", hint=self._stored_hint
@@ -256,7 +298,9 @@ class Binder:
         bound.apply_defaults()
         return bound.arguments
 
-    def _number(self, name: str, number: bool | int | float, dtype: Any) -> Array:
+    def _number(
+        self, name: str, number: bool | int | float, dtype: type[np.generic]
+    ) -> Array:
         try:
             return np.asarray(number, dtype)
         except OverflowError:
@@ -268,7 +312,7 @@ class Binder:
                 hint="give it as an array: numpy.int64(…)",
             ) from None
 
-    def _hashable(self, name: str, value: Any) -> Hashable:
+    def _hashable(self, name: str, value: object) -> Hashable:
         if not isinstance(value, Hashable):
             raise InputError(
                 "bad-call",
@@ -277,7 +321,7 @@ class Binder:
             )
         return value
 
-    def _number_dtypes(self, leaves: Iterable[Any]) -> Mapping[type, Any]:
+    def _number_dtypes(self, leaves: Iterable[object]) -> NumberDtypes:
         """Choose dtypes for Python numbers: wide where an array has a wide dtype."""
         arrays = (x for x in leaves if isinstance(x, (np.ndarray, np.generic)))
         found = {each.dtype for each in arrays} | self._stored_dtypes
@@ -288,11 +332,11 @@ class Binder:
 
     def _array(
         self,
-        kinds: Mapping[type, Any],
+        kinds: NumberDtypes,
         name: str,
         structure: Structure,
         number: int,
-        leaf: Any,
+        leaf: object,
     ) -> Array:
         """The leaf with this number of an argument.
 
@@ -305,7 +349,7 @@ class Binder:
         """
         if type(leaf) is np.ndarray:
             return leaf
-        if type(leaf) in kinds:
+        if type(leaf) in kinds and isinstance(leaf, (int, float)):
             return self._number(name, leaf, kinds[type(leaf)])
 
         def describe() -> Described:

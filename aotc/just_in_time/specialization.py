@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from aotc.just_in_time.shapes import Sizes, bound_sizes
 from aotc.just_in_time.signature import CallForm, CallSignature
-from aotc.just_in_time.trace_guards import TraceSizeGuard, ValueCheck
+from aotc.just_in_time.trace_guards import TraceSizeGuard, ValueCheck, Values
 from aotc.tracing.snapshots import Snapshot
 
 
@@ -33,7 +32,7 @@ class Specialization:
     captured: Snapshot | None = field(default=None, kw_only=True)
     guards: tuple[TraceSizeGuard, ...] = field(default=(), kw_only=True)
 
-    def takes(self, call: CallSignature, values: Callable[[], Sequence[Any]]) -> bool:
+    def takes(self, call: CallSignature, values: Callable[[], Values]) -> bool:
         """Return whether a call has the form, sizes and guarded values of the code.
 
         Args:

@@ -7,12 +7,13 @@ evaluator computed the last call, and before the first one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from aotc.core.pytree import flatten
+import numpy as np
+
+from aotc.core.pytree import PyTree, flatten
 from aotc.just_in_time.tracing import values_of
 from aotc.runtime import Model
-from aotc.tracing.entry import State
+from aotc.tracing.entry import State, StoredParameter
 
 
 class SharedStates:
@@ -22,9 +23,11 @@ class SharedStates:
         sources: the States, or the Weights, among the parameters of the function.
     """
 
-    def __init__(self, sources: Mapping[str, Any]) -> None:
+    def __init__(self, sources: Mapping[str, StoredParameter]) -> None:
         found = values_of(sources)
-        self._here = {n: x.tree for n, x in found.items() if isinstance(x, State)}
+        self._here: dict[str, PyTree] = {
+            n: x.tree for n, x in found.items() if isinstance(x, State)
+        }
         self._model: Model | None = None
         self.were_used = False
 
@@ -50,7 +53,7 @@ class SharedStates:
                 self._here[name] = self._model.read_state(name)
             self._model = None
 
-    def write(self, name: str, leaves: Sequence[Any]) -> None:
+    def write(self, name: str, leaves: Sequence[np.ndarray]) -> None:
         """Replace the arrays of a State, in the memory of this process.
 
         Args:
@@ -61,7 +64,7 @@ class SharedStates:
         self._here[name] = flatten(self._here[name])[1].unflatten([*leaves])
         self.were_used = True
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> PyTree:
         """Return a copy of a state."""
         if self._model is not None and name in self._model.manifest.states:
             return self._model.read_state(name)
@@ -73,6 +76,6 @@ class SharedStates:
         """Names of the States, in the order of the parameters."""
         return list(self._here)
 
-    def leaves(self) -> dict[str, list[Any]]:
+    def leaves(self) -> dict[str, list[np.ndarray]]:
         """Return the arrays of the states, by name."""
         return {name: flatten(self.read(name))[0] for name in self._here}

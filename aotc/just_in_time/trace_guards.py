@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from aotc.artifacts.conditions import Condition
+from aotc.core.json_values import JsonObject
+from aotc.programs.parameter_archive import UnevaluatedArray
 
 _LISTED = 16
-Values = Sequence[Any]  # the arguments of a call, in the order of the function's
+Values = Sequence[
+    np.ndarray | UnevaluatedArray
+]  # the arguments of a call, in the order of the function's
 
 
 @dataclass
@@ -29,7 +33,7 @@ class ValueGuard:
     """
 
     where: str
-    value: np.ndarray[Any, Any]
+    value: np.ndarray
     number: int
     result: int | None
     failures: Counter[str] = field(default_factory=Counter)
@@ -39,7 +43,7 @@ class ValueGuard:
         """The name of the guard in messages and counters."""
         return f"value at {self.where}"
 
-    def holds(self, found: np.ndarray[Any, Any]) -> bool:
+    def holds(self, found: np.ndarray) -> bool:
         """Return whether a call has the guarded value, bit for bit."""
         is_same = found.tobytes() == self.value.tobytes()
         if not is_same:
@@ -103,7 +107,7 @@ class GuardCoverage:
         same._calls = {where: counts.copy() for where, counts in self._calls.items()}
         return same
 
-    def to_json(self) -> list[dict[str, Any]]:
+    def to_json(self) -> list[JsonObject]:
         """Return, for each line, the guarded values with their calls and shares."""
         return [
             {
@@ -118,5 +122,5 @@ class GuardCoverage:
         ]
 
 
-def _text(value: np.ndarray[Any, Any]) -> str:
+def _text(value: np.ndarray) -> str:
     return np.array2string(value, threshold=8, max_line_width=60).replace("\n", " ")

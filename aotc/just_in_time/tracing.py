@@ -15,17 +15,29 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import aotc.numpy  # noqa: F401  operators of arrays are its functions
 from aotc.core import dtypes
 from aotc.core.cache import CacheRecipe
-from aotc.core.pytree import flatten
+from aotc.core.pytree import PyTree, flatten
 from aotc.errors import InputError
+from aotc.just_in_time.live_signatures import LiveSignature
 from aotc.just_in_time.shapes import Sizes, bound_sizes, with_known
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
+from aotc.just_in_time.trace_guards import Values
+from aotc.programs.parameter_archive import UnevaluatedArray
 from aotc.tracing.captures import captures_of
 from aotc.tracing.effects import watch_effects
-from aotc.tracing.entry import EntryFunction, Frozen, Spec, StoredTree, Weights
+from aotc.tracing.entry import (
+    EntryFunction,
+    Frozen,
+    Spec,
+    StoredParameter,
+    StoredTree,
+    Weights,
+)
 from aotc.tracing.snapshots import Snapshot
 from aotc.tracing.source_locations import fail
 
@@ -52,14 +64,16 @@ class Tracer:
 
     Args:
         function: of arrays.
+        signature: of it.
         stored: the Weights and States among its parameters, by name.
         guards_branches: whether Python may decide on values of a call.
     """
 
     def __init__(
         self,
-        function: Callable[..., Any],
-        stored: Mapping[str, Any],
+        function: Callable[..., object],
+        signature: LiveSignature,
+        stored: Mapping[str, StoredParameter],
         *,
         guards_branches: bool,
     ) -> None:
@@ -67,12 +81,12 @@ class Tracer:
         self.place = code.co_filename, code.co_firstlineno
         self.name = _plain_name(function)
         self._function = function
-        self._parameters = inspect.signature(function).parameters
+        self._signature = signature
         self._stored = dict(stored)
         self._guards_branches = guards_branches
 
     def __call__(
-        self, call: CallSignature, sizes: Sizes, values: Sequence[Any]
+        self, call: CallSignature, sizes: Sizes, values: Values
     ) -> TracedSpecialization:
         """Trace the function for calls of some sizes.
 
@@ -147,8 +161,11 @@ class Tracer:
         return Snapshot(found.reads, found.is_whole) if found.reads else None
 
     def execute(
-        self, call: CallSignature, leaves: Sequence[Any], states: Mapping[str, Any]
-    ) -> tuple[Any, dict[str, Any]]:
+        self,
+        call: CallSignature,
+        leaves: Sequence[np.ndarray],
+        states: Mapping[str, PyTree],
+    ) -> tuple[PyTree, dict[str, PyTree]]:
         """Compute a call op by op, so that prints and breakpoints see values.
 
         Args:
@@ -168,13 +185,13 @@ class Tracer:
         }
         return executed_call(self.as_entry(call, call.shapes), {**given, **states})
 
-    def inline(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def inline(self, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """A call that is a part of another function, which may give Weights itself.
 
         Raises:
             InputError: `bad-call`: it keeps a State, which the call does not give.
         """
-        signature = inspect.signature(self._function)
+        signature = self._signature.read()
         if not self._stored or _binds(signature, args, kwargs):
             return self._function(*args, **kwargs)
         kept = [name for name, x in self._stored.items() if not isinstance(x, Weights)]
@@ -188,15 +205,15 @@ class Tracer:
         parameters = signature.parameters.values()
         given = [each for each in parameters if each.name not in self._stored]
         bound = signature.replace(parameters=given).bind(*args, **kwargs)
-        trees = {name: source.tree for name, source in self._stored.items()}
+        trees = {name: x.tree for name, x in values_of(self._stored).items()}
         return self._function(**{**trees, **bound.arguments})
 
     def values(
         self,
         call: CallSignature,
-        leaves: Sequence[Any],
-        states: Mapping[str, Sequence[Any]],
-    ) -> list[Any]:
+        leaves: Sequence[np.ndarray],
+        states: Mapping[str, Sequence[np.ndarray]],
+    ) -> Values:
         """The arguments of a call, in the order of the traced function's.
 
         Args:
@@ -204,9 +221,9 @@ class Tracer:
             leaves: that it gives.
             states: the arrays of the States, by name.
         """
-        rest, found = iter(leaves), list[Any]()
+        rest, found = iter(leaves), list[np.ndarray | UnevaluatedArray]()
         trees = dict(call.structures)
-        for name in self._parameters:
+        for name in self._signature.read().parameters:
             if name in states:
                 found += states[name]
             elif name in self._stored:
@@ -239,7 +256,7 @@ class Tracer:
         static |= {name: trees[name] for name in empty}
         function = self._function
 
-        def entry(**arguments: Any) -> Any:
+        def entry(**arguments: PyTree) -> PyTree:
             adapting = {
                 name: _with_numbers(arguments[name], marks)
                 for name, marks in are_numbers.items()
@@ -248,12 +265,13 @@ class Tracer:
             return function(**{**arguments, **adapting}, **static)
 
         kind = inspect.Parameter.KEYWORD_ONLY
-        named = [inspect.Parameter(n, kind) for n in self._parameters if n in sources]
+        names = self._signature.read().parameters
+        named = [inspect.Parameter(each, kind) for each in names if each in sources]
         entry.__name__ = entry.__qualname__ = name or self.name
         vars(entry)["__signature__"] = inspect.Signature(named)
         return EntryFunction(entry, sources, declared=self.place)
 
-    def _source(self) -> dict[str, Any]:
+    def _source(self) -> dict[str, str]:
         """Describe where the program comes from, for the manifest."""
         try:
             text = inspect.getsource(self._function).encode()
@@ -263,7 +281,9 @@ class Tracer:
         return {"kind": "jit", "file": Path(self.place[0]).name, "sha256": digest}
 
 
-def _binds(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
+def _binds(
+    signature: inspect.Signature, args: Sequence[object], kwargs: Mapping[str, object]
+) -> bool:
     """Return whether a call gives all required arguments of a function."""
     try:
         signature.bind(*args, **kwargs)
@@ -272,7 +292,7 @@ def _binds(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
     return True
 
 
-def _with_numbers(tree: Any, are_numbers: Sequence[bool]) -> Any:
+def _with_numbers(tree: PyTree, are_numbers: Sequence[bool]) -> PyTree:
     """Return traced arguments, of which some leaves are Python numbers."""
     from aotc.tracing.array import as_number
 
@@ -281,7 +301,7 @@ def _with_numbers(tree: Any, are_numbers: Sequence[bool]) -> Any:
     return structure.unflatten([as_number(x) if mark else x for x, mark in pairs])
 
 
-def _code_of(function: Callable[..., Any]) -> CodeType:
+def _code_of(function: Callable[..., object]) -> CodeType:
     """The code behind a function, a method, a partial or an object that is called.
 
     Raises:
@@ -302,15 +322,15 @@ def _code_of(function: Callable[..., Any]) -> CodeType:
     return code
 
 
-def _plain_name(function: Callable[..., Any]) -> str:
+def _plain_name(function: Callable[..., object]) -> str:
     """Return the name for an entry made of the function."""
     name = getattr(function, "__name__", "")
     return name if name.isidentifier() and name.isascii() else "function"
 
 
 def stored_parameters(
-    function: Callable[..., Any], given: Mapping[str, Any]
-) -> dict[str, Any]:
+    function: Callable[..., object], given: Mapping[str, StoredParameter]
+) -> dict[str, StoredParameter]:
     """The Weights and States among the parameters of a function.
 
     Those of `given`, and those of the module whose names are parameters'.
@@ -325,7 +345,7 @@ def stored_parameters(
     return {**found, **given}
 
 
-def values_of(stored: Mapping[str, Any]) -> dict[str, StoredTree]:
+def values_of(stored: Mapping[str, StoredParameter]) -> dict[str, StoredTree]:
     """Return the stored values; the States themselves where they are only read."""
     return {
         name: source.state if isinstance(source, Frozen) else source

@@ -6,17 +6,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from aotc.artifacts import trees
 from aotc.artifacts.call_guards import equality_guard, range_guard, size_guard
+from aotc.core.json_values import JsonObject
+from aotc.core.pytree import PyTree
 from aotc.counting import counters
 from aotc.just_in_time.code_cache import CodeCache
 from aotc.just_in_time.compiling import Compilation
 from aotc.just_in_time.shapes import Sizes, bound_sizes, fits
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.specialization import Specialization
-from aotc.just_in_time.trace_guards import GuardCoverage
+from aotc.just_in_time.trace_guards import GuardCoverage, Values
 from aotc.runtime.model import LoadedEntry
 from aotc.tracing.dims import Dim
 
@@ -47,13 +48,14 @@ class CodeVariant:
         self._build = trees.builder(self.entry.spec.result)
         self._call = self.made.caller(self.specialization.entry, self._end_checks)
 
-    def run(self, leaves: Sequence[Any]) -> Any:
+    def run(self, leaves: Sequence[object]) -> PyTree:
         """The result of a call that it takes."""
         self.calls += 1
         self.used = time.monotonic_ns()
-        return self._build(self._call(leaves))
+        found: PyTree = self._build(self._call(leaves))
+        return found
 
-    def compare(self, leaves: Sequence[Any]) -> None:
+    def compare(self, leaves: Sequence[object]) -> None:
         """Compare a call with the reference evaluator, where none was compared yet.
 
         Raises:
@@ -74,7 +76,7 @@ class CodeVariant:
             not isinstance(n, int) for shape in self.specialization.sizes for n in shape
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The facts, for people and scripts."""
         guards = self.specialization.check.guards if self.specialization.check else []
         return {
@@ -124,7 +126,7 @@ class Variants(CodeCache[CodeVariant, str]):
         self.coverage = GuardCoverage()
 
     def find(
-        self, call: CallSignature, values: Callable[[], Sequence[Any]]
+        self, call: CallSignature, values: Callable[[], Values]
     ) -> CodeVariant | None:
         """The variant for a call; None if there is none, or none any more."""
         return self.latest(lambda each: each.specialization.takes(call, values))
@@ -145,7 +147,7 @@ class Variants(CodeCache[CodeVariant, str]):
             self.coverage.note_calls(each.specialization.check, each.calls)
         return gone
 
-    def covered(self) -> list[dict[str, Any]]:
+    def covered(self) -> list[JsonObject]:
         """Return the share of calls of each guarded value, evicted variants
         included.
         """
@@ -183,8 +185,9 @@ class Variants(CodeCache[CodeVariant, str]):
         latest = [each.specialization for each in self.by_use[::-1]]
         alike = [each for each in latest if each.form == call.form]
         if not alike:
-            forms = (call.form.differences(each.form) for each in latest)
-            return min(forms, key=len)[0]
+            forms = [[*call.form.differences(each.form)] for each in latest]
+            nearest = min(forms, key=len)
+            return nearest[0] if nearest else "the order of parameters"
         fitting = [each for each in alike if fits(each.sizes, call.shapes)]
         if not fitting:
             sizes = (size_differences(each.sizes, call) for each in alike)

@@ -263,8 +263,10 @@ FAMILIES: dict[str, KernelFamily[Any, Any]] = {
     "transpose": KernelFamily(
         anchors=(Transpose,),
         schedule=movement.MovementBlocks,
+        floats=FLOATS,
         plan=transposing.plan,
         workgroups=transposing.workgroups,
+        prologue=OF_NUMBERS,
         why_misread=transposing.why_misread,
         leaves_states=False,
         is_last=True,

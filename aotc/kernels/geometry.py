@@ -110,6 +110,17 @@ class ConvolutionGeometry:
         *outer, last = self.layout.sums
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
+    def interleaves_runs_of(self, terms: int) -> bool:
+        """Return whether a kernel can bring so many terms of each row together.
+
+        So it can, as it copies rows of floats that lie side by side, where all terms
+        have one distance, or those of each place are a multiple of so many.
+        """
+        if self.layout is None or not self.is_float or self.left_steps[0] != 1:
+            return False
+        *outer, last = self.layout.sums
+        return not outer or (isinstance(last.size, int) and last.size % terms == 0)
+
     def ends_with(self, terms: int) -> bool:
         """Return whether contiguous terms always are a multiple of so many."""
         if self.layout is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
 
 from aotc.core.json_values import JsonObject
 from aotc.dialects import iree_text
@@ -109,8 +108,8 @@ def kernels_listed(
 
 
 def without_uncompiled(
-    kernels: dict[str, Any], refused: Mapping[str, Mapping[str, str]]
-) -> dict[str, Any]:
+    kernels: JsonObject, refused: Mapping[str, Mapping[str, str]]
+) -> JsonObject:
     """Return the field `kernels` with some regions moved to those without kernels.
 
     Args:

@@ -90,6 +90,7 @@ class Machine:
         ways: of the first cache: how many lines with one place in it there are.
         together: vectors that go through a long formula as one longer vector.
         converts_f16: 1 if it converts vectors of f16 to f32 and back, else 0.
+        rounds_bf16: LLVM's name of what rounds a vector of f32 to bf16; "" for none.
         multipliers: its instructions that multiply and add, the best first, but for
             `FMA`, which all have.
     """
@@ -106,6 +107,7 @@ class Machine:
     ways: int = 8
     together: int = 4
     converts_f16: int = 1
+    rounds_bf16: str = ""
     multipliers: tuple[Mma, ...] = ()
 
     @property
@@ -266,6 +268,7 @@ _AVX512 = Machine(
 )
 _AVX512_DOT = replace(
     _AVX512,
+    rounds_bf16="llvm.x86.avx512bf16.cvtneps2bf16.512",
     multipliers=(
         *_dot_of_bytes("llvm.x86.avx512.vpdpbusd.512"),
         _products_of_pairs(_MADD_512, 1),  # LLVM makes it and the addition vpdpwssd

@@ -15,10 +15,14 @@ from dataclasses import dataclass
 
 from aotc.core.dtypes import is_float
 from aotc.dialects.builder import Builder
+from aotc.dialects.functions.functions import before
 from aotc.dialects.ops.contraction import DotGeneral, free_axes
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Reshape, Transpose
-from aotc.dialects.types import Tensor
+from aotc.dialects.patterns.values import made_by
+from aotc.dialects.types import Shape, Tensor
 from aotc.kernels.layout import layout_of
+from aotc.kernels.planning.transposing import is_in_memory, rounds
 from aotc.mlir import Function, Value, ir
 
 Axes = tuple[int, ...]
@@ -40,6 +44,42 @@ def merge_transposes(function: Function) -> None:
             if first != op.y:
                 op.y.replace_all_uses_with(first)
                 op.operation.erase()
+
+
+def bring_rounding_to_transposes(function: Function) -> None:
+    """Let each transpose of what is rounded from memory have a cast of its own.
+
+    Its kernel then rounds what it reads. A product packs a weight in one order, its
+    derivative in another, and both round it.
+    """
+    body = [] if function.is_external else [*function.entry_block.operations]
+    for op in body:
+        if not isinstance(op, Transpose):
+            continue
+        shapes = list[Shape]()
+        value: Value = op.x
+        while (view := made_by(value, Reshape)) is not None:
+            shapes.insert(0, view.shape)
+            value = view.x
+        made = made_by(value, Cast)
+        if made is None or not rounds(made) or not is_in_memory(made.x):
+            continue
+        with before(op):
+            b = Builder()
+            x: Value = made.x
+            for shape in shapes:
+                x = b.reshape(x, shape=shape)
+            op.operation.operands[0] = b.cast(x, dtype=Tensor.of(value).dtype)
+        _erase_unread(value)
+
+
+def _erase_unread(value: Value) -> None:
+    """Erase the reshapes of a value that nothing reads, and what makes it likewise."""
+    for use in [*value.uses]:
+        if isinstance(reader := use.owner.opview, Reshape):
+            _erase_unread(reader.y)
+    if not any(True for _ in value.uses):
+        value.owner.erase()
 
 
 @dataclass(frozen=True)

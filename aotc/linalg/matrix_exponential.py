@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from aotc import control
 from aotc import numpy as np
@@ -36,7 +35,7 @@ def expm(A: ArrayLike) -> Array:  # noqa: N803 - SciPy's name
     halved = x * np.expand_dims(np.exp2(-count), (-2, -1))
     steps = np.arange(_SQUARINGS).astype(x.dtype)
 
-    def square_where_needed(power: Array, step: Array) -> Any:
+    def square_where_needed(power: Array, step: Array) -> tuple[Array, None]:
         needed = np.expand_dims(step < count, (-2, -1))
         return np.where(needed, np.matmul(power, power), power), None
 

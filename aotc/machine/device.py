@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.machine import processor
 from aotc.machine.target import cpu_level
 
@@ -24,7 +25,7 @@ _MEMORY_LIMITS = (
 )
 
 
-def probe(*, cpu_only: bool = False) -> dict[str, Any]:
+def probe(*, cpu_only: bool = False) -> JsonObject:
     """Describe this machine (schema ``aotc.device/1``).
 
     Args:

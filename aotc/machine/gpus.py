@@ -12,7 +12,6 @@ import sys
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from aotc.core.json_values import JsonObject
 
@@ -83,12 +82,12 @@ def is_present(vendors: Collection[str] = ()) -> bool:
     return bool(found.intersection(vendors) if vendors else found)
 
 
-def probe() -> dict[str, Any]:
+def probe() -> JsonObject:
     """The parts `cuda`, `vulkan` and `rocm` of a device; null without a driver."""
     return {"cuda": _cuda(), "vulkan": _vulkan(), "rocm": _rocm()}
 
 
-def library(*names: str) -> Any:
+def library(*names: str) -> ctypes.CDLL | None:
     """The first of the libraries that is here, or None."""
     for name in names:
         try:
@@ -113,7 +112,7 @@ def _cuda() -> JsonObject | None:
     return {"driver_api": version.value, "devices": devices}
 
 
-def _cuda_device(cuda: Any, ordinal: int) -> dict[str, object]:
+def _cuda_device(cuda: ctypes.CDLL, ordinal: int) -> dict[str, object]:
     handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     major, minor, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
@@ -231,7 +230,7 @@ def _vulkan_version(word: int) -> str:
     return f"{word >> 22 & 0x7F}.{word >> 12 & 0x3FF}.{word & 0xFFF}"
 
 
-def _vulkan_devices(vulkan: Any) -> list[dict[str, object]]:
+def _vulkan_devices(vulkan: ctypes.CDLL) -> list[dict[str, object]]:
     """Return the Vulkan devices in the order of the loader, in which IREE chooses."""
     application = _ApplicationInfo(api=_VULKAN_1_3)
     create = _InstanceInfo(type=1, application=ctypes.pointer(application))
@@ -247,7 +246,7 @@ def _vulkan_devices(vulkan: Any) -> list[dict[str, object]]:
     return devices
 
 
-def _vulkan_device(vulkan: Any, handle: ctypes.c_void_p) -> dict[str, object]:
+def _vulkan_device(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> dict[str, object]:
     properties = _Properties()
     vulkan.vkGetPhysicalDeviceProperties(handle, ctypes.byref(properties))
     api = properties.api
@@ -259,7 +258,7 @@ def _vulkan_device(vulkan: Any, handle: ctypes.c_void_p) -> dict[str, object]:
     }
 
 
-def _vulkan_memory(vulkan: Any, handle: ctypes.c_void_p) -> int:
+def _vulkan_memory(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> int:
     """The device's own memory; of one that shares the computer's, its part."""
     memory = _MemoryProperties()
     vulkan.vkGetPhysicalDeviceMemoryProperties(handle, ctypes.byref(memory))
@@ -270,7 +269,7 @@ def _vulkan_memory(vulkan: Any, handle: ctypes.c_void_p) -> int:
     )
 
 
-def _vulkan_features(vulkan: Any, handle: ctypes.c_void_p) -> list[str]:
+def _vulkan_features(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> list[str]:
     """Return the features from two tables that the device offers, in table order."""
     told = {kind: _SomeFeatures(type=kind) for kind in _VULKAN_FEATURES}
     first: int | None = None

@@ -58,20 +58,21 @@ class _ScalarOps:
         for name in PLAIN_OPS[dialect].split():
             setattr(self, name, self._builder(dialect, name))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         found = getattr(self._module, name)
         setattr(self, name, found)  # asked for with every op
         return found
 
     @staticmethod
-    def _builder(dialect: str, name: str) -> Callable[..., Any]:
+    def _builder(dialect: str, name: str) -> Callable[..., Value]:
         op = f"{dialect}.{name}"
 
-        def build(*operands: Any, **attributes: Any) -> Any:
+        def build(*operands: Value, **attributes: ir.Attribute) -> Value:
             made = ir.Operation.create(
                 op, operands=operands, attributes=attributes, infer_type=True
             )
-            return made.result
+            result: Value = made.result
+            return result
 
         build.__name__ = name
         return build
@@ -87,7 +88,7 @@ class _Deferred:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         found = getattr(import_module(self._name), name)
         setattr(self, name, found)  # asked for with every op
         return found
@@ -130,7 +131,7 @@ def provide_dialect(name: str, module: ModuleType) -> None:
 
 
 @cache
-def stablehlo() -> Any:
+def stablehlo() -> ModuleType:
     """The bindings of the StableHLO dialect: its attributes and its portable artifacts.
 
     Raises:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotc.mlir.ir import ArrayAttr, OpView, Type, Value
+from aotc.mlir.ir import ArrayAttr, IntegerAttr, OpView, Type, Value
 
 TypeFn: Any
 
@@ -38,18 +38,22 @@ class FillOp(OpView):
 class IndexOp(OpView):
     """The position along a loop."""
 
-    def __init__(self, dim: Any) -> None: ...
+    def __init__(self, dim: IntegerAttr) -> None: ...
 
 class SoftmaxOp(OpView):
     """A softmax along an axis."""
 
-    def __init__(self, *parts: Any) -> None: ...
+    def __init__(self, *parts: object) -> None: ...
 
 class YieldOp(OpView):
     """The end of a body."""
 
     def __init__(self, values: Sequence[Value]) -> None: ...
 
-def broadcast(input: Value, *, outs: list[Value], dimensions: Any) -> OpView: ...
-def transpose(input: Value, *, outs: list[Value], permutation: Any) -> OpView: ...
+def broadcast(
+    input: Value, *, outs: list[Value], dimensions: Sequence[int]
+) -> OpView: ...
+def transpose(
+    input: Value, *, outs: list[Value], permutation: Sequence[int]
+) -> OpView: ...
 def __getattr__(name: str) -> Callable[..., Value]: ...

@@ -1,7 +1,6 @@
 """What static tools know of `aotc.mlir.scf`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from aotc.mlir.ir import Block, OpView, Region, Type, Value
 
@@ -14,7 +13,7 @@ class ForOp(OpView):
     """A counted loop."""
 
     OPERATION_NAME: str
-    def __init__(self, *parts: Any) -> None: ...
+    def __init__(self, *parts: object) -> None: ...
     @property
     def body(self) -> Block: ...
     @property
@@ -26,7 +25,7 @@ class IfOp(OpView):
     """A choice of two blocks."""
 
     OPERATION_NAME: str
-    def __init__(self, *parts: Any, **options: Any) -> None: ...
+    def __init__(self, *parts: object, **options: object) -> None: ...
     @property
     def then_block(self) -> Block: ...
     @property

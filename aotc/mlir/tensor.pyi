@@ -1,7 +1,6 @@
 """What static tools know of `aotc.mlir.tensor`: its functions make one value each."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from aotc.mlir.ir import OpView, Type, Value
 
@@ -13,7 +12,7 @@ class EmptyOp(OpView):
 class PadOp(OpView):
     """A tensor with more elements around it, which its body gives."""
 
-    def __init__(self, *parts: Any) -> None: ...
+    def __init__(self, *parts: object) -> None: ...
 
 class YieldOp(OpView):
     """The end of a body."""

@@ -25,21 +25,16 @@ from aotc.core import dtypes
 from aotc.core.array_files import read_safetensors
 from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.core.writing import atomic_write
-from aotc.dialects import context
-from aotc.dialects.functions.function_table import index_functions
 from aotc.dialects.ops.shape import Transpose
-from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import ir
+from aotc.nn.trial_traces import is_array, trial_trace
 from aotc.numpy.products import dot_general
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, astype, lift
-from aotc.tracing.entry import Spec
 from aotc.tracing.layer_ops import LayerOp, LayerOps, Weight
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import Trace
 
 __all__ = ["Lora", "lora"]
 
@@ -249,7 +244,7 @@ class Lora:
             )
         for key, shape in self._wanted(layer).items():
             array: Any = adapters[name][key]
-            found = tuple(array.shape if _is_array(array) else numpy.shape(array))
+            found = tuple(array.shape if is_array(array) else numpy.shape(array))
             if found != shape:  # of another rank they would have another scale
                 fail(
                     "bad-adapters",
@@ -287,18 +282,8 @@ class Lora:
                 found[name] = layer
             return layer.results()
 
-        leaves, structure = flatten((params, args, kwargs))
-        numbers = [n for n, leaf in enumerate(leaves) if _is_array(leaf)]
-        types = [_type_of(leaves[n]) for n in numbers]
-        with context(), ir.Location.unknown():
-            module = ir.Module.create()
-        with index_functions(module):
-            trace = Trace(module, "lora", types, ())
-            with trace.active():
-                for number, array in zip(numbers, trace.arguments, strict=True):
-                    leaves[number] = array
-                given, others, named = structure.unflatten(leaves)
-                self._run(note, given, others, named)
+        with trial_trace("lora", params, args, kwargs) as (_, (given, others, named)):
+            self._run(note, given, others, named)
         unused = [x for x in self.patterns if not any(fnmatchcase(n, x) for n in found)]
         if unused:
             names = ", ".join(dict.fromkeys(seen[:_LISTED])) or "none"
@@ -335,28 +320,6 @@ def _weight_names(structure: Structure) -> list[str]:
         stem if {f"{stem}.scale", f"{stem}.scale.data"} & {*names} else name
         for stem, name in zip(stems, names, strict=True)
     ]
-
-
-def _is_array(leaf: object) -> bool:
-    return isinstance(leaf, Spec) or (hasattr(leaf, "dtype") and hasattr(leaf, "shape"))
-
-
-def _type_of(leaf: Any) -> Tensor:
-    """The static type of an array, or of a spec.
-
-    Raises:
-        InputError: `bad-spec`: a size has no number.
-    """
-    shape = tuple(leaf.shape)
-    if not all(isinstance(size, (int, numpy.integer)) for size in shape):
-        sizes = ", ".join(str(getattr(size, "name", size)) for size in shape)
-        fail(
-            "bad-spec",
-            f"expected static sizes; got [{sizes}]",
-            "any will do, such as aotc.Spec((1, …)): shapes of adapters are those of "
-            "weights",
-        )
-    return Tensor(tuple(map(int, shape)), dtypes.canonical(leaf.dtype))
 
 
 def _is_read_alone(weight: Weight) -> bool:

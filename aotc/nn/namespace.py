@@ -17,6 +17,7 @@ from aotc.nn.resizing import *
 from aotc.nn.routing import *
 from aotc.nn.sampling import *
 from aotc.nn.shared import *
+from aotc.nn.sparse_updates import *
 from aotc.tracing.calls import publish
 
 publish(globals())

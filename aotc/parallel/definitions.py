@@ -6,7 +6,7 @@ elements are narrower: the bits do not depend on how many processes there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def _permute(asked: JsonObject, arrays: Arrays, number: int) -> Array:
     return arrays[sources[number]]
 
 
-_DEFINITIONS: dict[str, Callable[[Mapping[str, Any], Arrays, int], Array]] = {
+_DEFINITIONS: dict[str, Callable[[JsonObject, Arrays, int], Array]] = {
     "all_reduce": _all_reduce,
     "all_gather": _all_gather,
     "reduce_scatter": _reduce_scatter,
@@ -77,7 +77,7 @@ _DEFINITIONS: dict[str, Callable[[Mapping[str, Any], Arrays, int], Array]] = {
 _SAME_ON_ALL = ("all_reduce", "all_gather")
 
 
-def results(asked: Mapping[str, Any], arrays: Arrays, numbers: range) -> list[Array]:
+def results(asked: JsonObject, arrays: Arrays, numbers: range) -> list[Array]:
     """Return the parts of some devices of a collective; views of `arrays` are copied.
 
     Args:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotc.parallel.engine import rank_lost
 from aotc.parallel.messages import MessageEngine
+
+if TYPE_CHECKING:
+    import torch
 
 
 class GlooEngine(MessageEngine):
@@ -30,7 +33,7 @@ class GlooEngine(MessageEngine):
         super().__init__(distributed.get_rank(), distributed.get_world_size())
         atexit.register(self.close)
 
-    def gather(self, message: bytes) -> list[Any]:
+    def gather(self, message: bytes) -> list[memoryview]:
         """Return the messages of all ranks, in their order."""
         try:
             sizes = self._gather(self._torch.tensor([len(message)]))
@@ -44,7 +47,7 @@ class GlooEngine(MessageEngine):
             raise rank_lost(None, self.size, f"gloo says: {first_line}") from error
         return [each.numpy().data for each in found]
 
-    def _gather(self, tensor: object) -> list[Any]:
+    def _gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         found = [self._torch.empty_like(tensor) for _ in range(self.size)]
         self._distributed.all_gather(found, tensor, group=self._group)
         return found

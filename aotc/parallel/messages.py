@@ -7,30 +7,36 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from mmap import mmap
+from typing import TypeAlias
 
 import numpy as np
 
 from aotc.core import dtypes
 from aotc.parallel.engine import Array, Arrays, require_same
 
+Memory: TypeAlias = bytes | bytearray | memoryview | mmap
+# of an array in a block: dtype, shape and the first byte
+Place: TypeAlias = tuple[str, Sequence[int], int]
+
 _ALIGNMENT = 64
 _LENGTH = struct.Struct("<Q")
 
 
-def layout(arrays: Arrays) -> tuple[list[Any], int]:
+def layout(arrays: Arrays) -> tuple[list[Place], int]:
     """Return the places of arrays in one block of memory, and its size.
 
     One row for each: dtype, shape and the first byte.
     """
-    rows, end = [], 0
+    rows: list[Place] = []
+    end = 0
     for array in arrays:
-        rows.append([dtypes.canonical(array.dtype), list(array.shape), end])
+        rows.append((dtypes.canonical(array.dtype), list(array.shape), end))
         end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     return rows, end
 
 
-def view(memory: Any, row: Sequence[Any], start: int = 0) -> Array:
+def view(memory: Memory, row: Place, start: int = 0) -> Array:
     """Return the array that a row of `layout` describes, as a view of memory."""
     dtype, shape, first = row
     kind = dtypes.to_numpy(dtype)
@@ -42,7 +48,7 @@ def view(memory: Any, row: Sequence[Any], start: int = 0) -> Array:
     return found.view(kind).reshape(shape)
 
 
-def write(array: Array, memory: object, row: Sequence[object], start: int = 0) -> None:
+def write(array: Array, memory: Memory, row: Place, start: int = 0) -> None:
     """Copy an array to where a row of `layout` has it."""
     if array.size:
         view(memory, row, start)[...] = array
@@ -61,7 +67,7 @@ def pack(what: str, arrays: Arrays) -> bytes:
     return bytes(message)
 
 
-def unpack(message: Any) -> tuple[str, list[Array]]:
+def unpack(message: Memory) -> tuple[str, list[Array]]:
     """Return the purpose of a message's arrays, and the arrays, as views of it."""
     (length,) = _LENGTH.unpack_from(message)
     what, rows = json.loads(bytes(message[_LENGTH.size : _LENGTH.size + length]))
@@ -83,7 +89,7 @@ class MessageEngine(ABC):
         self.rank, self.size = rank, size
 
     @abstractmethod
-    def gather(self, message: bytes) -> list[Any]:
+    def gather(self, message: bytes) -> Sequence[Memory]:
         """Return the messages of all ranks, in their order."""
 
     @contextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotc.parallel.engine import rank_lost
 from aotc.parallel.messages import MessageEngine
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class MpiEngine(MessageEngine):
@@ -18,14 +21,14 @@ class MpiEngine(MessageEngine):
 
     name = "mpi"
 
-    def __init__(self, communicator: Any = None) -> None:
+    def __init__(self, communicator: MPI.Comm | None = None) -> None:
         from mpi4py import MPI
 
         self._mpi = MPI
         self._ranks = MPI.COMM_WORLD.Dup() if communicator is None else communicator
         super().__init__(self._ranks.Get_rank(), self._ranks.Get_size())
 
-    def gather(self, message: bytes) -> list[Any]:
+    def gather(self, message: bytes) -> list[bytes]:
         """Return the messages of all ranks, in their order."""
         try:
             return list(self._ranks.allgather(message))

@@ -62,6 +62,7 @@ class SharedMemoryEngine:
         start = self._round % 2 * self._half
         try:
             for array, row in zip(arrays, rows, strict=True):
+                assert self._own is not None  # as `_reserve` has made it
                 write(array, self._own, row, start)
             self._send(json.dumps([self._round, what, start, rows]), descriptor)
         finally:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.core.json_values import JsonObject
 from aotc.dialects.sizes.contracts import Contract
 from aotc.errors import InputError
 from aotc.traffic import Traffic, names_text
@@ -68,7 +69,7 @@ class Buckets:
         symbols = self.traffic.symbols
         return [dict(zip(symbols, each, strict=True)) for each in self.sizes]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the buckets as the build report holds them."""
         return {
             "calls": self.traffic.calls,
@@ -206,19 +207,19 @@ def _merge_buckets(counts: Mapping[Sizes, int], most: int, top: Sizes) -> list[S
     return [*chosen - {top}, top]
 
 
-def _merging_costs(sizes: Any, calls: Any) -> np.ndarray:
+def _merging_costs(sizes: np.ndarray, calls: np.ndarray) -> np.ndarray:
     return np.array([_costs_with(sizes, calls, i) for i in range(len(sizes))]).reshape(
         len(sizes), len(sizes)
     )
 
 
-def _costs_with(sizes: Any, calls: Any, one: int) -> object:
+def _costs_with(sizes: np.ndarray, calls: np.ndarray, one: int) -> np.ndarray:
     """Return the added cost of merging a bucket with each other one; infinity with
     itself.
     """
     merged = np.maximum(sizes, sizes[one]).prod(1).astype(np.float64)
     own = sizes.prod(1).astype(np.float64)
-    added = calls * (merged - own) + calls[one] * (merged - own[one])
+    added: np.ndarray = calls * (merged - own) + calls[one] * (merged - own[one])
     added[one] = np.inf
     return added
 

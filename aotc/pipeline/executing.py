@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ Read = Callable[[Sequence[Leaf]], Sequence[np.ndarray]]
 
 def execute_source(
     path: Path, entry: str | None, read: Read
-) -> tuple[str, list[tuple[Leaf, Any]]]:
+) -> tuple[str, list[tuple[Leaf, np.ndarray]]]:
     """Run a model.py and call one of its entries.
 
     Args:

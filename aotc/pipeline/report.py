@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aotc.backend import CompiledVariant
 from aotc.core.json_values import JsonObject
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Reporter(Protocol):
     """Receiver of a build's progress."""
 
-    def stage(self, name: str) -> Any:
+    def stage(self, name: str) -> AbstractContextManager[object]:
         """A context manager for the duration of a stage."""
 
     def step(self, text: str) -> None:
@@ -36,7 +36,7 @@ class Reporter(Protocol):
 
 
 class Silent:
-    def stage(self, name: str) -> Any:
+    def stage(self, name: str) -> AbstractContextManager[object]:
         """Report nothing."""
         return nullcontext()
 
@@ -130,7 +130,7 @@ class BuildReport:
     signer: str | None = None
     channel: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the report as a document of the schema `aotc.build/1`."""
         return {
             "bundle": str(self.bundle) if self.bundle else None,
@@ -153,7 +153,7 @@ class BuildReport:
             "self_check_cache": self.self_check_reuse,
         }
 
-    def _variant_passes(self) -> dict[str, list[dict[str, Any]]]:
+    def _variant_passes(self) -> dict[str, list[JsonObject]]:
         """Return the records of passes for each target, those over IREE's own IR
         last.
         """

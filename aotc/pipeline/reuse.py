@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version as installed_version
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from aotc.checks.reuse import code_digest, examples_digest
 from aotc.core import options
 from aotc.core.cache import Cache, CacheRecipe, digest
 from aotc.core.installation import has_triton, triton_version
+from aotc.core.json_values import JsonObject
 from aotc.counting import counters
 from aotc.machine import processor
 from aotc.machine.target import Target
@@ -211,7 +211,7 @@ def _records(rows: Sequence[tuple[str, bool]]) -> list[PassRecord]:
 _PLAIN = ("compiler", "statistics", "memory_unknown", "kernels")
 
 
-def _variant_row(variant: CompiledVariant) -> dict[str, Any]:
+def _variant_row(variant: CompiledVariant) -> JsonObject:
     """Return a variant as JSON, with the recipe in place of its module."""
     assert variant.kept is not None
     return {
@@ -226,7 +226,7 @@ def _variant_row(variant: CompiledVariant) -> dict[str, Any]:
 
 
 def _find_variant(
-    cache: Cache, row: Mapping[str, Any], start: float
+    cache: Cache, row: JsonObject, start: float
 ) -> CompiledVariant | None:
     """Return a variant whose module the cache has, found since `start`; else None."""
     kept = KeptModule(cache, CacheRecipe(**row["recipe"]))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import TypeVar
 
 from aotc.core.json_values import JsonObject
 from aotc.core.pytree import PyTree, PytreeNode
 from aotc.errors import InputError
 
+_T = TypeVar("_T")
 Flatten = Callable[[PyTree, list[object], str], None]
 
 
-def flattener(owner: str, tree: Any) -> Flatten:
+def flattener(owner: str, tree: int | JsonObject | None) -> Flatten:
     """A function `(value, leaves, path)` that puts the parts of `value` into `leaves`.
 
     Raises (when called):
@@ -21,7 +22,7 @@ def flattener(owner: str, tree: Any) -> Flatten:
     """
     if isinstance(tree, int):
 
-        def leaf(value: Any, leaves: list[Any], path: str) -> None:
+        def leaf(value: object, leaves: list[object], path: str) -> None:
             leaves[tree] = value
 
         return leaf
@@ -48,7 +49,7 @@ def _dict_flattener(owner: str, tree: JsonObject) -> Flatten:
     ]
     expected = frozenset(tree)
 
-    def flatten(value: Any, leaves: list[Any], path: str) -> None:
+    def flatten(value: object, leaves: list[object], path: str) -> None:
         if not isinstance(value, (dict, Mapping)):
             raise _structure_error(owner, path, "a dict", value)
         if value.keys() != expected:
@@ -61,11 +62,13 @@ def _dict_flattener(owner: str, tree: JsonObject) -> Flatten:
     return flatten
 
 
-def _sequence_flattener(owner: str, tree: Sequence[Any], kind: type) -> Flatten:
+def _sequence_flattener(
+    owner: str, tree: Sequence[int | JsonObject | None], kind: type
+) -> Flatten:
     parts = [flattener(owner, child) for child in tree]
     expected = f"a {kind.__name__} of {len(parts)}"
 
-    def flatten(value: Any, leaves: list[Any], path: str) -> None:
+    def flatten(value: object, leaves: list[object], path: str) -> None:
         if isinstance(value, PytreeNode):
             value = (*value.parts()[0].values(),)
         if not isinstance(value, (list, tuple)) or len(value) != len(parts):
@@ -94,7 +97,7 @@ def _names_error(
     )
 
 
-def look_up(kind: str, table: Mapping[str, object], name: str) -> Any:
+def look_up(kind: str, table: Mapping[str, _T], name: str) -> _T:
     """Return `table[name]`, or raise an error that lists the names.
 
     Raises:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import iree.runtime as iree
 import numpy as np
@@ -26,7 +26,15 @@ from aotc.runtime.buffers import mapped_array, sender
 from aotc.runtime.host_arrays import Array
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from aotc.runtime.iree_types import (
+        HalBufferView,
+        HalDevice,
+        VmInstance,
+        VmModule,
+        VmRef,
+    )
 
 
 class Exchange:
@@ -38,15 +46,17 @@ class Exchange:
         part: the one of them that is computed here; None if none is.
     """
 
-    def __init__(self, device: Any, taken: DeviceAxis, part: Device | None) -> None:
+    def __init__(
+        self, device: HalDevice, taken: DeviceAxis, part: Device | None
+    ) -> None:
         self._device, self._taken, self._part = device, taken, part
         self._error: Exception | None = None
         self._failure: Exception | None = None  # of an exchange in this call
-        self._pool: Any = None
+        self._pool: ThreadPoolExecutor | None = None
         self._count = 0
         self._running: dict[int, tuple[Leaf, Future[Array]]] = {}
 
-    def module(self, instance: Any) -> Any:
+    def module(self, instance: VmInstance) -> VmModule:
         """Return the module for IREE's VM that defines the functions."""
         interface = iree.PyModuleInterface(loader_module.NAME, lambda _: self)
         interface.export(
@@ -54,14 +64,15 @@ class Exchange:
         )
         interface.export(loader_module.START, "0rr_I", _keeping_error(Exchange.start))
         interface.export(loader_module.FINISH, "0I_r", _keeping_error(Exchange.finish))
-        return interface.create()
+        module: VmModule = interface.create()
+        return module
 
-    def exchange(self, asked: object, sent: object) -> Any:
+    def exchange(self, asked: VmRef, sent: VmRef) -> VmRef:
         """Return the buffer view that this device gets for the one that it sends."""
         part, leaf, said, array = self._read(asked, sent)
         return self._view(leaf, part.exchange(said, array))
 
-    def start(self, asked: Any, sent: Any) -> int:
+    def start(self, asked: VmRef, sent: VmRef) -> int:
         """Begin an exchange; return its number."""
         part, leaf, said, array = self._read(asked, sent)
         if self._pool is None:
@@ -87,14 +98,14 @@ class Exchange:
             self._failure = error
             raise
 
-    def finish(self, number: int) -> Any:
+    def finish(self, number: int) -> VmRef:
         """Return the buffer view that an exchange ends with, when it does."""
         leaf, running = self._running.pop(number)
         return self._view(leaf, running.result())
 
     def _read(
-        self, asked: Any, sent: Any
-    ) -> tuple[Device, Leaf, dict[str, Any], Array]:
+        self, asked: VmRef, sent: VmRef
+    ) -> tuple[Device, Leaf, JsonObject, Array]:
         """Return who exchanges, the kind of what is sent, what is asked, and the array.
 
         Raises:
@@ -104,7 +115,7 @@ class Exchange:
             raise needs_devices(self._taken)
         said = json.loads(bytes(asked.deref(iree.VmBuffer)))
         leaf = Leaf("x", said.pop("dtype"), ())
-        view = sent.deref(iree.HalBufferView)
+        view: HalBufferView = sent.deref(iree.HalBufferView)
         dtype = to_numpy(leaf.dtype)
         array = (
             np.empty(view.shape, dtype)
@@ -113,7 +124,7 @@ class Exchange:
         )
         return self._part, leaf, said, array
 
-    def _view(self, leaf: Leaf, array: Array) -> object:
+    def _view(self, leaf: Leaf, array: Array) -> VmRef:
         return sender(self._device, leaf)(array).ref
 
     def keep_error(self, error: Exception) -> None:
@@ -139,7 +150,7 @@ class Exchange:
 def _keeping_error(call: Callable[..., object]) -> Callable[..., object]:
     """Return the function of an `Exchange`, which keeps what it raises."""
 
-    def keep(exchange: Exchange, *arguments: Any) -> Any:
+    def keep(exchange: Exchange, *arguments: object) -> object:
         try:
             return call(exchange, *arguments)
         except Exception as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class Input:
             SizeExpression.parse(d) if isinstance(d, str) else d for d in leaf.shape
         ]
 
-    def given(self, value: Any) -> Array | DlpackTensor:
+    def given(self, value: object) -> Array | DlpackTensor:
         """`value` as a tensor on the GPU that computes, or else as an array."""
         if self._gpu is not None:
             tensor = self._gpu.tensor(value, self._describe)
@@ -60,7 +60,7 @@ class Input:
                 return tensor
         return self.array(value)
 
-    def array(self, value: Any) -> Array:
+    def array(self, value: object) -> Array:
         """`value` as an array of exactly the declared dtype.
 
         Arrays are never cast. Python's own numbers have no width, so they take the
@@ -176,7 +176,7 @@ class CallContract:
         self._allowed: set[Shapes] = set()
 
     def arrays(
-        self, values: Sequence[Any]
+        self, values: Sequence[object]
     ) -> tuple[list[Array | DlpackTensor], Shapes]:
         """Return the arrays of a call, and their shapes.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from aotc.artifacts.manifest import Manifest
 from aotc.errors import InputError
@@ -46,7 +45,7 @@ class DeviceModels:
         """The manifest of the bundle."""
         return self.first.manifest
 
-    def call(self, entry: str, leaves: Sequence[Sequence[Any]]) -> list[list[Array]]:
+    def call(self, entry: str, leaves: Sequence[Sequence[object]]) -> list[list[Array]]:
         """Call an entry on all devices of this process at the same time.
 
         Args:

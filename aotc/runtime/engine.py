@@ -37,7 +37,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import iree.runtime as iree
 
@@ -45,10 +45,14 @@ from aotc.artifacts.backends import BACKENDS, CPU_DRIVERS
 from aotc.artifacts.compat import release_of
 from aotc.artifacts.host import Host
 from aotc.core import options
+from aotc.core.json_values import JsonObject
 from aotc.core.options import MAX_THREADS
 from aotc.errors import InputError, SetupError
 from aotc.errors.system import raise_system_error
 from aotc.runtime import lifetime
+
+if TYPE_CHECKING:
+    from aotc.runtime.iree_types import HalDevice, HalDriver, VmInstance
 
 # Notes [memory between calls] and [memory between calls on a GPU]
 # driver → for how many kinds of calls memory is kept that one has freed
@@ -69,16 +73,17 @@ _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 _lock = threading.Lock()
 _pool_size: int | None = None
-_memories: dict[Any, CallMemory] = {}
+_memories: dict[HalDevice, CallMemory] = {}
 
 
 @cache
-def instance() -> Any:
+def instance() -> VmInstance:
     """The VM instance: several of them in one process are not safe."""
-    return iree.VmInstance()
+    made: VmInstance = iree.VmInstance()
+    return made
 
 
-def device(backend: str, threads: int | None, *, is_small: bool = False) -> Any:
+def device(backend: str, threads: int | None, *, is_small: bool = False) -> HalDevice:
     """The device that runs modules of `backend`.
 
     Args:
@@ -104,7 +109,7 @@ class CallMemory:
         kinds: for how many kinds of calls it is kept; 0 if the device keeps none.
     """
 
-    def __init__(self, device: Any, kinds: int) -> None:
+    def __init__(self, device: HalDevice, kinds: int) -> None:
         self._trim = device.allocator.trim
         self._kinds = max(kinds, 1)
         self.is_kept = kinds > 0
@@ -133,7 +138,7 @@ class CallMemory:
         self._last_call = None
 
 
-def call_memory(device: iree.HalDevice) -> CallMemory:
+def call_memory(device: HalDevice) -> CallMemory:
     """The memory between calls of a device, which all models on it share."""
     return _memories[device]
 
@@ -142,7 +147,7 @@ def host(backends: set[str]) -> Host:
     """The machine, as far as modules of these backends are concerned."""
     from aotc.machine import device, processor
 
-    described: dict[str, Any] = {
+    described: JsonObject = {
         "arch": processor.arch(),
         "cpu": {"features": processor.cpu_features()},
     }
@@ -215,7 +220,7 @@ def _thread_count(wanted: int | None) -> int:
     return int(chosen) if chosen is not None else by_default
 
 
-def _cpu_device(threads: int | None, is_small: bool) -> object:
+def _cpu_device(threads: int | None, is_small: bool) -> HalDevice:
     global _pool_size
     wanted = _thread_count(threads)
     if not 1 <= wanted <= MAX_THREADS:
@@ -240,7 +245,7 @@ def _cpu_device(threads: int | None, is_small: bool) -> object:
 
 
 @cache
-def _open(driver: str) -> object:
+def _open(driver: str) -> HalDevice:
     try:
         allocators = ["caching"] if driver in _KEPT_CALLS else None
         with _hidden(_MPI_VARIABLES):
@@ -275,7 +280,7 @@ def _works(driver: str) -> bool:
         return False
 
 
-def _driver(name: str) -> Any:
+def _driver(name: str) -> HalDriver:
     """A driver of IREE. It takes its flags when it is first asked for, and never again.
 
     Raises:
@@ -283,4 +288,5 @@ def _driver(name: str) -> Any:
     """
     if flags := _DRIVER_FLAGS[name]:
         iree.flags.parse_flags(*flags)
-    return iree.get_driver(name)
+    driver: HalDriver = iree.get_driver(name)
+    return driver

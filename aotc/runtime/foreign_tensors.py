@@ -20,7 +20,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from aotc.artifacts.call_guards import device_guard, kind_guard
 from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError, SetupError
 from aotc.runtime.host_arrays import Described, device_name
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
 
 _ALIGNMENT = 64  # of memory that compiled code reads
 
@@ -79,7 +82,7 @@ class DlpackTensor:
 
     __slots__ = ("capsule", "dtype", "is_aligned", "shape", "strides")
 
-    def __init__(self, capsule: Any) -> None:
+    def __init__(self, capsule: CapsuleType) -> None:
         told = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
         self.capsule = capsule
         self.dtype = _dtype(told.code, told.bits)
@@ -112,7 +115,7 @@ class _Cuda:
 
     LIBRARIES = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
 
-    def __init__(self, library: Any, number: int) -> None:
+    def __init__(self, library: ctypes.CDLL, number: int) -> None:
         self._library = library
         device, self._context = ctypes.c_int(), ctypes.c_void_p()
         _require_success("cuInit", library.cuInit(0))
@@ -138,7 +141,7 @@ class _Hip:
 
     LIBRARIES = ("libamdhip64.so", "amdhip64.dll")
 
-    def __init__(self, library: Any, number: int) -> None:
+    def __init__(self, library: ctypes.CDLL, number: int) -> None:
         self._library, self._number = library, number
 
     def synchronize(self) -> None:
@@ -169,7 +172,7 @@ class _Kind(NamedTuple):
 
     types: tuple[int, ...]
     stream: int
-    runtime: type[Any]
+    runtime: type[_Cuda | _Hip]
 
 
 _KINDS_OF_GPUS = {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import iree.runtime as iree
 
@@ -23,6 +23,9 @@ from aotc.runtime.module import LoadedModule
 from aotc.runtime.padding import SIZES, CallPadding
 from aotc.runtime.signatures import require_signature
 from aotc.runtime.transfers import Transfers
+
+if TYPE_CHECKING:
+    from aotc.runtime.iree_types import VmFunction, VmVariantList
 
 _BufferView, _VariantList = iree.HalBufferView, iree.VmVariantList
 _NO_RESULT = "access list element"  # in what IREE says of a list that is too short
@@ -60,7 +63,7 @@ class _Way(NamedTuple):
         moved: bytes of their inputs and results.
     """
 
-    export: Any
+    export: VmFunction
     likeness: Hashable
     padding: CallPadding | None
     counts: ShapeCounts
@@ -75,7 +78,7 @@ class Prepared(NamedTuple):
     """
 
     way: _Way
-    arguments: Any
+    arguments: VmVariantList
     began: int
     is_lent: bool = False
 
@@ -153,7 +156,7 @@ class ExportedFunction:
         """
         return self.invoke(self.prepare(values))
 
-    def prepare(self, values: Sequence[Any]) -> Prepared:
+    def prepare(self, values: Sequence[object]) -> Prepared:
         """A call whose arguments are checked, and copied to the device.
 
         The copying waits for no other call, so that it overlaps with one that runs in
@@ -270,8 +273,8 @@ class ExportedFunction:
             sizes,
         )
 
-    def _arguments(self, arrays: Sequence[Array]) -> Any:
-        arguments = _VariantList(len(arrays))
+    def _arguments(self, arrays: Sequence[Array]) -> VmVariantList:
+        arguments: VmVariantList = _VariantList(len(arrays))
         for send, array in zip(self._senders, arrays, strict=False):
             arguments.push_ref(send(array))
         return arguments
@@ -297,7 +300,7 @@ class ExportedFunction:
             raise self._diagnose(error) from error
 
     def _transfer_results(
-        self, transfers: Transfers, call: Prepared, results: iree.VmVariantList
+        self, transfers: Transfers, call: Prepared, results: VmVariantList
     ) -> list[Any]:
         """The results of a call on a device whose memory is not the host's.
 
@@ -367,7 +370,7 @@ def _look_up(
     code: Code,
     inputs: Sequence[Leaf],
     outputs: Sequence[Leaf],
-) -> Any:
+) -> VmFunction:
     """The function of the module that a code is.
 
     Raises:

@@ -119,7 +119,7 @@ def device_name(kind: int, number: int) -> str:
     return f"{_DEVICES.get(kind, f'a device of type {kind}')}:{number}"
 
 
-def _library(value: Any) -> str:
+def _library(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 

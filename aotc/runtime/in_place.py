@@ -33,7 +33,7 @@ def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[object], None
     """
     before = owner[index]
 
-    def store(value: Any) -> None:
+    def store(value: object) -> None:
         owner[index] = augmented(sign, before, value)
 
     return store

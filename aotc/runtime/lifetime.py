@@ -17,23 +17,23 @@ import ctypes
 import os
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from aotc.errors import SetupError
 
 if TYPE_CHECKING:
-    import iree.runtime as iree
+    from aotc.runtime.iree_types import HalDevice
 
 
 class _Process:
     """State of this process that matters when it forks or ends."""
 
     def __init__(self) -> None:
-        self.calls: WeakSet[Any] = WeakSet()
-        self.copies: WeakSet[Any] = WeakSet()
-        self.devices: list[Any] = []
-        self.pooled: list[Any] = []
+        self.calls: WeakSet[threading.RLock] = WeakSet()
+        self.copies: WeakSet[threading.RLock] = WeakSet()
+        self.devices: list[HalDevice] = []
+        self.pooled: list[HalDevice] = []
         self.lost_pool = False
         self.held = ExitStack()
 
@@ -60,7 +60,7 @@ class _Process:
 _process = _Process()
 
 
-def call_lock() -> Any:
+def call_lock() -> threading.RLock:
     """A lock for one VM context, which runs one call at a time.
 
     Who holds it may make several calls. It is held while IREE does anything for a call
@@ -71,7 +71,7 @@ def call_lock() -> Any:
     return lock
 
 
-def copy_lock() -> Any:
+def copy_lock() -> threading.RLock:
     """A lock for the copying of inputs, which a call that runs does not wait for.
 
     Who holds it takes no `call_lock`.
@@ -81,14 +81,14 @@ def copy_lock() -> Any:
     return lock
 
 
-def note_open(device: iree.HalDevice, *, pooled: bool) -> None:
+def note_open(device: HalDevice, *, pooled: bool) -> None:
     """Note a device that is open, and whether other threads do its work."""
     _process.devices.append(device)
     if pooled:
         _process.pooled.append(device)
 
 
-def has_pool(device: iree.HalDevice) -> bool:
+def has_pool(device: HalDevice) -> bool:
     """Return whether a device computes on a pool of threads."""
     return any(device is each for each in _process.pooled)
 

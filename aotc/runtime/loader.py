@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import iree.runtime as iree
 
@@ -17,7 +17,6 @@ from aotc.artifacts.files import Buffer
 from aotc.artifacts.manifest import DeviceAxis, Manifest, ManifestWeights, Variant
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 from aotc.core import options
-from aotc.core.json_values import JsonObject
 from aotc.errors import InputError, VerificationError
 from aotc.errors.system import raise_system_error, system_errors
 from aotc.parallel import Device, Devices, current
@@ -34,6 +33,7 @@ from aotc.runtime.small import is_small
 
 if TYPE_CHECKING:
     from aotc.artifacts.trust import Trust
+    from aotc.runtime.iree_types import HalDevice, ParameterIndex
 
 _MODULE_NAME = "aotc"
 
@@ -215,7 +215,7 @@ def _load(asked: _Asked, part_of: _PartOf) -> Model:
 def _map(
     bundle: VerifiedBundle,
     variant: Variant,
-    device: iree.HalDevice,
+    device: HalDevice,
     exchange: Exchange | None,
     is_mapped: bool,
 ) -> LoadedModule:
@@ -253,8 +253,8 @@ def _check_backend(code: Buffer, variant: Variant) -> None:
 def start(
     code: Buffer,
     backend: str,
-    device: Any,
-    providers: Sequence[Any] = (),
+    device: HalDevice,
+    providers: Sequence[object] = (),
     exchange: Exchange | None = None,
 ) -> LoadedModule:
     """The code of a variant, running on a device of `engine.device`.
@@ -296,7 +296,7 @@ def _is_mapped(weights: str | None) -> bool:
 def _load_weights(
     bundle: VerifiedBundle,
     weights: ManifestWeights,
-    index: Any,
+    index: ParameterIndex,
     *,
     on_cpu: bool,
     mapped: bool,
@@ -321,9 +321,9 @@ def _load_weights(
 
 def _parameters(
     bundle: VerifiedBundle, variant: Variant, is_mapped: bool
-) -> JsonObject:
+) -> dict[str, ParameterIndex]:
     """The weights that `variant` needs, as parameter indexes by scope."""
-    scopes: dict[str, Any] = {}
+    scopes: dict[str, ParameterIndex] = {}
     for weights in bundle.manifest.weights:
         if weights.required_by and variant.id not in weights.required_by:
             continue

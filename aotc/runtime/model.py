@@ -98,17 +98,17 @@ class LoadedEntry:
         """The function of flat leaves, whose calls can be prepared before they run."""
         return self._run
 
-    def flatten(self, inputs: Mapping[str, Any]) -> list[Any]:
+    def flatten(self, inputs: PyTree) -> list[object]:
         """The leaves of inputs by name, in the order of `spec`; not checked further.
 
         Raises:
             InputError: `missing-input`, `unknown-input` or `input-structure`.
         """
-        leaves: list[Any] = [None] * self._count
+        leaves: list[object] = [None] * self._count
         self._flatten(inputs, leaves, "")
         return leaves
 
-    def build(self, leaves: Sequence[Any]) -> Any:
+    def build(self, leaves: Sequence[object]) -> Any:
         """The result that has these leaves, which are in the order of `spec`."""
         return self._build(leaves)
 
@@ -204,8 +204,7 @@ class Model:
         Raises:
             InputError: `unknown-entry`.
         """
-        entry: LoadedEntry = look_up("entry", self.entries, name)
-        return entry
+        return look_up("entry", self.entries, name)
 
     @system_errors()
     def read_state(self, name: str | None = None) -> Any:

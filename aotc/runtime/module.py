@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import iree.runtime as iree
 
@@ -11,6 +11,9 @@ from aotc.runtime import engine, lifetime
 from aotc.runtime.collectives import Exchange
 from aotc.runtime.foreign_tensors import DlpackGpu
 from aotc.runtime.scheduling import without_wakeup_preemption
+
+if TYPE_CHECKING:
+    from aotc.runtime.iree_types import HalDevice, VmContext, VmFunction, VmModule
 
 _RELEASE = "$release_workspaces"  # of modules that have any (aotc.worker.workspaces)
 # Calls of a kind, one after the other, after which workspaces of other kinds are given
@@ -32,9 +35,9 @@ class LoadedModule:
 
     def __init__(
         self,
-        context: Any,
-        module: Any,
-        device: Any,
+        context: VmContext,
+        module: VmModule,
+        device: HalDevice,
         on_cpu: bool,
         gpu: DlpackGpu | None,
         exchange: Exchange | None = None,
@@ -70,7 +73,7 @@ class LoadedModule:
             self._expect_workspaces(self._release, call)
         self._keep_for(call, size)
 
-    def _expect_workspaces(self, release: Any, call: Hashable) -> None:
+    def _expect_workspaces(self, release: VmFunction, call: Hashable) -> None:
         """Give workspaces back before the last of some calls of one kind in a row.
 
         Note [workspaces of entries that take turns]: a block serves every entry that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import iree.runtime as iree
 
@@ -11,18 +11,21 @@ from aotc.artifacts.manifest import Leaf
 from aotc.core import printing
 from aotc.runtime import buffers, transfers
 
+if TYPE_CHECKING:
+    from aotc.runtime.iree_types import HalBufferView, HalDevice
 
-def sink(device: iree.HalDevice, on_cpu: bool) -> Any:
+
+def sink(device: HalDevice, on_cpu: bool) -> object:
     """Return the sink for buffers of a model's prints, for IREE's HAL module."""
     return iree.HalModuleDebugSink(_writer(device, on_cpu))
 
 
 def _writer(
-    device: iree.HalDevice, on_cpu: bool
-) -> Callable[[str, Sequence[object]], None]:
+    device: HalDevice, on_cpu: bool
+) -> Callable[[str, Sequence[HalBufferView]], None]:
     reader = buffers.viewer if on_cpu else transfers.Fetcher
 
-    def write(key: str, views: Sequence[iree.HalBufferView]) -> None:
+    def write(key: str, views: Sequence[HalBufferView]) -> None:
         text, dtype = printing.parse_key(key)
         for view in views:
             leaf = Leaf("x", dtype, tuple(view.shape))

@@ -19,7 +19,7 @@ from aotc.runtime.model import Model
 Codes = dict[str, list[tuple[str, JsonObject]]]
 
 
-def form_of(value: object) -> tuple[dict[str, Any], list[Any]]:
+def form_of(value: object) -> tuple[JsonObject, list[np.ndarray]]:
     """Return the form of a value that selects code, as manifests spell it, and its
     arrays.
 
@@ -114,7 +114,7 @@ class Regions:
         raise self._refusal(region, form, [each for _, each in codes[region]])
 
     def _refusal(
-        self, region: str, form: JsonObject, forms: Sequence[Mapping[str, Any]]
+        self, region: str, form: JsonObject, forms: Sequence[JsonObject]
     ) -> InputError:
         """Return the error for values that no code was made for."""
         name = next(

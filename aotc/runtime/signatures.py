@@ -17,8 +17,7 @@ from aotc.artifacts.shapes import SizeExpression
 from aotc.errors import VerificationError
 
 if TYPE_CHECKING:
-    import iree.runtime as iree
-
+    from aotc.runtime.iree_types import VmFunction
 
 _DECLARATION = "iree.abi.declaration"
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)([a-z][a-z0-9]*)>")
@@ -26,7 +25,7 @@ _TYPES = {"bool": "i1"}
 
 
 def require_signature(
-    function: iree.VmFunction,
+    function: VmFunction,
     code: Code,
     inputs: Sequence[Leaf],
     outputs: Sequence[Leaf],

@@ -10,9 +10,9 @@ touches little memory has small dispatches, as the largest product of matrices i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from aotc.artifacts.manifest import Manifest, Symbol, Variant
+from aotc.core.json_values import JsonObject
 
 _MOST_BYTES = 128 << 10
 
@@ -73,7 +73,7 @@ def _exports(manifest: Manifest) -> set[str]:
     return {name for each in manifest.entry_points.values() for name in each.exports}
 
 
-def _plans(variant: Variant) -> list[Mapping[str, Any]]:
+def _plans(variant: Variant) -> list[JsonObject]:
     """The memory plans of its entries."""
     return list(variant.memory.values())
 

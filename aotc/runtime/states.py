@@ -36,9 +36,9 @@ class _StateAccess:
             code, owner, [Code(state.write)], full, (), False
         )
 
-    def flat(self, tree: PyTree) -> list[Any]:
+    def flat(self, tree: PyTree) -> list[object]:
         """The leaves of a pytree that has the form of the state."""
-        leaves: list[Any] = [None] * len(self.state.leaves)
+        leaves: list[object] = [None] * len(self.state.leaves)
         self._flatten(tree, leaves, "")
         return leaves
 
@@ -107,5 +107,4 @@ class States:
         """The state `name`; for None the only one, or that with the usual name."""
         if name is None:
             name = next(iter(self._all)) if len(self._all) == 1 else "state"
-        access: _StateAccess = look_up("state", self._all, name)
-        return access
+        return look_up("state", self._all, name)

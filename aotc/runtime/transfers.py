@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import iree.runtime as iree
 import numpy as np
@@ -39,6 +39,17 @@ from aotc.runtime.buffers import (
 )
 from aotc.runtime.foreign_tensors import DlpackGpu, DlpackTensor
 from aotc.runtime.host_arrays import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+    from aotc.runtime.iree_types import (
+        HalBuffer,
+        HalBufferView,
+        HalDevice,
+        HalSemaphore,
+        VmVariantList,
+    )
 
 _BufferView = iree.HalBufferView
 _HOST = int(iree.MemoryType.HOST_LOCAL) | int(iree.MemoryType.DEVICE_VISIBLE)
@@ -65,11 +76,11 @@ _LENT_ELEMENTS = {
 class Copies:
     """Copies on a device that run beside each other, and are waited for together."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: HalDevice) -> None:
         self._device = device
-        self._begun: list[tuple[Any, Any, Any]] = []
+        self._begun: list[tuple[HalSemaphore, HalBuffer, HalBuffer]] = []
 
-    def begin(self, source: Any, target: Any) -> None:
+    def begin(self, source: HalBuffer, target: HalBuffer) -> None:
         """Begin to copy a buffer to another, which is at least as large."""
         done = self._device.create_semaphore(0)
         self._device.queue_copy(source, target, [], [(done, 1)])
@@ -99,7 +110,7 @@ class Transfers:
 
     def __init__(
         self,
-        device: Any,
+        device: HalDevice,
         gpu: DlpackGpu | None,
         inputs: Sequence[Leaf],
         outputs: Sequence[Leaf],
@@ -113,10 +124,10 @@ class Transfers:
         self._elements = [int(ELEMENTS[leaf.dtype]) for leaf in inputs]
         self._fetchers = [Fetcher(device, leaf) for leaf in outputs]
 
-    def send(self, arrays: Sequence[Array | DlpackTensor]) -> Any:
+    def send(self, arrays: Sequence[Array | DlpackTensor]) -> VmVariantList:
         """The arguments of a call: a list of IREE's, of buffer views."""
         copies = Copies(self._device)
-        arguments = iree.VmVariantList(len(arrays))
+        arguments: VmVariantList = iree.VmVariantList(len(arrays))
         if self._gpu is not None and has_tensor(arrays):
             self._gpu.synchronize()
         ways = zip(arrays, self._elements, self._senders, strict=False)
@@ -132,7 +143,7 @@ class Transfers:
         copies.wait()
         return arguments
 
-    def _upload(self, array: Array, copies: Copies) -> Any:
+    def _upload(self, array: Array, copies: Copies) -> HalBuffer:
         buffer = self._allocate(DEVICE_LOCAL, USAGE, array.nbytes)
         if array.nbytes:
             staged = self._allocate(_WRITTEN, _STAGING, array.nbytes)
@@ -141,7 +152,7 @@ class Transfers:
             copies.begin(staged, buffer)
         return buffer
 
-    def _borrow(self, tensor: DlpackTensor, copies: Copies) -> Any:
+    def _borrow(self, tensor: DlpackTensor, copies: Copies) -> HalBuffer:
         if not tensor.size:  # may lie nowhere
             return self._allocate(DEVICE_LOCAL, USAGE, 0)
         lent = self._device.from_dlpack_capsule(tensor.capsule).get_buffer()
@@ -151,10 +162,10 @@ class Transfers:
         copies.begin(lent, buffer)
         return buffer
 
-    def _allocate(self, memory: int, usage: int, size: int) -> Any:
+    def _allocate(self, memory: int, usage: int, size: int) -> HalBuffer:
         return self._device.allocator.allocate_buffer(memory, usage, max(size, 1))
 
-    def fetch(self, views: Sequence[iree.HalBufferView]) -> list[Array]:
+    def fetch(self, views: Sequence[HalBufferView]) -> list[Array]:
         """The results of a call on the host, of buffer views."""
         copies = Copies(self._device)
         pairs = list(zip(self._fetchers, views, strict=True))
@@ -165,7 +176,7 @@ class Transfers:
             for (fetcher, view), buffer in zip(pairs, staged, strict=True)
         ]
 
-    def keep(self, views: Sequence[Any]) -> list[DeviceArray]:
+    def keep(self, views: Sequence[HalBufferView]) -> list[DeviceArray]:
         """The results of a call on the GPU, of buffer views."""
         assert self._gpu is not None
         gpu, copies = self._gpu, Copies(self._device)
@@ -197,20 +208,20 @@ class Fetcher:
     which may be given back under it (Note [no Python memory in IREE] in `loader`).
     """
 
-    def __init__(self, device: Any, leaf: Leaf) -> None:
+    def __init__(self, device: HalDevice, leaf: Leaf) -> None:
         self.device = device
         self.leaf = leaf
         self.dtype = to_numpy(leaf.dtype)
         self._check = shape_checker(leaf)
 
-    def __call__(self, view: iree.HalBufferView) -> Array:
+    def __call__(self, view: HalBufferView) -> Array:
         """The array of a buffer view."""
         copies = Copies(self.device)
         staged = self.begin(view, copies)
         copies.wait()
         return self.array(view, staged)
 
-    def begin(self, view: Any, copies: Copies) -> Any:
+    def begin(self, view: HalBufferView, copies: Copies) -> HalBuffer | None:
         """Begin to copy the contents of a buffer view; return the destination."""
         if 0 in view.shape:
             return None
@@ -221,7 +232,7 @@ class Fetcher:
         copies.begin(source, staged)
         return staged
 
-    def array(self, view: Any, staged: Any) -> Array:
+    def array(self, view: HalBufferView, staged: HalBuffer | None) -> Array:
         """Return the copied contents as an array."""
         raw = iree.HalElementType.map_to_dtype(view.element_type)
         array: Array = (
@@ -236,7 +247,7 @@ class Fetcher:
             else view_as(array, self.leaf, self.dtype)
         )
 
-    def require_promised(self, view: iree.HalBufferView) -> None:
+    def require_promised(self, view: HalBufferView) -> None:
         """Refuse a result that the manifest does not promise.
 
         Raises:
@@ -265,7 +276,11 @@ class DeviceArray:
     __slots__ = ("_buffer", "_fetcher", "_gpu", "dtype", "shape")
 
     def __init__(
-        self, gpu: DlpackGpu, fetcher: Fetcher, shape: tuple[int, ...], buffer: Any
+        self,
+        gpu: DlpackGpu,
+        fetcher: Fetcher,
+        shape: tuple[int, ...],
+        buffer: HalBuffer,
     ) -> None:
         self._gpu, self._fetcher, self._buffer = gpu, fetcher, buffer
         self.shape = shape
@@ -312,7 +327,7 @@ class DeviceArray:
         max_version: object = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-    ) -> Any:
+    ) -> CapsuleType:
         # Its elements are there since the call has returned: no stream waits for them.
         if copy or (dl_device is not None and (*dl_device,) != self._gpu.location):
             raise BufferError(f"it is lent where it lies, on {self._gpu}, uncopied")

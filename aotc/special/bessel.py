@@ -26,14 +26,15 @@ _DEGREE = 30
 _POINTS = 4096  # of the trapezoidal rule
 
 
-def _scaled_bessel(order: int, x: Any) -> Any:
+def _scaled_bessel(order: int, x: numpy.ndarray) -> numpy.ndarray:
     """e**-x I_n(x) of a vector of numbers."""
     angle = (numpy.arange(_POINTS) + 0.5) * (numpy.pi / _POINTS)
     cosine = numpy.cos(angle)
     heights = numpy.exp(numpy.multiply.outer(x, cosine - 1.0)) * numpy.cos(
         order * angle
     )
-    return heights.mean(-1)
+    means: numpy.ndarray = heights.mean(-1)
+    return means
 
 
 @cache
@@ -44,11 +45,11 @@ def _series(order: int) -> tuple[list[float], list[float]]:
     """
     fit = numpy.polynomial.chebyshev.chebinterpolate
 
-    def above(t: Any) -> Any:
+    def above(t: numpy.ndarray) -> Any:
         x = 2.0 * _SPLIT / (t + 1.0)
         return numpy.sqrt(x) * _scaled_bessel(order, x)
 
-    def below(t: Any) -> Any:
+    def below(t: numpy.ndarray) -> Any:
         x = (t + 1.0) * _SPLIT / 2.0
         return _scaled_bessel(order, x) / x**order
 

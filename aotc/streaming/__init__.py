@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from aotc.counting import counters
 from aotc.errors import InputError, SetupError
@@ -101,7 +101,7 @@ class Stream:
         self,
         work: StreamThreads,
         caller: Caller,
-        source: Iterator[Any],
+        source: Iterator[object],
         on_error: OnError,
     ) -> None:
         self._work = work
@@ -188,7 +188,7 @@ def _caller(
     return FunctionCaller(entry)
 
 
-def _require_bounds(depth: Any, latency: Any, max_rows: Any) -> None:
+def _require_bounds(depth: object, latency: object, max_rows: object) -> None:
     if not _is_whole(depth) or depth < 1:
         raise InputError(
             "unbounded-stream",
@@ -196,8 +196,7 @@ def _require_bounds(depth: Any, latency: Any, max_rows: Any) -> None:
             "a queue without a limit would take all of a source that never ends",
             hint="leave it out for 8",
         )
-    is_number = isinstance(latency, (int, float)) and not isinstance(latency, bool)
-    if latency is not None and not (is_number and 0 <= latency < math.inf):
+    if latency is not None and not _is_duration(latency):
         raise _argument_error("latency", "seconds, a number of at least 0", latency)
     if max_rows is not None and (not _is_whole(max_rows) or max_rows < 1):
         raise _argument_error("max_rows", "a whole number, at least 1", max_rows)
@@ -209,8 +208,12 @@ def _require_bounds(depth: Any, latency: Any, max_rows: Any) -> None:
         )
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_duration(value: object) -> bool:
+    return (_is_whole(value) or isinstance(value, float)) and 0 <= value < math.inf
 
 
 def _argument_error(name: str, expected: str, got: object) -> InputError:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -177,7 +176,7 @@ def _agree(leaf: Leaf, one: Array, other: Array) -> bool:
     return np.allclose(a, b, rtol=0, atol=bound, equal_nan=True)
 
 
-def _refusal(entry: Any, why: str, hint: str) -> InputError:
+def _refusal(entry: LoadedEntry, why: str, hint: str) -> InputError:
     return InputError(
         "not-batchable",
         f"{entry.name}: its calls cannot be put together: {why}",

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
+from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.runtime.foreign_tensors import DlpackTensor
+from aotc.runtime.function import Prepared
 from aotc.runtime.model import LoadedEntry
 from aotc.streaming.batching import Batching, Leaves, require_same_rows
 from aotc.streaming.outcomes import PreparedCall
@@ -29,7 +31,7 @@ class EntryCaller:
         names = list(entry.spec.arguments["dict"])
         self._only: str | None = names[0] if len(names) == 1 else None
 
-    def accept(self, item: Any) -> Any:
+    def accept(self, item: object) -> Sequence[object]:
         """The leaves of an item; checked where they may become part of a batch.
 
         Raises:
@@ -52,7 +54,7 @@ class EntryCaller:
                 )
         return arrays
 
-    def prepare(self, inputs: Sequence[Any]) -> Any:
+    def prepare(self, inputs: Sequence[Leaves]) -> Prepared:
         """The call for one item, or for the rows of several.
 
         Raises:
@@ -84,7 +86,7 @@ class EntryCaller:
             require_same_rows(self._entry, results, alone)
             self._is_checked = True
 
-    def build(self, leaves: Leaves) -> Any:
+    def build(self, leaves: Leaves) -> PyTree:
         """The result in the structure that the entry returns."""
         return self._entry.build(leaves)
 
@@ -94,15 +96,15 @@ class FunctionCaller:
 
     batching = None
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self.name = str(getattr(function, "__name__", type(function).__name__))
         self._function = function
 
-    def accept(self, item: object) -> Any:
+    def accept(self, item: object) -> object:
         """The item as it is."""
         return item
 
-    def prepare(self, inputs: Sequence[Any]) -> Any:
+    def prepare(self, inputs: Sequence[object]) -> object:
         """The inputs of the one item."""
         return inputs[0]
 
@@ -115,7 +117,7 @@ class FunctionCaller:
     def require_same_alone(self, call: PreparedCall, results: Sequence[object]) -> None:
         """Do nothing, as no calls are batched."""
 
-    def build(self, result: Any) -> Any:
+    def build(self, result: object) -> object:
         """The result as it is."""
         return result
 

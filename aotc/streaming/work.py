@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from time import perf_counter_ns
-from typing import Any
 
 from aotc.errors import AotcError
 from aotc.streaming.callers import Caller, FunctionCaller
@@ -48,7 +47,7 @@ class StreamThreads:
     """
 
     def __init__(
-        self, caller: Caller, source: Iterator[Any], depth: int, latency: float
+        self, caller: Caller, source: Iterator[object], depth: int, latency: float
     ) -> None:
         self._caller: Caller = caller
         self._source = source

@@ -65,7 +65,7 @@ class Dispatch:
             return None
         return float(self.kernel["flops"]) * self.count / self.ms / 1e6
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The figures by name."""
         return {**vars(self), "gflops": self.gflops}
 
@@ -98,7 +98,7 @@ class DispatchProfile:
         often = (each for each in self.dispatches if each.count > 1 / 2)
         return tuple(each.name for each in often if each.count % 1)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the profile as a document."""
         found = [each.to_json() for each in self.dispatches]
         head = {"export": self.export, "calls": self.calls, "ms": self.ms}

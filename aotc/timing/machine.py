@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.machine import device
 
 
-def description() -> dict[str, Any]:
+def description() -> JsonObject:
     """The processor, and how many processes wanted it in the last minute."""
     cpu = device.probe(cpu_only=True)["cpu"]
     named = ("model", "level", "cores_physical", "cores_logical")

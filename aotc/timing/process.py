@@ -25,7 +25,7 @@ class Server(Child):
         AotcError: as the process raises it.
     """
 
-    def __init__(self, subject: TimedBundle, question: Any, module: str) -> None:
+    def __init__(self, subject: TimedBundle, question: object, module: str) -> None:
         super().__init__(module)
         self._subject = subject
         try:
@@ -34,7 +34,7 @@ class Server(Child):
             self.close()
             raise
 
-    def ask(self, question: Any, seconds: float | None = None) -> Any:
+    def ask(self, question: object, seconds: float | None = None) -> Any:
         """The answer to a question.
 
         Raises:

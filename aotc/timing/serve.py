@@ -88,7 +88,7 @@ def _page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def _times(call: Callable[[], Any], budget: Budget, start: int) -> list[int]:
+def _times(call: Callable[[], object], budget: Budget, start: int) -> list[int]:
     """The nanoseconds of each call; at least one is made."""
     clock = time.perf_counter_ns
     end = start + int(budget.seconds * 1e9)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, pstdev
-from typing import Any
 
 import numpy as np
+
+from aotc.core.json_values import JsonObject
 
 _MS = 1e6  # nanoseconds
 _LEAST_ROUNDS = 6
@@ -88,7 +89,7 @@ class Comparison:
         """
         return self.rounds < _LEAST_ROUNDS or self.low <= 1 <= self.high
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The figures by name."""
         return {**vars(self), "within_noise": self.is_noise}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from types import ModuleType
-from typing import Any
 
 from aotc.errors import InputError
 from aotc.tracing.array import Array
@@ -151,14 +150,15 @@ def _foreign_call(node: ast.Call, expression: Expression) -> InputError | None:
     return InputError("traced-value", message, hint=replacement_of(name))
 
 
-def _wrong_function(error: TypeError, called: Any) -> InputError | None:
+def _wrong_function(error: TypeError, called: object) -> InputError | None:
     """Return the error of a function argument that does not take the arguments of
     its call.
     """
     module = getattr(called, "__module__", None) or ""
     if "positional argument" not in str(error) or not module.startswith("aotc."):
         return None
-    message = f"{called.__name__} calls a function that takes something else: {error}"
+    name = getattr(called, "__name__", type(called).__name__)
+    message = f"{name} calls a function that takes something else: {error}"
     return InputError("bad-call", message, hint=_documented_functions(called) or None)
 
 

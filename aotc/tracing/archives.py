@@ -16,8 +16,8 @@ from aotc.errors import InputError
 from aotc.errors.system import raise_system_error, require_path
 from aotc.tracing.source_locations import fail
 
-Arrays = dict[str, Any]  # by dotted name
-Reader = Callable[[Path], tuple[Arrays, Mapping[str, Any]]]
+Arrays = dict[str, Any]  # or nodes of trees, by dotted name
+Reader = Callable[[Path], tuple[Arrays, Mapping[str, object]]]
 FOLDER = "a folder"  # the suffix of one, among the readers
 
 
@@ -85,14 +85,14 @@ _CONVERSIONS = dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLES) | {
 
 def nested_dict(flat: Mapping[str, object]) -> dict[str, object]:
     """`{"conv.kernel": a}` → `{"conv": {"kernel": a}}`."""
-    tree: dict[str, Any] = {}
+    tree: dict[str, object] = {}
     for name, value in flat.items():
         *parents, last = name.split(".")
-        node = tree
+        node: object = tree
         for parent in parents:
-            node = node.setdefault(parent, {})
             if not isinstance(node, dict):
                 break
+            node = node.setdefault(parent, {})
         if not isinstance(node, dict) or last in node:
             fail(
                 "bad-file",

@@ -6,7 +6,7 @@ of this class and provides them (`aotc.tracing.operators`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -34,7 +34,7 @@ _USE_AOTC = "use the functions of aotc.numpy on it"
 def _method(function: str) -> Callable[..., Array]:
     """`array.method(…)` is `aotc.numpy.function(array, …)`."""
 
-    def method(self: Array, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Array, *args: object, **kwargs: object) -> Any:
         # as in NumPy, None says that the other operand has its own operators
         if args and getattr(args[0], "__array_ufunc__", self) is None:
             return NotImplemented
@@ -47,7 +47,7 @@ def _method(function: str) -> Callable[..., Array]:
 def _rmethod(function: str) -> Callable[..., Array]:
     """`other operator array` is `aotc.numpy.function(other, array)`."""
 
-    def method(self: Array, other: Any) -> Array:
+    def method(self: Array, other: object) -> Array:
         return function_of(function)(other, self)
 
     return method
@@ -76,8 +76,8 @@ class Array:
         *,
         value: Any = None,
         trace: OpScope | None = None,
-        data: Any = None,
-        known: Any = None,
+        data: np.ndarray | None = None,
+        known: np.ndarray | None = None,
     ) -> None:
         self._value = value
         self._trace = trace
@@ -94,6 +94,7 @@ class Array:
         """The shape and dtype."""
         if self._type is None:
             data = self._known
+            assert data is not None  # as it has no value either
             self._type = Tensor(data.shape, dtypes.canonical(data.dtype))
         return self._type
 
@@ -143,21 +144,25 @@ class Array:
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
-    ) -> Any:
+    ) -> np.ndarray:
         data = self._concrete("be turned into a NumPy array", _USE_AOTC)
         return np.array(data, dtype=dtype, copy=copy)
 
     def __array_ufunc__(
-        self, ufunc: Any, method: str, *inputs: Any, **options: Any
-    ) -> Any:
+        self, ufunc: np.ufunc, method: str, *inputs: object, **options: object
+    ) -> object:
         """Apply NumPy's operators on mixed operands as aotc's; leave the rest."""
         if method == "__call__" and ufunc.__name__ in _OPERATORS and not options:
             return function_of(ufunc.__name__)(*inputs)
         return _leave_to_numpy(ufunc.__name__, getattr(ufunc, method), inputs, options)
 
     def __array_function__(
-        self, function: Any, types: object, args: Any, kwargs: Any
-    ) -> Any:
+        self,
+        function: Callable[..., object],
+        types: object,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+    ) -> object:
         """Apply NumPy's functions to concrete arrays only."""
         return _leave_to_numpy(function.__name__, function, args, kwargs)
 
@@ -188,7 +193,7 @@ class Array:
         """The nested list of a concrete array."""
         return self._concrete("be turned into a list").tolist()
 
-    def _concrete(self, wish: str, hint: str | None = None) -> Any:
+    def _concrete(self, wish: str, hint: str | None = None) -> np.ndarray:
         if self._known is not None:
             return self._known
         data = branch_value(self)
@@ -225,11 +230,11 @@ class Array:
         """The axes in reverse order."""
         return self.transpose()
 
-    def reshape(self, *shape: Any) -> Array:
+    def reshape(self, *shape: object) -> Array:
         """Reshape as `aotc.numpy.reshape` does; sizes one by one or as a tuple."""
         return function_of("reshape")(self, shape[0] if len(shape) == 1 else shape)
 
-    def transpose(self, *axes: Any) -> Array:
+    def transpose(self, *axes: object) -> Array:
         """Transpose as `aotc.numpy.transpose` does; axes one by one, as a tuple, or
         none at all.
         """
@@ -319,12 +324,18 @@ def as_array(number: Array) -> Array:
     )
 
 
-def _leave_to_numpy(name: str, function: Any, args: Any, kwargs: Any) -> object:
+def _leave_to_numpy(
+    name: str,
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> object:
     """Call NumPy on the values of concrete arrays; refuse traced ones."""
-    return function(*_values(name, args), **_values(name, kwargs))
+    given = [_values(name, each) for each in args]
+    return function(*given, **{key: _values(name, x) for key, x in kwargs.items()})
 
 
-def _values(name: str, part: object) -> Any:
+def _values(name: str, part: object) -> object:
     """`part` with every Array in it replaced by its NumPy array."""
     if isinstance(part, Array):
         known = exact_names(name)

@@ -17,7 +17,7 @@ import numpy as np
 
 from aotc.core import dtypes
 from aotc.core.collecting import collecting_rarely
-from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects import context
 from aotc.dialects.calls.specialization import allowed_specializations
 from aotc.dialects.functions.entries import Entry, Port, Sizes, write_entry
@@ -28,6 +28,8 @@ from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import Size, SymbolicDim, Tensor
 from aotc.errors import AotcError
 from aotc.mlir import Function, Module, ir
+from aotc.programs.computed_arrays import StoredArray
+from aotc.programs.parameter_archive import UnevaluatedArray
 from aotc.programs.program import Program
 from aotc.tracing.dims import Dim
 from aotc.tracing.entry import (
@@ -134,6 +136,7 @@ class _Builder:
         leaves = leaf_names(stored.structure, name)
         kind = kind_of(stored)
         for leaf, array in zip(leaves, stored.arrays, strict=True):
+            assert isinstance(array, StoredArray)
             self.program.add_parameter(leaf, array, array_type(array), kind)
         self.stored[id(stored)] = leaves
         if isinstance(stored, State):
@@ -145,7 +148,7 @@ def kind_of(stored: StoredTree) -> str:
     return "weight" if isinstance(stored, Weights) else "state"
 
 
-def array_type(array: np.ndarray) -> Tensor:
+def array_type(array: np.ndarray | UnevaluatedArray) -> Tensor:
     """The type of a NumPy array."""
     return Tensor(array.shape, dtypes.canonical(array.dtype))
 
@@ -158,7 +161,7 @@ class Argument:
     """A parameter of an entry, flattened."""
 
     parameter: str
-    source: Any
+    source: PyTree
     structure: Structure
     ports: list[Port]
 
@@ -199,7 +202,7 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
 
 def _call(
     declared: EntryFunction, arguments: Sequence[Argument], tracing: Trace
-) -> Any:
+) -> PyTree:
     """Run the user's function on traced arrays."""
     values, remaining = {}, tracing.arguments
     for argument in arguments:
@@ -291,7 +294,7 @@ def _argument(
     builder: _Builder,
     declared: EntryFunction,
     parameter: str,
-    source: Any,
+    source: PyTree,
     sizes: Mapping[str, Size],
 ) -> Argument:
     stored = source.state if isinstance(source, Frozen) else source

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from aotc.core import dtypes
 from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
@@ -17,11 +18,14 @@ from aotc.dialects import context
 from aotc.dialects.sizes.symbols import current_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import InputError
-from aotc.mlir import ir
+from aotc.mlir import Value, ir
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import Trace
+
+# of a function and what it returned: what counts as its result
+AdaptResult = Callable[[Callable[..., object], object], object]
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Body:
         return self.trace.name
 
 
-def function_name(function: Callable[..., Any]) -> str:
+def function_name(function: Callable[..., object]) -> str:
     """Return the name of a Python function in messages."""
     return getattr(function, "__name__", type(function).__name__)
 
@@ -48,10 +52,8 @@ def trace_bodies(
     functions: Sequence[Callable[..., object]],
     types: Sequence[Tensor],
     arguments: Structure,
-    adapt_result: Callable[
-        [Callable[..., object], object], object
-    ] = lambda _, result: result,
-) -> tuple[list[Body], list[Any]]:
+    adapt_result: AdaptResult = lambda _, result: result,
+) -> tuple[list[Body], list[Value]]:
     """Trace functions of the same arguments.
 
     Args:
@@ -95,7 +97,7 @@ def trace_bodies(
 class _Sketch(Trace):
     """A function that is only asked for its types: constants are further arguments."""
 
-    def _constant(self, data: Any) -> Any:
+    def _constant(self, data: np.ndarray) -> Value:
         kind = Tensor(data.shape, dtypes.canonical(data.dtype))
         with ir.Location.unknown():
             return self.block.add_argument(kind.to_mlir(), ir.Location.current)
@@ -105,9 +107,7 @@ def result_types(
     function: Callable[..., object],
     types: Sequence[Tensor],
     arguments: Structure,
-    adapt_result: Callable[
-        [Callable[..., object], object], object
-    ] = lambda _, result: result,
+    adapt_result: AdaptResult = lambda _, result: result,
 ) -> tuple[list[Tensor], Structure]:
     """Trace a function on arguments of given types, and return its result types.
 
@@ -145,7 +145,7 @@ def returned_arrays(
     return found
 
 
-def leaves_like(what: str, structure: Structure, tree: PyTree) -> list[Any]:
+def leaves_like(what: str, structure: Structure, tree: PyTree) -> list[object]:
     """The leaves of `tree`, where None may stand for any part of it."""
     if tree is None:
         return [None] * structure.leaf_count
@@ -162,10 +162,12 @@ def leaves_like(what: str, structure: Structure, tree: PyTree) -> list[Any]:
     ]
 
 
-def _parts(structure: Structure, tree: Any) -> list[Any] | None:
+def _parts(structure: Structure, tree: PyTree) -> list[PyTree] | None:
     """The children of `tree` in the order of the structure; None if it has others."""
     if structure.kind == "dict":
-        fits = isinstance(tree, dict) and set(tree) == set(structure.keys)
-        return [tree[key] for key in structure.keys] if fits else None
-    fits = isinstance(tree, (list, tuple)) and len(tree) == len(structure.children)
-    return list(tree) if fits else None
+        if isinstance(tree, dict) and set(tree) == set(structure.keys):
+            return [tree[key] for key in structure.keys]
+        return None
+    if isinstance(tree, (list, tuple)) and len(tree) == len(structure.children):
+        return list(tree)
+    return None

@@ -43,7 +43,7 @@ _MOST_FACTORS = 63  # of a power that is written out
 _LARGEST = 2**62  # sizes are smaller
 _IN_WHOLE_NUMBERS = "write it in whole numbers, n * 7 // 10 for n * 0.7; "
 _OPPOSITES = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_Operation = Callable[..., Any]
+_Operation = Callable[..., object]
 _of_compiler: ContextVar[bool] = ContextVar("aotc_compiler_sizes", default=False)
 
 
@@ -80,11 +80,13 @@ def compiler_size(size: Size) -> Size:
     return SymbolicDim(size.expr) if isinstance(size, CallSize) else size
 
 
-def compiler_sizes(part: Any) -> Any:
+def compiler_sizes(part: object) -> Any:
     """An attribute of an op, with the compiler's sizes in lists and tuples of it."""
-    if type(part) in (tuple, list):
-        return type(part)(map(compiler_sizes, part))
-    return compiler_size(part)
+    if type(part) is tuple:
+        return tuple(map(compiler_sizes, part))
+    if type(part) is list:
+        return [*map(compiler_sizes, part)]
+    return compiler_size(part) if isinstance(part, CallSize) else part
 
 
 # ---- operators of numbers -----------------------------------------------------------
@@ -101,7 +103,7 @@ def _by_value(operation: _Operation, hint: str = "") -> Any:
         hint: what to write instead, where there is no call.
     """
 
-    def __operator__(self: object, *others: object) -> Any:
+    def __operator__(self: object, *others: object) -> object:
         if not all(isinstance(other, _NUMBERS) for other in others):
             return NotImplemented  # an array computes with sizes and conditions itself
         return operation(*(_value(each, hint) for each in (self, *others)))
@@ -112,20 +114,20 @@ def _by_value(operation: _Operation, hint: str = "") -> Any:
 def _both_by_value(operation: _Operation, hint: str = "") -> tuple[Any, Any]:
     """An operator of two numbers, and its reflection."""
 
-    def reflected(self: object, other: object) -> Any:
+    def reflected(self: object, other: object) -> object:
         return operation(other, self)
 
     return _by_value(operation, hint), _by_value(reflected, hint)
 
 
-def _value(x: object, hint: str = "") -> Any:
+def _value(x: object, hint: str = "") -> object:
     """Evaluate a size or a condition in the call that is traced."""
     if isinstance(x, CallSize):
         return x.pin(hint=hint)
     return int(bool(x)) if isinstance(x, SizeCondition) else x
 
 
-def _integer(x: object) -> Any:
+def _integer(x: object) -> object:
     """An integer of any kind as one of Python's; all else as it is."""
     if isinstance(x, bool | np.integer | np.bool_ | SizeCondition):
         return int(x)
@@ -136,7 +138,7 @@ def _integer(x: object) -> Any:
 
 
 def _logical(operation: _Operation) -> Any:
-    def __operator__(self: SizeCondition, other: object) -> Any:
+    def __operator__(self: SizeCondition, other: object) -> object:
         if isinstance(other, bool | np.bool_ | SizeCondition):
             return operation(bool(self), bool(other))
         return _by_value(operation)(self, other)
@@ -196,7 +198,7 @@ class SizeCondition:
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
-    ) -> Any:
+    ) -> np.ndarray:
         return np.array(bool(self), dtype=dtype)
 
     __and__ = __rand__ = _logical(operator.and_)
@@ -227,10 +229,10 @@ class SizeCondition:
 # ---- sizes --------------------------------------------------------------------------
 
 
-def _of_sizes(of_sizes: _Operation, of_numbers: _Operation) -> Any:
+def _of_sizes(of_sizes: Callable[..., Size], of_numbers: _Operation) -> Any:
     """An operator that gives a size of sizes and integers."""
 
-    def __operator__(self: CallSize, other: object) -> Any:
+    def __operator__(self: CallSize, other: object) -> object:
         other = _integer(other)
         if isinstance(other, int | SymbolicDim):
             return call_size(of_sizes(self, other))
@@ -243,7 +245,7 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
     """An operator of sizes that divides, and its reflection."""
     by_value, by_value_reflected = _both_by_value(operation)
 
-    def __operator__(self: CallSize, by: object) -> Any:
+    def __operator__(self: CallSize, by: object) -> object:
         by = _integer(by)
         if not isinstance(by, int | SymbolicDim):
             return by_value(self, by)
@@ -255,7 +257,7 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
             return operation(self, operator.index(call_size(by)))
         return call_size(getattr(SymbolicDim, f"__{name}__")(self, by))
 
-    def __reflected__(self: CallSize, size: object) -> Any:
+    def __reflected__(self: CallSize, size: object) -> object:
         size = _integer(size)
         if not isinstance(size, int | SymbolicDim):
             return by_value_reflected(self, size)
@@ -270,7 +272,7 @@ def _shift(by_power: _Operation, operation: _Operation) -> tuple[Any, Any]:
     """An operator that multiplies a size with a power of two, or divides by one."""
     by_value, reflected = _both_by_value(operation)
 
-    def __operator__(self: CallSize, places: object) -> Any:
+    def __operator__(self: CallSize, places: object) -> object:
         if type(places) is int and 0 <= places < _MOST_FACTORS:
             return by_power(self, 2**places)
         return by_value(self, places)
@@ -279,7 +281,7 @@ def _shift(by_power: _Operation, operation: _Operation) -> tuple[Any, Any]:
 
 
 def _comparison(sign: str) -> Any:
-    def __operator__(self: CallSize, other: object) -> Any:
+    def __operator__(self: CallSize, other: object) -> object:
         other = _integer(other)
         if isinstance(other, complex) and not other.imag and sign in ("==", "!="):
             other = other.real
@@ -290,7 +292,7 @@ def _comparison(sign: str) -> Any:
     return __operator__
 
 
-def _compare(size: CallSize, sign: str, other: object) -> Any:
+def _compare(size: CallSize, sign: str, other: object) -> object:
     """Return the answer that the contracts prove, else the condition."""
     if not isinstance(other, int | SymbolicDim):
         return NotImplemented
@@ -302,7 +304,9 @@ def _compare(size: CallSize, sign: str, other: object) -> Any:
     return SizeCondition(left, sign, right) if answer is None else answer
 
 
-def _compare_with_fraction(size: CallSize, sign: str, other: Any) -> Any:
+def _compare_with_fraction(
+    size: CallSize, sign: str, other: float | np.floating | Fraction
+) -> object:
     if not math.isfinite(other):
         return COMPARISONS[sign](0, other)
     below = math.floor(other)

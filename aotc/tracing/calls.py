@@ -15,8 +15,8 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter
-from types import NoneType, UnionType
-from typing import Any
+from types import FrameType, NoneType, UnionType
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,18 +29,20 @@ from aotc.tracing.source_locations import fail, is_own, user_line
 from aotc.tracing.spellings import keyword_advice
 
 Named = list[tuple[str, object]]
+Given = TypeVar("Given")
 _ANYTHING = frozenset([Any, object])  # annotations that nothing is held to
 
 
-def publish(namespace: dict[str, Any]) -> None:
+def publish(namespace: dict[str, object]) -> None:
     """Make all names of a module public but this function's, and guard its functions.
 
     Args:
         namespace: of the module, which imports what is public and nothing else.
     """
     public = [name for name, value in namespace.items() if value is not publish]
-    namespace["__all__"] = sorted(name for name in public if name[0] != "_")
-    guard(namespace, namespace["__all__"])
+    names = sorted(name for name in public if name[0] != "_")
+    namespace["__all__"] = names
+    guard(namespace, names)
 
 
 def guard(namespace: dict[str, object], names: Sequence[str]) -> None:
@@ -56,7 +58,7 @@ def _checked_function(function: Callable[..., object]) -> Callable[..., object]:
     names, rest = _positional(parameters)
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         static = _static_parameters(function)
         try:
             given = [
@@ -67,8 +69,8 @@ def _checked_function(function: Callable[..., object]) -> Callable[..., object]:
         except AotcError as error:
             error.where = error.where or user_line()
             if error.call is None and _user_calls(sys._getframe(1)):
-                given = [*_name_positional(names, rest, args), *kwargs.items()]
-                error.call = _shown_call(function.__name__, given)
+                shown = [*_name_positional(names, rest, args), *kwargs.items()]
+                error.call = _shown_call(function.__name__, shown)
                 _ask_for_key(error, function, args, kwargs)
             raise
         except TypeError:
@@ -166,9 +168,10 @@ def _name_positional(
     return named if rest is None else named + [(rest, x) for x in args[len(names) :]]
 
 
-def _user_calls(frame: Any) -> bool:
+def _user_calls(frame: FrameType) -> bool:
     """Return whether the caller is user code; methods of arrays count as such."""
-    while frame.f_globals.get("__name__") == Array.__module__:
+    own = Array.__module__
+    while frame.f_back is not None and frame.f_globals.get("__name__") == own:
         frame = frame.f_back
     return not is_own(frame.f_globals.get("__name__", ""))
 
@@ -197,7 +200,7 @@ class _Misfit(Exception):
     """A value that does not fit an annotation."""
 
 
-def _read(name: str, value: Any, static: dict[str, Any]) -> Any:
+def _read(name: str, value: object, static: dict[str, object]) -> object:
     """Check an argument against its annotation, and return the converted value."""
     if name not in static:
         return value
@@ -232,18 +235,21 @@ def _as_one_of(hints: tuple[object, ...], value: object) -> object:
     raise _Misfit
 
 
-def _as_list(hints: tuple[Any, ...], value: Any) -> Any:
+def _as_list(
+    hints: tuple[object, ...], value: object
+) -> list[object] | tuple[object, ...] | Array | np.ndarray:
     value = _concrete(value)
     if isinstance(value, (Array, np.ndarray)) and value.ndim:
         if hints[0] in _ANYTHING:
             return value  # whoever asks for several arrays knows if one will do
         value = value.tolist() if isinstance(value, np.ndarray) else value
-    _require(isinstance(value, (list, tuple, range)), value)
+    if not isinstance(value, (list, tuple, range)):
+        raise _Misfit
     read = [_convert(hints[0], part) for part in value]
     return read if isinstance(value, list) else tuple(read)
 
 
-def _as_tuple(hints: tuple[Any, ...], value: object) -> object:
+def _as_tuple(hints: tuple[object, ...], value: object) -> object:
     if hints[-1] is Ellipsis:
         return tuple(_as_list(hints, value))
     if not isinstance(value, (list, tuple)) or len(value) != len(hints):
@@ -257,10 +263,12 @@ def _as_function(_: object, value: object) -> object:
 
 def _integer(value: object) -> int:
     value = _scalar(value)
-    return int(_require(isinstance(value, int), value))
+    if not isinstance(value, int):
+        raise _Misfit
+    return int(value)
 
 
-def _number(value: object) -> Any:
+def _number(value: object) -> object:
     value = _scalar(value)
     return _require(isinstance(value, (int, float)), value)
 
@@ -270,7 +278,7 @@ def _truth(value: object) -> bool:
     return bool(_require(isinstance(value, bool), value))
 
 
-def _scalar(value: Any) -> object:
+def _scalar(value: object) -> object:
     """Convert scalars of NumPy and constants of the model to Python's own.
 
     What only a call decides is asked for its value.
@@ -280,36 +288,38 @@ def _scalar(value: Any) -> object:
     if isinstance(value, SizeCondition):
         return bool(value)
     value = _concrete(value)
-    scalar = isinstance(value, (np.generic, np.ndarray)) and not value.ndim
-    return value.item() if scalar else value
+    if isinstance(value, (np.generic, np.ndarray)) and not value.ndim:
+        return value.item()
+    return value
 
 
-def _concrete(value: Any) -> Any:
-    known = isinstance(value, Array) and value._data is not None
-    return value._data if known else value
+def _concrete(value: object) -> object:
+    if isinstance(value, Array) and value._data is not None:
+        return value._data
+    return value
 
 
-def _require(fits: bool, value: object) -> Any:
+def _require(fits: bool, value: Given) -> Given:
     if not fits:
         raise _Misfit
     return value
 
 
 # how a value is read, and what messages call it, alone and in a list
-_READERS: dict[Any, Callable[[Any], Any]] = {
+_READERS: dict[object, Callable[[object], object]] = {
     int: _integer,
     float: _number,
     bool: _truth,
     **dict.fromkeys(_ANYTHING, lambda value: value),
 }
-_ORIGINS: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
+_ORIGINS: dict[object, Callable[[tuple[object, ...], object], object]] = {
     UnionType: _as_one_of,
     typing.Union: _as_one_of,
     Sequence: _as_list,
     tuple: _as_tuple,
     Callable: _as_function,
 }
-_MEANINGS: dict[Any, tuple[str, str]] = {
+_MEANINGS: dict[object, tuple[str, str]] = {
     int: ("an integer", "integers"),
     float: ("a number", "numbers"),
     bool: ("True or False", "truth values"),

@@ -16,7 +16,7 @@ import functools
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from aotc.core.contents import parts_of
 from aotc.tracing.source_locations import Place, is_own
@@ -116,7 +116,7 @@ def captures_of(*functions: object) -> Captures:
     search = _CaptureSearch()
     try:
         for each in functions:
-            search.value(each, getattr(each, "__name__", "function"), ("", 0))
+            search.function(each)
         search.attributes_of_objects()
     except RecursionError:
         search.found.is_whole = False
@@ -135,9 +135,18 @@ class _CaptureSearch:
         self._variables = dict[int, tuple[type, Any]]()  # of classes
         self._values = 0
 
+    def function(self, function: object) -> None:
+        """Find the captures of a function, and the arguments that partials give it."""
+        text, place = getattr(function, "__name__", "function"), ("", 0)
+        inner = function
+        while isinstance(inner, functools.partial):
+            self._capture(inner, "args", f"{text}.args", place)
+            inner = inner.func
+        self.value(function, text, place)
+
     # ---- values
 
-    def value(self, value: Any, text: str, place: Place) -> None:
+    def value(self, value: object, text: str, place: Place) -> None:
         """Find the captures by way of a value."""
         kind = type(value)  # of proxies, isinstance would ask what they stand for
         if issubclass(kind, _INERT) or id(value) in self._seen:
@@ -147,16 +156,16 @@ class _CaptureSearch:
             self.found.is_whole = False
             return
         self._seen[id(value)] = value
-        if kind is types.FunctionType:
+        if type(value) is types.FunctionType:
             self._function(value, text, place)
-        elif kind is types.MethodType:
+        elif type(value) is types.MethodType:
             self.value(value.__func__, text, place)
             self.value(value.__self__, text.rpartition(".")[0] or "self", place)
-        elif issubclass(kind, types.ModuleType):
+        elif _is_module(value):
             if is_module_of_user(value):
                 self._look_into(value, text)
                 self._capture(vars(value), "__getattr__", text, place)
-        elif issubclass(kind, type):
+        elif _is_class(value):
             self._class(value, text, place)
         elif issubclass(kind, _DESCRIPTORS):
             for name in ("fget", "__func__", "func"):
@@ -202,7 +211,7 @@ class _CaptureSearch:
         for kind in filter(is_class_of_user, kinds):
             for name, method in [*vars(kind).items()]:
                 if _is_of_expressions(name, method):
-                    self.value(method, text, place)
+                    self._capture(self._of_class(kind), name, text, place)
 
     def attributes_of_objects(self) -> None:
         """Capture the attributes of objects that some code reads by name."""
@@ -248,17 +257,20 @@ class _CaptureSearch:
             if type(variables) is dict or type(value) is types.MemberDescriptorType
         ]
 
-    def _looked_up(self, owner: Any) -> Iterator[Variables]:
+    def _looked_up(self, owner: object) -> Iterator[Variables]:
         """Yield the namespaces where Python looks for an attribute, in order."""
-        is_class = issubclass(type(owner), type)
-        kinds = [*(owner.__mro__ if is_class else ()), *type(owner).__mro__]
-        own = None if is_class else _variables_of(owner)
+        kinds = [*(owner.__mro__ if _is_class(owner) else ()), *type(owner).__mro__]
+        own = None if _is_class(owner) else _variables_of(owner)
         if own is not None:
             yield own
         for kind in kinds:
             if is_class_of_user(kind):
-                # `vars` makes a new object each time
-                yield self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
+                yield self._of_class(kind)
+
+    def _of_class(self, kind: type) -> Variables:
+        """The variables of a class; `vars` makes a new object each time."""
+        found: Variables = self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
+        return found
 
     def _absent(
         self, places: Iterable[Variables], name: str, text: str, place: Place
@@ -400,6 +412,17 @@ _KEPT_IN_OBJECTS = (property, functools.cached_property, types.MemberDescriptorT
 _OF_CONTAINERS = ("builtins", "collections", "functools", "array")
 
 
+# of proxies, isinstance would ask what they stand for
+
+
+def _is_class(value: object) -> TypeGuard[type]:
+    return issubclass(type(value), type)
+
+
+def _is_module(value: object) -> TypeGuard[types.ModuleType]:
+    return issubclass(type(value), types.ModuleType)
+
+
 def _attributes_of(value: object) -> dict[str, object]:
     """Return the attributes of an object, without running its code; empty for none."""
     return _variables_of(value) or {}
@@ -414,13 +437,14 @@ def _variables_of(value: object) -> dict[str, object] | None:
     return found if type(found) is dict else None
 
 
-def _is_of_expressions(name: str, method: Any) -> bool:
+def _is_of_expressions(name: str, method: object) -> bool:
     """Return whether a class attribute is a method that operators and the like call."""
     if not (name.startswith("__") and name.endswith("__")) or name in _OF_NO_EXPRESSION:
         return False
-    is_function = isinstance(method, types.FunctionType)
+    if not isinstance(method, types.FunctionType):
+        return False
     # dataclasses make comparisons, which read all fields
-    return is_function and method.__code__.co_filename != "<string>"
+    return method.__code__.co_filename != "<string>"
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -439,7 +463,7 @@ def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
         yield step.argval
 
 
-def _is_fixed(name: str, value: Any) -> bool:
+def _is_fixed(name: str, value: object) -> bool:
     """Return whether a name refers to a library's object that has this name there."""
     if issubclass(type(value), types.ModuleType):
         return True
@@ -448,6 +472,6 @@ def _is_fixed(name: str, value: Any) -> bool:
     try:
         code, home = getattr(value, "__code__", None), value.__module__
         is_of_library = not is_of_user(home, getattr(code, "co_filename", None))
-        return bool(is_of_library and value.__name__ == name)
+        return is_of_library and getattr(value, "__name__", None) == name
     except Exception:  # a proxy, which may ask whom it likes
         return False

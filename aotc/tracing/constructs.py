@@ -57,12 +57,14 @@ def _is_decided_by(outer: ast.AST, inner: ast.AST) -> bool:
     return isinstance(outer, _LOOPS) and _iterable(outer) is inner
 
 
+_Loop = ast.For | ast.comprehension | ast.ListComp | ast.GeneratorExp
 _LOOPS = (ast.For, ast.comprehension, ast.ListComp, ast.GeneratorExp)
 
 
-def _iterable(loop: Any) -> ast.AST:
-    found: ast.AST = loop.iter if hasattr(loop, "iter") else loop.generators[0].iter
-    return found
+def _iterable(loop: _Loop) -> ast.expr:
+    if isinstance(loop, (ast.For, ast.comprehension)):
+        return loop.iter
+    return loop.generators[0].iter
 
 
 def _of_builtin(node: ast.Call) -> str | None:
@@ -145,16 +147,16 @@ def _as_arrays(node: ast.AST) -> str:
     return ast.unparse(_Arrays().visit(deepcopy(node)))
 
 
-def _condition(node: Any) -> str:
+def _condition(node: ast.Compare | ast.BoolOp | ast.UnaryOp) -> str:
     return f"write {_as_arrays(node)}"
 
 
-def _choice(node: Any) -> str:
+def _choice(node: ast.IfExp) -> str:
     parts = _as_arrays(node.test), ast.unparse(node.body), ast.unparse(node.orelse)
     return f"write aotc.numpy.where({', '.join(parts)})"
 
 
-def _branch(node: Any) -> str:
+def _branch(node: ast.If) -> str:
     test = _as_arrays(node.test)
     return (
         f"write aotc.numpy.where({test}, a, b) to choose between arrays, or "
@@ -162,14 +164,14 @@ def _branch(node: Any) -> str:
     )
 
 
-def _loop_while(node: Any) -> str:
+def _loop_while(node: ast.While) -> str:
     return (
         "write aotc.control.while_loop(condition, body, initial), where "
         f"condition(value) is '{_as_arrays(node.test)}'"
     )
 
 
-def _check(node: Any) -> str:
+def _check(node: ast.Assert) -> str:
     message = ast.unparse(node.msg) if node.msg else "'what is wrong'"
     return (
         f"write aotc.debug.check({_as_arrays(node.test)}, {message}), which ends a "
@@ -177,7 +179,7 @@ def _check(node: Any) -> str:
     )
 
 
-def _loop_over(node: object) -> str:
+def _loop_over(node: _Loop) -> str:
     iterable = _iterable(node)
     text = ast.unparse(iterable)
     if isinstance(iterable, ast.Call) and ast.unparse(iterable.func) == "range":

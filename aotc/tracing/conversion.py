@@ -71,7 +71,7 @@ def lift(x: object, like: str | None = None) -> Array:
         return emit("dimension", size=(x,), dtype=_promoted_weak_dtype("i32", like))
     if isinstance(x, SizeCondition):
         return _lifted_condition(x, _promoted_weak_dtype("bool", like))
-    if is_weak(x):
+    if is_number(x):
         return Array(data=_number(x, like))
     if isinstance(x, (list, tuple)) and _python_numbers(x):
         return _from_list(x, like)
@@ -163,7 +163,7 @@ def _weak_cast(x: Array, dtype: str) -> Array:
     return emit("cast", x, dtype=dtype)
 
 
-def _number(x: Any, like: str | None) -> np.ndarray:
+def _number(x: float, like: str | None) -> np.ndarray:
     dtype = _promoted_weak_dtype(weak_dtype(x), like)
     if dtype in dtypes.INTEGERS:
         bounds = np.iinfo(dtypes.to_numpy(dtype))

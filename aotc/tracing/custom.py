@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.core.pytree import Structure, flatten
+from aotc.core.pytree import PyTree, Structure, flatten
 from aotc.dialects.calls.custom import (
     Checkpoint,
     Custom,
@@ -31,6 +31,7 @@ from aotc.tracing.bodies import (
 )
 from aotc.tracing.conversion import lift
 from aotc.tracing.execution import (
+    ArrayRule,
     ByForwardRule,
     ByReverseRule,
     CustomCall,
@@ -43,12 +44,14 @@ from aotc.tracing.tracing import Trace, current_trace, emit
 
 _Key = tuple[int, tuple[Tensor, ...], Structure]
 _NodeKind = type[ByReverseRule | ByForwardRule]
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 
 class _CustomFunction:
     """Base of custom derivatives: traces a call and annotates its function."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self.function = function
         self.__name__ = function_name(function)
         self.__doc__ = function.__doc__
@@ -75,7 +78,7 @@ class _CustomFunction:
 
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
-    ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
+    ) -> tuple[list[Array], _NodeKind, ArrayRule]:
         """Execute a call; returns its flat outputs, and its rule as a tape holds it."""
         raise NotImplementedError
 
@@ -107,13 +110,17 @@ class _CustomFunction:
         """Refuse a function that has no rule yet."""
         raise NotImplementedError
 
-    def _require_rule(self, rule: object, method: str) -> None:
+    def _require_rule(
+        self, rule: Callable[..., object] | None, method: str
+    ) -> Callable[..., object]:
+        """Return a rule of the function; refuse a call if it was not given."""
         if rule is None:
             fail(
                 "missing-rule",
                 f"'{self.__name__}' has no rule for its derivative",
                 f"give it one with {self.__name__}.{method}(…)",
             )
+        return rule
 
 
 class _Execution:
@@ -142,7 +149,7 @@ class _Execution:
 
     def record(
         self, arrays: Sequence[Array]
-    ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
+    ) -> tuple[list[Array], _NodeKind, ArrayRule]:
         """The flat outputs, and the rule of their derivative."""
         self.custom.require_rules()
         return self.custom.record(self, arrays)
@@ -161,8 +168,8 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     cotangent for each argument, in its form, with None for leaves that are no floats.
     """
 
-    _forward: Callable[..., Any] | None = None
-    _backward: Callable[..., Any] | None = None
+    _forward: Callable[..., object] | None = None
+    _backward: Callable[..., object] | None = None
 
     def defvjp(
         self, forward: Callable[..., object], backward: Callable[..., object]
@@ -172,20 +179,27 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
 
     def require_rules(self) -> None:
         """Refuse a function that has no rule yet."""
-        self._require_rule(self._forward, "defvjp")
+        self._given_rules()
+
+    def _given_rules(self) -> tuple[Callable[..., object], Callable[..., object]]:
+        """The two rules, forward and backward."""
+        given = self._forward, self._backward
+        forward, backward = (self._require_rule(rule, "defvjp") for rule in given)
+        return forward, backward
 
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
-    ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
+    ) -> tuple[list[Array], _NodeKind, ArrayRule]:
         """Record `forward` on the tape; its residuals are for `backward`."""
+        forward, rule = self._given_rules()
         args = execution.arguments.unflatten(arrays)
-        result, residuals = _as_pair(self._forward, self._forward(*args))  # type: ignore[misc]
+        result, residuals = _as_pair(forward, forward(*args))
         outputs = execution.outputs_of(result)
         types = [array.type for array in arrays]
 
         def backward(smooth: Sequence[Array]) -> list[Array]:
             cotangents = _with_gaps(execution.form, outputs, smooth)
-            found = self._backward(residuals, cotangents)  # type: ignore[misc]
+            found = rule(residuals, cotangents)
             return _float_leaves(self.__name__, execution.arguments, types, found)
 
         return outputs, ByReverseRule, backward
@@ -193,11 +207,11 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def _rules(
         self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
     ) -> Custom:
-        self.require_rules()
+        ahead_rule, _ = self._given_rules()
         split: list[tuple[Structure, Structure, list[Tensor]]] = []
 
-        def forward(*args: Any) -> Any:
-            result, residuals = _as_pair(self._forward, self._forward(*args))  # type: ignore[misc]
+        def forward(*args: object) -> tuple[object, object]:
+            result, residuals = _as_pair(ahead_rule, ahead_rule(*args))
             leaves, tree = flatten(residuals)
             split.append((flatten(result)[1], tree, [lift(x).type for x in leaves]))
             return result, residuals
@@ -222,11 +236,12 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     ) -> Body:
         smooth = [output.type for output in body.outputs if _is_float(output.type)]
         count = len(residual_types)
+        _, rule = self._given_rules()
 
         def backward(*leaves: Array) -> list[Array]:
             residuals = residual_tree.unflatten(leaves[:count])
             cotangents = _with_gaps(body.tree, body.outputs, leaves[count:])
-            found = self._backward(residuals, cotangents)  # type: ignore[misc]
+            found = rule(residuals, cotangents)
             return _float_leaves(self.__name__, structure.children[0], types, found)
 
         backward.__name__ = f"{self.__name__}_backward"
@@ -242,7 +257,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     mode follows from it.
     """
 
-    _rule: Callable[..., Any] | None = None
+    _rule: Callable[..., object] | None = None
 
     def defjvp(self, rule: Callable[..., object]) -> None:
         """Set the rule."""
@@ -250,20 +265,23 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 
     def require_rules(self) -> None:
         """Refuse a function that has no rule yet."""
-        self._require_rule(self._rule, "defjvp")
+        self._given_rule()
+
+    def _given_rule(self) -> Callable[..., object]:
+        return self._require_rule(self._rule, "defjvp")
 
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
-    ) -> tuple[list[Array], _NodeKind, Callable[..., Any]]:
+    ) -> tuple[list[Array], _NodeKind, ArrayRule]:
         """Record the function on the tape; its rule waits for tangents."""
-        arguments = execution.arguments
+        given, arguments = self._given_rule(), execution.arguments
         primals = arguments.unflatten(arrays)
         outputs = execution.outputs_of(self(*primals))
         form, types = execution.form, [output.type for output in outputs]
 
         def rule(smooth: Sequence[Array]) -> list[Array]:
             tangents = _with_gaps(arguments, arrays, smooth)
-            result, slope = _as_pair(self._rule, self._rule(primals, tangents))  # type: ignore[misc]
+            result, slope = _as_pair(given, given(primals, tangents))
             _require_form(f"the rule of {self.__name__}", form, flatten(result)[1])
             return _float_leaves(self.__name__, form, types, slope)
 
@@ -272,14 +290,14 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     def _rules(
         self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
     ) -> Custom:
-        self.require_rules()
+        given = self._given_rule()
         arguments, count = structure.children[0], len(types)
         smooth = [kind for kind in types if _is_float(kind)]
 
-        def rule(*leaves: Array) -> Any:
+        def rule(*leaves: Array) -> tuple[list[object], list[Array]]:
             primals = arguments.unflatten(leaves[:count])
             tangents = _with_gaps(arguments, leaves[:count], leaves[count:])
-            result, slope = _as_pair(self._rule, self._rule(primals, tangents))  # type: ignore[misc]
+            result, slope = _as_pair(given, given(primals, tangents))
             outputs, tree = flatten(result)
             _require_form(f"the rule of {self.__name__}", body.tree, tree)
             kinds = [lift(output).type for output in outputs]
@@ -293,8 +311,8 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 
 
 def checkpoint(
-    function: Callable[..., object], save: Literal["nothing", "products"] = "nothing"
-) -> Callable[..., Any]:
+    function: Callable[P, Result], save: Literal["nothing", "products"] = "nothing"
+) -> Callable[P, Result]:
     """Return the function, marked so that its derivative recomputes its values.
 
     That saves the memory of its intermediate values, for the time of a second forward
@@ -309,7 +327,7 @@ def checkpoint(
     if save not in ("nothing", "products"):
         fail("bad-argument", f"expected save='nothing' or 'products'; got {save!r}")
 
-    def wrapper(*args: object, **kwargs: object) -> Any:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Result:
         trace = current_trace()
         if trace is None:
             return function(*args, **kwargs)
@@ -324,15 +342,18 @@ def checkpoint(
         operands = [trace.value_of(array) for array in arrays]
         with location(), ir.InsertionPoint(trace.block):
             values = call(body.name, [*operands, *captures])
-        return body.tree.unflatten([Array(value=v, trace=trace) for v in values])
+        result: Result = body.tree.unflatten(
+            [Array(value=v, trace=trace) for v in values]
+        )
+        return result
 
     wrapper.__name__ = function_name(function)
     return wrapper
 
 
 def closure_convert(
-    function: Callable[..., object], *examples: object
-) -> tuple[Callable[..., Any], list[Array]]:
+    function: Callable[..., Result], *examples: object
+) -> tuple[Callable[..., Result], list[Array]]:
     """A function without captures, and the arrays that `function` captures.
 
     What has a rule of its own may capture nothing: it takes as further arguments what a
@@ -352,36 +373,40 @@ def closure_convert(
     types = [lift(leaf).type for leaf in leaves]
     (body,), captures = trace_bodies(trace, [function], types, structure)
 
-    def converted_function(*args: object) -> Any:
+    def converted_function(*args: object) -> Result:
         inner = current_trace()
         assert inner is not None
         operands = [inner.value_of(lift(leaf)) for leaf in flatten(args)[0]]
         with location(), ir.InsertionPoint(inner.block):
             values = call(body.name, operands)
-        return body.tree.unflatten([Array(value=v, trace=inner) for v in values])
+        result: Result = body.tree.unflatten(
+            [Array(value=v, trace=inner) for v in values]
+        )
+        return result
 
     return converted_function, [Array(value=value, trace=trace) for value in captures]
 
 
 def _executed_closure(
-    function: Callable[..., object], examples: Sequence[object]
-) -> tuple[Callable[..., Any], list[Array]]:
+    function: Callable[..., Result], examples: Sequence[object]
+) -> tuple[Callable[..., Result], list[Array]]:
     """Apply `closure_convert` where ops compute at once, for a later derivative."""
-    found = Rebound()
-    with entered(found):
-        result = function(*examples)
-    for leaf in flatten(result)[0]:
-        found.current(lift(leaf))
-    captured = list(found.captured.values())
+    reads = Rebound()
+    with entered(reads):
+        example = function(*examples)
+    for leaf in flatten(example)[0]:
+        reads.current(lift(leaf))
+    captured = list(reads.captured.values())
 
-    def converted_function(*args: object) -> Any:
+    def converted_function(*args: object) -> Result:
         given = args[len(args) - len(captured) :]
         pairs = zip(captured, given, strict=True)
         rebound = Rebound({id(before): lift(after) for before, after in pairs})
         with entered(rebound):
-            result = function(*args[: len(args) - len(captured)])
-        leaves, tree = flatten(result)
-        return tree.unflatten([rebound.current(lift(leaf)) for leaf in leaves])
+            found = function(*args[: len(args) - len(captured)])
+        leaves, tree = flatten(found)
+        result: Result = tree.unflatten([rebound.current(lift(x)) for x in leaves])
+        return result
 
     return converted_function, captured
 
@@ -416,14 +441,14 @@ def _is_float(kind: Tensor) -> bool:
     return dtypes.is_float(kind.dtype)
 
 
-def _as_pair(function: Any, result: Any) -> tuple[Any, Any]:
+def _as_pair(function: Callable[..., object], result: object) -> tuple[object, object]:
     if not isinstance(result, tuple) or len(result) != 2:
         fail(
             "bad-rule",
             f"expected '{function_name(function)}' to return two values; got "
             f"{type(result).__name__}",
         )
-    return result
+    return result[0], result[1]
 
 
 def _require_form(what: str, expected: Structure, got: Structure) -> None:
@@ -435,7 +460,7 @@ def _require_form(what: str, expected: Structure, got: Structure) -> None:
 
 def _with_gaps(
     tree: Structure, leaves: Sequence[Array], smooth: Sequence[Array]
-) -> Any:
+) -> PyTree:
     """A tree of the `smooth` values, with None at leaves that are no floats."""
     rest = iter(smooth)
     return tree.unflatten([next(rest) if _is_float(x.type) else None for x in leaves])

@@ -26,6 +26,10 @@ from aotc.tracing.source_locations import Place, calling_place, fail
 # ---- inputs of each call ------------------------------------------------------------
 
 
+# a size of a Spec: a number, a name, or an expression of names
+SpecSize = int | np.integer | str | DimTerm
+
+
 @dataclass(frozen=True)
 class Spec:
     """The type of an input that is given at each call.
@@ -40,7 +44,9 @@ class Spec:
     dtype: str = "f32"
     place: Place | None = field(default=None, compare=False, repr=False)
 
-    def __init__(self, shape: Any, dtype: Any = "f32") -> None:
+    def __init__(
+        self, shape: SpecSize | Sequence[SpecSize], dtype: DTypeLike = "f32"
+    ) -> None:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
         object.__setattr__(self, "shape", tuple(map(_checked_size, sizes)))
         object.__setattr__(self, "dtype", dtypes.canonical(dtype))
@@ -78,7 +84,7 @@ class StoredTree:
             mapped from a file stays there.
     """
 
-    def __init__(self, tree: Any, *, copy: bool = True) -> None:
+    def __init__(self, tree: PyTree, *, copy: bool = True) -> None:
         leaves, self.structure = flatten(tree)
         names = leaf_names(self.structure)
         self.arrays = [
@@ -96,7 +102,7 @@ class StoredTree:
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
-    ) -> Any:
+    ) -> np.ndarray:
         """Refuse to read a stored array, which comes into an entry as a parameter."""
         raise refuse_reading(self)
 
@@ -114,10 +120,10 @@ class Weights(StoredTree):
 
     def __init__(
         self,
-        tree: Any,
+        tree: PyTree,
         *,
         copy: bool = True,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(tree, copy=copy)
         self.metadata = dict(metadata or {})
@@ -147,7 +153,7 @@ class State(StoredTree):
     ``return new_state, result``. `frozen` is the same state for entries that only read.
     """
 
-    def __init__(self, tree: Any, *, copy: bool = True) -> None:
+    def __init__(self, tree: PyTree, *, copy: bool = True) -> None:
         super().__init__(tree, copy=copy)
         if not self.arrays:
             fail(
@@ -169,13 +175,15 @@ class Frozen:
     state: State
 
 
-def _stored_array(leaf: object, name: str, copy: bool) -> Any:
+# what parameters of an entry are that calls need not give
+StoredParameter = StoredTree | Frozen
+
+
+def _stored_array(leaf: object, name: str, copy: bool) -> np.ndarray | UnevaluatedArray:
     if isinstance(leaf, UnevaluatedArray):
         return leaf
     array = leaf if type(leaf) is np.ndarray else _lifted(leaf)
-    try:
-        dtypes.canonical(array.dtype)
-    except (InputError, AttributeError):
+    if array is None or not _is_known(array.dtype):
         fail(
             "not-an-array",
             f"expected arrays as leaves; '{name}' is {type(leaf).__name__}",
@@ -183,8 +191,17 @@ def _stored_array(leaf: object, name: str, copy: bool) -> Any:
     return np.array(array, order="C", copy=(copy and not _is_constant(array)) or None)
 
 
-def _lifted(leaf: object) -> Any:
-    """Convert an array-like leaf to an array; return others as they are."""
+def _is_known(dtype: np.dtype) -> bool:
+    """Return whether aotc has arrays of a dtype."""
+    try:
+        dtypes.canonical(dtype)
+    except InputError:
+        return False
+    return True
+
+
+def _lifted(leaf: object) -> np.ndarray | None:
+    """Convert an array-like leaf to an array; return None for what is none."""
     from aotc.tracing.array import Array  # with the dialect
     from aotc.tracing.conversion import lift
 
@@ -193,7 +210,7 @@ def _lifted(leaf: object) -> Any:
     try:
         return lift(leaf)._data
     except InputError:
-        return leaf
+        return None
 
 
 def _is_constant(array: object) -> bool:
@@ -240,7 +257,7 @@ class EntryFunction:
     """
 
     function: Callable[..., Any]
-    sources: Mapping[str, Any]
+    sources: Mapping[str, object]
     declared: Place | None = None
     network: Any = None
 
@@ -272,7 +289,7 @@ class EntryFunction:
 
 
 def entry(
-    function: Callable[..., Any] | None = None, /, **sources: Any
+    function: Callable[..., object] | None = None, /, **sources: PyTree
 ) -> Callable[..., Any]:
     """Declare a function as an entry of the model.
 
@@ -342,7 +359,7 @@ def refuse_reading(stored: StoredTree) -> InputError:
     )
 
 
-def parameter_sources(declared: EntryFunction) -> dict[str, Any]:
+def parameter_sources(declared: EntryFunction) -> dict[str, PyTree]:
     """Return the source of each parameter of the entry, in the order of the signature.
 
     Raises:
@@ -375,7 +392,7 @@ def parameter_sources(declared: EntryFunction) -> dict[str, Any]:
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def _source(declared: EntryFunction, name: str) -> Any:
+def _source(declared: EntryFunction, name: str) -> PyTree:
     """Return the declaration of a parameter, here or in the module; None for
     nothing.
     """

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts.manifest import Leaf, Symbol
-from aotc.core.pytree import Structure, flatten, leaf_names
+from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects import context
 from aotc.dialects.functions.entries import Port
 from aotc.dialects.sizes.contracts import Contract
@@ -84,7 +84,7 @@ def input_leaves(declared: EntryFunction) -> list[Leaf]:
 
 def executed_outputs(
     declared: EntryFunction, arrays: Sequence[object]
-) -> list[tuple[Leaf, Any]]:
+) -> list[tuple[Leaf, np.ndarray]]:
     """The outputs of an entry, States left out, for one array per `input_leaves`.
 
     Raises:
@@ -104,7 +104,7 @@ def executed_outputs(
 
 def executed_call(
     declared: EntryFunction, given: Mapping[str, object]
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[PyTree, dict[str, PyTree]]:
     """Execute a loaded entry; return its result and the new values of States by name.
 
     Args:
@@ -130,8 +130,8 @@ def checked_inputs(
     declared: EntryFunction,
     args: Sequence[object],
     kwargs: Mapping[str, object],
-    wrap: Callable[[object], object] = np.asarray,
-) -> tuple[dict[str, Any], Ports]:
+    wrap: Callable[[np.ndarray], object] = np.asarray,
+) -> tuple[dict[str, PyTree], Ports]:
     """Return an entry's arguments by name, and their forms; `wrap` makes the arrays.
 
     Raises:
@@ -151,7 +151,7 @@ def checked_inputs(
 
 
 def _run(
-    declared: EntryFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
+    declared: EntryFunction, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[Structure, TracedResult]:
     """Run an entry on arrays; return the form of its result, and its leaves."""
     scope = Eager()
@@ -179,7 +179,9 @@ def _ports(
     }
 
 
-def _stored_ports(parameter: str, source: object) -> tuple[Structure, list[Port]]:
+def _stored_ports(
+    parameter: str, source: StoredTree | Frozen
+) -> tuple[Structure, list[Port]]:
     stored = _stored(source)
     names, types = (
         leaf_names(stored.structure, parameter),
@@ -189,9 +191,8 @@ def _stored_ports(parameter: str, source: object) -> tuple[Structure, list[Port]
     return stored.structure, ports
 
 
-def _stored(source: Any) -> StoredTree:
-    stored: StoredTree = source.state if isinstance(source, Frozen) else source
-    return stored
+def _stored(source: StoredTree | Frozen) -> StoredTree:
+    return source.state if isinstance(source, Frozen) else source
 
 
 def _bound(
@@ -199,7 +200,7 @@ def _bound(
     sources: Mapping[str, object],
     args: Sequence[object],
     kwargs: Mapping[str, object],
-) -> dict[str, Any]:
+) -> dict[str, PyTree]:
     """Bind arguments by name, with the declared sources of those that are not given."""
     signature = inspect.signature(declared.function)
     try:
@@ -221,13 +222,18 @@ def _checked(
     ports: Ports,
     contracts: Sequence[Contract],
     given: Mapping[str, object],
-) -> list[Any]:
+) -> list[np.ndarray]:
     """Return the leaves of the arguments, checked against the entry's declaration."""
     contract = call_contract(declared.name, _all(ports), contracts)
     form = Structure("dict", tuple(ports), tuple(tree for tree, _ in ports.values()))
-    leaves: list[Any] = [None] * len(contract.inputs)
+    leaves: list[object] = [None] * len(contract.inputs)
     flattener(declared.name, form.to_json())(given, leaves, "")
-    return contract.arrays(leaves)[0]
+    arrays, _ = contract.arrays(leaves)
+    found = list[np.ndarray]()
+    for array in arrays:
+        assert isinstance(array, np.ndarray), "tensors of GPUs are for loaded entries"
+        found.append(array)
+    return found
 
 
 def call_contract(

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from aotc.core import dtypes
 from aotc.dialects import OPS
 from aotc.tracing.array import Array
@@ -24,6 +26,7 @@ from aotc.tracing.source_locations import user_line
 from aotc.tracing.tracing import current_trace, emit_all, evaluate, fail_unseen
 
 Cotangents = list[Array]  # of the float ones among some values
+ArrayRule = Callable[[Cotangents], Cotangents]
 
 # ---- what a tape holds --------------------------------------------------------------
 
@@ -68,7 +71,7 @@ class ByReverseRule:
     operands: Sequence[Variable]
     results: Sequence[Variable]
     where: str | None
-    backward: Callable[[Cotangents], Cotangents]
+    backward: ArrayRule
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class ByForwardRule:
     operands: Sequence[Variable]
     results: Sequence[Variable]
     where: str | None
-    rule: Callable[[Cotangents], Cotangents]
+    rule: ArrayRule
 
 
 Node = Applied | ByReverseRule | ByForwardRule
@@ -108,7 +111,7 @@ class CustomCall:
     evaluate: Callable[[Sequence[Array]], list[Array]]
     record: Callable[
         [Sequence[Array]],
-        tuple[list[Array], type[ByReverseRule | ByForwardRule], Callable[..., Any]],
+        tuple[list[Array], type[ByReverseRule | ByForwardRule], ArrayRule],
     ]
 
 
@@ -147,12 +150,12 @@ class Eager(Executing):
     """Ops compute, and nothing is kept; none of the results is a constant."""
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
         """The results of an op."""
         return [self.wrap(each) for each in evaluate(name, operands, attributes)]
 
-    def wrap(self, values: object) -> Array:
+    def wrap(self, values: np.ndarray) -> Array:
         """A NumPy array as one of the model."""
         return Array(trace=self, known=values)
 
@@ -198,7 +201,7 @@ class Tape(Executing):
         return Variable(settled, is_active=False)
 
     def apply(
-        self, name: str, operands: Sequence[Array], attributes: dict[str, Any]
+        self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
         """The results of an op."""
         given = [self.variable(array) for array in operands]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 
 _PLACES_SHOWN = 3
@@ -41,7 +41,7 @@ class OpFinding:
         """The number of uses."""
         return len(self.places)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """A row of `aotc.explain/1`."""
         return {**asdict(self), "places": list(self.places), "count": self.count}
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import zip_longest
-from typing import Any
 
 from aotc.dialects.functions.functions import functions_of
 from aotc.errors import AotcError, InputError
-from aotc.mlir import Function, Operation, bytecode, func, source_of
+from aotc.mlir import Function, Operation, Value, bytecode, func, source_of
 from aotc.programs.program import Program
 from aotc.tracing.survey import without_survey
 
@@ -30,7 +29,7 @@ _HINT = (
     "outside of the entry, or by a generator that is seeded in it"
 )
 
-_END: tuple[Any, Any] = (None, None)
+_END = (None, None)
 
 
 def require_repeatable(program: Program, trace_again: Callable[[], Program]) -> None:
@@ -57,7 +56,7 @@ def require_repeatable(program: Program, trace_again: Callable[[], Program]) -> 
         for (op, facts), (again, other_facts) in pairs:
             if facts != other_facts:
                 at = again if op is None or _is_return(op) else op
-                raise _refusal(source_of(at.location))
+                raise _refusal(None if at is None else source_of(at.location))
 
 
 def _refusal(where: str | None) -> InputError:
@@ -81,9 +80,9 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def _rows(function: Function) -> Iterator[tuple[Any, Any]]:
+def _rows(function: Function) -> Iterator[tuple[Operation, object]]:
     """The function and the ops in it, each with all that it says but its location."""
-    numbers: dict[Any, int] = {}
+    numbers: dict[object, int] = {}
     yield function, _facts(function.operation, numbers)
     for region in function.regions:
         for block in region.blocks:
@@ -98,7 +97,7 @@ def _is_return(op: Operation) -> bool:
     return isinstance(op, func.ReturnOp)
 
 
-def _number_values(values: Any, numbers: dict[Any, int]) -> None:
+def _number_values(values: Sequence[Value], numbers: dict[object, int]) -> None:
     for value in values:
         numbers[value] = len(numbers)
 

@@ -136,7 +136,7 @@ def describe_unseen(capture: Capture, kind: str) -> str:
     )
 
 
-def _value(capture: Capture) -> Any:
+def _value(capture: Capture) -> object:
     try:
         return capture.value()
     except LookupError:
@@ -152,9 +152,9 @@ def _key(capture: Capture) -> Hashable:
         return id(value)
 
 
-def _mutable(values: Sequence[Any]) -> Iterator[Any]:
+def _mutable(values: Sequence[object]) -> Iterator[Any]:
     """The containers and small arrays in values that can change in place."""
-    left, seen = [*values], set[int]()
+    left, seen = list[Any](values), set[int]()
     while left:
         value = left.pop()
         if is_plain(value) or id(value) in seen or _large_kind(value):

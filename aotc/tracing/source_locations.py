@@ -13,9 +13,12 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from aotc.errors import AotcError, InputError
+
+if TYPE_CHECKING:
+    from aotc.mlir import ir
 
 Place = tuple[str, int]  # file and line
 
@@ -61,7 +64,7 @@ def at_location(place: Place | None, path: str | None = None) -> Iterator[None]:
         _pinned.reset(token)
 
 
-def location() -> Any:
+def location() -> ir.Location:
     """The user's line that is being executed, as an MLIR location."""
     from aotc.mlir import ir  # messages are about lines without MLIR, too
 

@@ -98,7 +98,7 @@ class Survey:
             self._folded.add(node)
 
 
-def _leaves(results: object) -> Iterator[Any]:
+def _leaves(results: object) -> Iterator[object]:
     if isinstance(results, (list, tuple)):
         for each in results:
             yield from _leaves(each)

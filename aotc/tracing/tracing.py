@@ -26,7 +26,7 @@ from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.sizes.symbols import contracts_attribute, known_contracts
 from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
-from aotc.mlir import func, ir
+from aotc.mlir import Module, Value, func, ir
 from aotc.tracing.array import Array, as_number
 from aotc.tracing.call_sizes import compiler_sizes
 from aotc.tracing.scopes import OpScope, current_interceptor, current_scope, entered
@@ -51,7 +51,7 @@ class Trace:
 
     def __init__(
         self,
-        module: Any,
+        module: Module,
         name: str,
         arguments: Sequence[Tensor],
         contracts: Sequence[Contract],
@@ -61,7 +61,7 @@ class Trace:
         self.contracts = tuple(contracts)
         self.parent = parent
         self.guards: dict[str, EntryGuard] = {}  # by condition; of the entry, the root
-        self.captures: dict[Any, Any] = {}
+        self.captures: dict[Value, Value] = {}
         self.captured: list[Array] = []
         visibility = None if parent is None else "private"
         with context(), location(), ir.InsertionPoint(module.body):
@@ -101,12 +101,13 @@ class Trace:
         built = as_tuple(self.build(name, *values, **attributes))
         return [Array(value=value, trace=self) for value in built]
 
-    def value_of(self, array: Array) -> Any:
+    def value_of(self, array: Array) -> Value:
         """The MLIR value of `array` here; captures and constants included."""
         if array._known is not None:
             return self._constant(array._known)
         if array._trace is self:
-            return array._value
+            value: Value = array._value
+            return value
         if not self._is_nested_in(array._trace):
             fail_leaked(array)
         if array._value not in self.captures:
@@ -117,14 +118,15 @@ class Trace:
             self.captured.append(array)
         return self.captures[array._value]
 
-    def _constant(self, data: Any) -> Any:
+    def _constant(self, data: np.ndarray) -> Value:
         if data.nbytes > LARGEST_CONSTANT:
             fail(
                 "large-constant",
                 f"an array of {data.nbytes} bytes would become a constant in the code",
                 "pass it to the entry as aotc.Weights",
             )
-        return self.build("constant", value=data)
+        value: Value = self.build("constant", value=data)
+        return value
 
     def _is_nested_in(self, trace: OpScope | None) -> bool:
         ancestor = self.parent
@@ -132,7 +134,7 @@ class Trace:
             ancestor = ancestor.parent
         return ancestor is not None
 
-    def build(self, name: str, *operands: Any, **attributes: Any) -> Any:
+    def build(self, name: str, *operands: Value, **attributes: object) -> Any:
         """Append the op `name`; operands are MLIR values."""
         with location(), ir.InsertionPoint(self.block):
             return OPS[name].build(*operands, **attributes)
@@ -219,7 +221,7 @@ def _are_numbers(operands: Sequence[Array]) -> bool:
 
 
 def evaluate(
-    name: str, operands: Sequence[Array], attributes: dict[str, Any]
+    name: str, operands: Sequence[Array], attributes: dict[str, object]
 ) -> list[np.ndarray]:
     """The results that the op `name` computes from arrays whose values are known."""
     op = OPS[name]

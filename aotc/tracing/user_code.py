@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
-from typing import Any
 
 from aotc.tracing.source_locations import is_in_model, is_own
 
@@ -48,14 +47,15 @@ class Expression:
     ancestors: tuple[ast.AST, ...]
     frame: FrameType
 
-    def value_of(self, node: ast.AST) -> Any:
+    def value_of(self, node: ast.AST) -> object:
         """The value of a part that only reads variables; None for all else."""
         reads = all(isinstance(part, _READING) for part in ast.walk(node))
         if not isinstance(node, ast.expr) or not reads:
             return None
         code = compile(ast.Expression(node), "<expression>", "eval")
         try:
-            return eval(code, self.frame.f_globals, self.frame.f_locals)
+            found: object = eval(code, self.frame.f_globals, self.frame.f_locals)
+            return found
         except Exception:  # the same lookup that failed, or one that does
             return None
 

@@ -44,7 +44,7 @@ class Batches(Protocol):
     def epoch(self, step: int) -> int:
         """The epoch that a step is in; both count from 0."""
 
-    def after(self, steps: int) -> Iterator[dict[str, Any]]:
+    def after(self, steps: int) -> Iterator[Mapping[str, object]]:
         """The batches after so many, by name of the input: without end, or a stream."""
 
     def digest(self) -> str:
@@ -76,7 +76,7 @@ class RowBatches:
         """The epoch that a step is in; both count from 0."""
         return step // self.per_epoch
 
-    def after(self, steps: int) -> Iterator[dict[str, Any]]:
+    def after(self, steps: int) -> Iterator[dict[str, Array]]:
         """The batches after so many, epoch after epoch without end."""
         first, begin = divmod(steps, self.per_epoch)
         for epoch in itertools.count(first):
@@ -120,7 +120,7 @@ class OwnBatches:
 
     size = seed = 0
 
-    def __init__(self, batches: Iterable[Any], leaves: Sequence[Leaf]) -> None:
+    def __init__(self, batches: Iterable[object], leaves: Sequence[Leaf]) -> None:
         self._batches = batches
         self._leaves = leaves
         self.per_epoch: int | None = _length(batches)
@@ -131,7 +131,7 @@ class OwnBatches:
         """The epoch that a step is in; both count from 0."""
         return step // self.per_epoch if self.per_epoch else 0
 
-    def after(self, steps: int) -> Iterator[dict[str, Any]]:
+    def after(self, steps: int) -> Iterator[dict[str, object]]:
         """The batches after so many, which are drawn and dropped."""
         skipped = steps % self.per_epoch if self.per_epoch else steps
         while True:

@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from aotc.artifacts import trees
+from aotc.core.json_values import JsonObject
 from aotc.core.writing import make_folder, unwritable
 from aotc.errors import InputError
 from aotc.errors.system import cannot_write
@@ -163,7 +163,7 @@ def read_position(folder: Path) -> Position:
         ) from None
 
 
-def read_validation(folder: Path) -> Any:
+def read_validation(folder: Path) -> JsonObject | None:
     """Read the results of validations from the checkpoint in `folder`, as JSON.
 
     None where there were none.

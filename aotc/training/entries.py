@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def require_one_rank(point: EntryPoint, ranks: int, hint: str) -> None:
         )
 
 
-def call(model: Model, point: EntryPoint, inputs: Mapping[str, Any]) -> list[Array]:
+def call(model: Model, point: EntryPoint, inputs: Mapping[str, object]) -> list[Array]:
     """The outputs of an entry, in the order of the manifest.
 
     Args:

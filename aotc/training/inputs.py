@@ -22,7 +22,7 @@ from aotc.training import wording
 from aotc.training.entries import Array
 
 # a file of arrays, arrays by name, the array of the only input, or batches
-Data = str | os.PathLike[str] | Mapping[str, Any] | Array | Iterable[Any]
+Data = str | os.PathLike[str] | Mapping[str, object] | Array | Iterable[object]
 
 
 def is_arrays(data: Data) -> bool:
@@ -110,7 +110,7 @@ def _pick_by_name(
             "expected a mapping from the names of inputs "
             f"({', '.join(wanted) or 'none'}) to arrays, got {type(given).__name__}",
         )
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     others: list[str] = []
     _collect(given, "", wanted, found, others)
     return found, others
@@ -120,7 +120,7 @@ def _collect(
     container: Any,
     prefix: str,
     wanted: Collection[str],
-    found: dict[str, Any],
+    found: dict[str, object],
     others: list[str],
 ) -> None:
     # Values that nobody wants are not touched: a mapping may read them from a disk.
@@ -162,7 +162,7 @@ def _require_all(
 # ---- arrays -------------------------------------------------------------------------
 
 
-def _array(value: Any, leaf: Leaf) -> Array:
+def _array(value: object, leaf: Leaf) -> Array:
     """A value as an array, unless that would change it."""
     if not hasattr(value, "__array__"):
         raise InputError(

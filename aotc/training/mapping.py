@@ -131,7 +131,7 @@ class RowLoop:
 
     model: Model
     point: EntryPoint
-    constants: Mapping[str, Any]
+    constants: Mapping[str, object]
     batches: Batches
     total: int | None
     sizes: set[int | str]
@@ -143,7 +143,7 @@ class RowLoop:
         data: Data,
         *,
         entry: str | None,
-        constants: Mapping[str, Any],
+        constants: Mapping[str, object],
         steps: int | None,
         batch_size: int | None,
         prefix: str = "",

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from aotc.core.json_values import json_value, python_numbers
+from aotc.core.json_values import JsonObject, json_value, python_numbers
 from aotc.errors import InputError
 from aotc.errors.system import cannot_write
 from aotc.training import wording
@@ -26,7 +26,7 @@ from aotc.training.entries import Array
 from aotc.training.history import Validated
 
 
-def scalars(outputs: Mapping[str, Array]) -> dict[str, Any]:
+def scalars(outputs: Mapping[str, Array]) -> JsonObject:
     """Return the metrics of an entry: its scalar outputs, as Python numbers."""
     return {
         name: python_numbers(array)
@@ -68,9 +68,7 @@ class MetricsLog:
                 while left:
                     left = left[self._file.write(left) :]
 
-    def step(
-        self, step: int, epoch: int, seconds: float, metrics: Mapping[str, Any]
-    ) -> None:
+    def step(self, step: int, epoch: int, seconds: float, metrics: JsonObject) -> None:
         """Write the metrics of a step; steps and epochs count from 1."""
         self.write(
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Replicas:
         return self._group.size > 1
 
     def call(
-        self, constants: Mapping[str, Any], batch: Mapping[str, Any]
+        self, constants: Mapping[str, object], batch: Mapping[str, object]
     ) -> list[Array]:
         """Do one step; return the outputs on the first device here.
 
@@ -89,9 +90,9 @@ class Replicas:
         leaves = [[part[name] for name in names] for part in parts]
         return self._models.call(self._point.name, leaves)[0]
 
-    def _rows(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
+    def _rows(self, batch: Mapping[str, Any], number: int) -> dict[str, object]:
         """Return a device's share of the rows of a batch; scalars are not divided."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for name, value in batch.items():
             if not np.ndim(value):
                 found[name] = value
@@ -107,7 +108,7 @@ class Replicas:
             found[name] = value[number * size : (number + 1) * size]
         return found
 
-    def load_state(self, path: Any) -> None:
+    def load_state(self, path: Path) -> None:
         """Load the states of a file into the models of all devices here."""
         self._models.load_state(path)
 

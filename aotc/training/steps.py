@@ -41,7 +41,7 @@ class StepRunner:
         self,
         model: Model,
         point: EntryPoint,
-        constants: Mapping[str, Any],
+        constants: Mapping[str, object],
         log: metrics.MetricsLog,
         *,
         total: int | None,
@@ -70,7 +70,7 @@ class StepRunner:
         self,
         step: int,
         epoch: int,
-        batch: Mapping[str, Any],
+        batch: Mapping[str, object],
         checkpoint: Path | None = None,
     ) -> list[Array]:
         """Run one step; return the entry's outputs in the manifest's order.

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 from aotc.runtime import Model
 from aotc.training import wording
@@ -86,7 +87,7 @@ class ValidationProgress:
     without_better: int = 0
 
     @classmethod
-    def from_json(cls, found: Any) -> ValidationProgress:
+    def from_json(cls, found: JsonObject) -> ValidationProgress:
         """Read the progress from a checkpoint.
 
         Raises:
@@ -105,7 +106,7 @@ class ValidationProgress:
             best=None if best is None else float(best),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON object that a checkpoint holds."""
         return asdict(self)
 

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from aotc.core import dtypes
 from aotc.core.pytree import flatten
 from aotc.dialects import OPS, context
-from aotc.dialects.graph import GIVEN, LOW, WIDE, as_tuple
-from aotc.dialects.rules.mixing import kind_of, kind_of_constant
+from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WIDE, as_tuple
+from aotc.dialects.rules.mixing import kind_of, kind_of_constant, nearest_finite
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.execution import CustomCall, Executing
 from aotc.tracing.scopes import entered
+
+Result = TypeVar("Result")
 
 
 class _DtypeVariants:
@@ -39,8 +41,15 @@ class _DtypeVariants:
         """Return the value in the dtype in which an op of this kind computes."""
         wanted = compute if self.dtype == "f32" and kind == LOW else self.dtype
         if wanted not in self._known:
-            self._known[wanted] = astype(self._primal, wanted)
+            self._known[wanted] = self._converted(wanted)
         return self._known[wanted]
+
+    def _converted(self, dtype: str) -> Array:
+        """The value in another dtype; what constants alone decide stays finite."""
+        known = self._primal._known
+        if known is None or self.kind != FOLLOWS:
+            return astype(self._primal, dtype)
+        return lift(nearest_finite(known, dtype))
 
 
 @dataclass(eq=False)
@@ -90,8 +99,8 @@ class Cheaper(Executing):
 
 
 def executed_in(
-    compute: str, function: Callable[..., object], *args: object, **kwargs: object
-) -> Any:
+    compute: str, function: Callable[..., Result], *args: object, **kwargs: object
+) -> Result:
     """The result of a function, computed in the dtype `compute` where it may be."""
     leaves, structure = flatten((args, kwargs))
     arrays = [lift(leaf) for leaf in leaves]
@@ -101,4 +110,5 @@ def executed_in(
         given, named = structure.unflatten(inputs)
         found, tree = flatten(function(*given, **named))
         outputs = returned_arrays(function, found, tree)
-    return tree.unflatten([scope.wide(array) for array in outputs])
+    result: Result = tree.unflatten([scope.wide(array) for array in outputs])
+    return result

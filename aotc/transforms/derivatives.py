@@ -8,7 +8,7 @@ the argument runs at once, on a tape. They may be nested in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from aotc.core.pytree import PyTree, Structure, flatten, leaf_names
 from aotc.dialects.functions.transform import Jvp, Vjp
@@ -21,6 +21,8 @@ from aotc.tracing.source_locations import fail
 from aotc.transforms.traced import Function, is_float, traced_or_executed
 
 Positions = int | Sequence[int]
+Result = TypeVar("Result")
+Each = TypeVar("Each")
 
 
 def grad(
@@ -61,7 +63,7 @@ def value_and_grad(
             leaves that are no floats.
     """
 
-    def adapt_result(traced: Callable[..., object], result: object) -> Any:
+    def adapt_result(traced: Callable[..., object], result: object) -> object:
         _require_scalar(traced, result, has_aux)
         return result
 
@@ -81,8 +83,8 @@ def value_and_grad(
 
 
 def vjp(
-    function: Callable[..., object], *primals: PyTree
-) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    function: Callable[..., Result], *primals: PyTree
+) -> tuple[Result, Callable[[PyTree], tuple[Any, ...]]]:
     """The result of a function, and the product of cotangents with its Jacobian.
 
     Args:
@@ -99,11 +101,11 @@ def vjp(
     arguments = traced.structure.children[0]
     wrt = [i for i, array in enumerate(traced.arrays) if is_float(array)]
 
-    def pullback(cotangents: PyTree) -> tuple[Any, ...]:
+    def pullback(cotangents: PyTree) -> tuple[PyTree, ...]:
         given = _matching("cotangent", traced, cotangents)
         _, found = traced.apply(Vjp(traced.body.name, tuple(wrt)), given)
         leaves = dict(zip(wrt, found, strict=True))
-        tree: tuple[Any, ...] = arguments.unflatten(
+        tree: tuple[PyTree, ...] = arguments.unflatten(
             [leaves.get(i) for i in range(len(traced.arrays))]
         )
         return tree
@@ -112,8 +114,10 @@ def vjp(
 
 
 def jvp(
-    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, Any]:
+    function: Callable[..., Result],
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
+) -> tuple[Result, Result]:
     """The result of a function, and how it changes along `tangents`.
 
     Args:
@@ -148,7 +152,9 @@ def linearize(
 
 
 def hvp(
-    function: Callable[..., object], primals: Sequence[Any], tangents: Sequence[object]
+    function: Callable[..., object],
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
 ) -> tuple[Any, ...]:
     """The product of the Hessian of a function with a scalar result and a vector.
 
@@ -168,9 +174,7 @@ def hvp(
     return product
 
 
-def _pushed_forward(
-    traced: Function, tangents: tuple[object, ...]
-) -> tuple[object, object]:
+def _pushed_forward(traced: Function, tangents: tuple[object, ...]) -> tuple[Any, Any]:
     """The result of a traced function, and its tangent."""
     given = _tangents(traced, tangents)
     derived = Jvp(traced.body.name, tuple(given))
@@ -186,7 +190,7 @@ def _pushed_forward(
 # ---- arguments ----------------------------------------------------------------------
 
 
-def _as_tuple(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+def _as_tuple(name: str, values: Sequence[Each]) -> tuple[Each, ...]:
     """Return one value for each argument; refuse an array, which would be a list of
     rows.
     """
@@ -245,7 +249,7 @@ def float_leaves_in(
 
 def by_argument(
     arguments: Structure, argnums: Positions, grads: Sequence[Array]
-) -> Any:
+) -> PyTree:
     """The gradients in the form of the arguments that they belong to."""
     parts, first = [], 0
     for position in _positions(len(arguments.children), argnums):
@@ -261,17 +265,18 @@ def _seed(index: int, output: Array) -> Array:
 
 
 def _require_scalar(
-    function: Callable[..., object], result: Any, has_aux: bool
+    function: Callable[..., object], result: object, has_aux: bool
 ) -> None:
-    name = function_name(function)
-    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
-        fail(
-            "not-a-scalar",
-            f"with has_aux, '{name}' must return (scalar, anything); got "
-            f"{shown_value(result)}",
-            "leave out has_aux if there is nothing but the scalar",
-        )
-    scalar = result[0] if has_aux else result
+    name, scalar = function_name(function), result
+    if has_aux:
+        if not isinstance(result, tuple) or len(result) != 2:
+            fail(
+                "not-a-scalar",
+                f"with has_aux, '{name}' must return (scalar, anything); got "
+                f"{shown_value(result)}",
+                "leave out has_aux if there is nothing but the scalar",
+            )
+        scalar = result[0]
     if isinstance(scalar, (tuple, list, dict, str)) or scalar is None:
         got = type(scalar).__name__
     else:

@@ -15,7 +15,7 @@ from aotc.core import dtypes
 from aotc.core.pytree import Structure, flatten
 from aotc.dialects.functions.transform import Derived, Jvp, Vjp
 from aotc.tracing.array import Array
-from aotc.tracing.bodies import returned_arrays
+from aotc.tracing.bodies import AdaptResult, returned_arrays
 from aotc.tracing.conversion import lift
 from aotc.tracing.execution import Tape, Variable
 from aotc.transforms.tape_sweeps import pulled_back, pushed_forward
@@ -48,10 +48,10 @@ class Executed:
 
     def __init__(
         self,
-        function: Callable[..., Any],
-        leaves: Sequence[Any],
+        function: Callable[..., object],
+        leaves: Sequence[object],
         structure: Structure,
-        adapt_result: Callable[..., Any] = lambda _, result: result,
+        adapt_result: AdaptResult = lambda _, result: result,
     ) -> None:
         self.structure = structure
         self.arrays = [lift(leaf) for leaf in leaves]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from aotc.core.pytree import flatten, leaf_names
 from aotc.dialects.functions.transform import Jvp, Vjp
@@ -64,7 +63,7 @@ def hessian(
 
 def _jacobian(
     name: str, function: Callable[..., object], argnums: Positions, rows: Rows
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     def wrapper(*args: object, **kwargs: object) -> object:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)

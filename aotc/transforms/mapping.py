@@ -16,10 +16,13 @@ from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import current_trace
 from aotc.transforms.traced import TracedFunction
 
+# one for all arguments, or one for each; None for what is not mapped
+MappedAxes = int | Sequence[int | None] | None
+
 
 def vmap(
     function: Callable[..., object],
-    in_axes: int | Sequence[int | None] | None = 0,
+    in_axes: MappedAxes = 0,
     out_axes: int = 0,
 ) -> Callable[..., Any]:
     """Return a function that maps over an axis of its arguments, all at once.
@@ -94,10 +97,13 @@ def _move_to_out_axis(array: Array, out_axes: int) -> Array:
     return moveaxis(array, 0, out_axes)
 
 
-def _axis_of_each(args: tuple[Any, ...], in_axes: Any) -> list[int | None]:
+def _axis_of_each(args: tuple[object, ...], in_axes: MappedAxes) -> list[int | None]:
     """Return, for each leaf of the arguments, the mapped axis, or None."""
-    shared = in_axes is None or isinstance(in_axes, int)
-    each = [in_axes] * len(args) if shared else in_axes
+    each: Sequence[int | None] = (
+        [in_axes] * len(args)
+        if in_axes is None or isinstance(in_axes, int)
+        else in_axes
+    )
     if len(each) != len(args):
         fail(
             "bad-axis",

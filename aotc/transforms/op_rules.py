@@ -15,10 +15,10 @@ from typing import Any
 from aotc.core import dtypes
 from aotc.dialects import OPS, context
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import Reason, as_tuple
+from aotc.dialects.graph import GraphOp, Reason, as_tuple
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
-from aotc.mlir import Operation, func, ir
+from aotc.mlir import Block, Operation, Value, func, ir
 from aotc.tracing.array import Array
 from aotc.tracing.tracing import emit_all
 
@@ -95,7 +95,7 @@ def jvp_rule(
     return _rule("jvp", name, _key_of(attributes), tuple(operands), tuple(moved))
 
 
-def _key_of(attributes: Mapping[str, Any]) -> Key:
+def _key_of(attributes: Mapping[str, object]) -> Key:
     return tuple((name, _hashable(value)) for name, value in attributes.items())
 
 
@@ -135,7 +135,10 @@ def _rule(
 
 
 def _seeds(
-    kind: str, operands: Sequence[Tensor], results: Sequence[Tensor], moved: Any
+    kind: str,
+    operands: Sequence[Tensor],
+    results: Sequence[Tensor],
+    moved: Sequence[int],
 ) -> list[Tensor | None]:
     """Return the types of the rule's arguments beside the op; None for zero."""
     if kind == "vjp":
@@ -143,7 +146,9 @@ def _seeds(
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]
 
 
-def _written(block: Any, op: Operation, found: Sequence[object]) -> RecordedRule:
+def _written(
+    block: Block, op: Operation, found: Sequence[Value | None]
+) -> RecordedRule:
     """Read the ops that a rule has written behind the op, whose results are known."""
     count = len(op.operands)
     arguments = list(block.arguments)
@@ -151,6 +156,7 @@ def _written(block: Any, op: Operation, found: Sequence[object]) -> RecordedRule
     numbers = {value: number for number, value in enumerate(known)}
     steps = []
     for each in list(block.operations)[1:]:
+        assert isinstance(each, GraphOp)
         for result in each.results:
             numbers[result] = len(numbers)
         steps.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from aotc.core.pytree import flatten
 from aotc.dialects.functions.transform import CHEAPER, Precision
@@ -12,10 +12,13 @@ from aotc.tracing.tracing import current_trace
 from aotc.transforms.cheaper import executed_in
 from aotc.transforms.traced import TracedFunction
 
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
 
 def mixed_precision(
-    function: Callable[..., object], compute: str = "bf16"
-) -> Callable[..., Any]:
+    function: Callable[P, Result], compute: str = "bf16"
+) -> Callable[P, Result]:
     """The function, computed in a cheaper float dtype where that does little harm.
 
     Products of matrices, convolutions and attention, and what follows from them, are
@@ -34,11 +37,12 @@ def mixed_precision(
     if compute not in CHEAPER:
         fail("bad-dtype", f"expected compute to be bf16 or f16; got {compute!r}")
 
-    def wrapper(*args: object, **kwargs: object) -> object:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Result:
         if current_trace() is None:
             return executed_in(compute, function, *args, **kwargs)
         traced = TracedFunction("mixed_precision", function, *flatten((args, kwargs)))
         results, _ = traced.apply(Precision(traced.body.name, compute), [])
-        return traced.body.tree.unflatten(results)
+        result: Result = traced.body.tree.unflatten(results)
+        return result
 
     return wrapper

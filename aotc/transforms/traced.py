@@ -11,7 +11,7 @@ from aotc.dialects.functions.functions import call
 from aotc.dialects.functions.transform import Derived, derive
 from aotc.mlir import ir
 from aotc.tracing.array import Array
-from aotc.tracing.bodies import Body, function_name, trace_bodies
+from aotc.tracing.bodies import AdaptResult, Body, function_name, trace_bodies
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail, location
 from aotc.tracing.tracing import Trace, current_trace
@@ -34,10 +34,10 @@ class TracedFunction:
     def __init__(
         self,
         transformation: str,
-        function: Callable[..., Any],
-        leaves: Sequence[Any],
+        function: Callable[..., object],
+        leaves: Sequence[object],
         structure: Structure,
-        adapt_result: Callable[..., Any] = lambda _, result: result,
+        adapt_result: AdaptResult = lambda _, result: result,
         stacked: Sequence[int] = (),
     ) -> None:
         trace = _require_trace(f"{transformation}({function_name(function)})")
@@ -100,7 +100,7 @@ def traced_or_executed(
     function: Callable[..., object],
     leaves: Sequence[object],
     structure: Structure,
-    adapt_result: Callable[..., object] = lambda _, result: result,
+    adapt_result: AdaptResult = lambda _, result: result,
 ) -> TracedFunction | Executed:
     """A function on its arguments: traced where a model is, executed otherwise.
 

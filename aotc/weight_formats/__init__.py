@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from aotc.tracing.archives import FOLDER, Arrays, provide_readers
+from aotc.tracing.archives import FOLDER, provide_readers
 from aotc.tracing.entry import Weights
+
+if TYPE_CHECKING:
+    from aotc.weight_formats.tensors import Tensors
 
 __all__ = ["Weights"]
 
 
-def _read_gguf(file: Path) -> tuple[Arrays, Mapping[str, object]]:
+def _read_gguf(file: Path) -> tuple[Tensors, Mapping[str, object]]:
     from aotc.weight_formats.gguf import read_gguf
 
     return read_gguf(file)
 
 
-def _read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, object]]:
+def _read_checkpoint(path: Path) -> tuple[Tensors, Mapping[str, object]]:
     from aotc.weight_formats.checkpoints import read_checkpoint
 
     return read_checkpoint(path)

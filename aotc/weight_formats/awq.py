@@ -7,15 +7,12 @@ share a word, the even ones come before the odd ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy
 
 from aotc import numpy as np
+from aotc.core.json_values import JsonObject
 from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
-from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
 from aotc.tracing.deferred_arrays import compute_when_read
 from aotc.tracing.source_locations import fail
@@ -23,19 +20,20 @@ from aotc.weight_formats.packed_words import (
     bytes_of,
     centered,
     layers_with,
-    put,
     quantized,
     require_shapes,
     take,
     transposed,
+    weight_name,
 )
+from aotc.weight_formats.tensors import StoredTensors, Tensors
 
 _BITS = 4
 # where each of eight outputs lies in a word
 _PLACES = numpy.array([0, 4, 1, 5, 2, 6, 3, 7], "i4")
 
 
-def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
+def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
     """The arrays of a checkpoint with a value for each quantised layer.
 
     Raises:
@@ -51,13 +49,15 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
             "quantise the model with version='gemm', w_bit=4",
         )
     arrays = dict(arrays)
+    layers: Tensors = {}
     group = int(config.get("group_size") or config.get("q_group_size") or -1)
     for layer in layers_with(arrays, "qweight"):
-        put(arrays, layer, _weights(arrays, layer, group))
-    return arrays
+        weights = _weights(arrays, layer, group)
+        layers[weight_name(arrays, layer)] = weights
+    return {**arrays, **layers}
 
 
-def _weights(arrays: Arrays, layer: str, group: int) -> QuantizedWeights:
+def _weights(arrays: StoredTensors, layer: str, group: int) -> QuantizedWeights:
     """The weights of a layer, whose tensors are removed."""
     words, zeros, scales = (
         take(arrays, layer, name) for name in ("qweight", "qzeros", "scales")

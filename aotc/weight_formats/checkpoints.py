@@ -8,15 +8,17 @@ and of its shape, [outputs, inputs]. All else stays an array.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aotc.tracing.archives import Arrays, read_arrays
+from aotc.core.array_files import open_arrays
+from aotc.core.json_values import JsonObject
 from aotc.tracing.source_locations import fail
 from aotc.weight_formats import awq, compressed_tensors, gptq
+from aotc.weight_formats.tensors import StoredTensors, Tensors
 
-Method = Callable[[Arrays, Mapping[str, Any]], Arrays]
+Method = Callable[[StoredTensors, JsonObject], Tensors]
 
 METHODS: dict[str, Method] = {
     "gptq": gptq.decode,
@@ -31,7 +33,7 @@ _CONFIGS = {
 }
 
 
-def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
+def read_checkpoint(path: Path) -> tuple[Tensors, JsonObject]:
     """Read the tensors of a checkpoint by name, and the metadata of its files.
 
     Args:
@@ -42,22 +44,22 @@ def read_checkpoint(path: Path) -> tuple[Arrays, Mapping[str, Any]]:
             does not read.
         ValueError: a file is damaged.
     """
-    arrays: Arrays = {}
+    arrays: StoredTensors = {}
     metadata: dict[str, Any] = {}
     for file in _files_of(path) if path.is_dir() else [path]:
-        found, said = read_arrays(file)
+        found = open_arrays(file, "weights")
         twice = arrays.keys() & found.keys()
         if twice:
             raise ValueError(f"two files have a tensor called '{min(twice)}'")
         arrays |= found
-        metadata |= said
+        metadata |= found.metadata
     folder = path if path.is_dir() else path.parent
     config = _json_of(folder / "config.json")
     if config:
         metadata["config"] = config
     scheme = _quantization_of(folder)
     if scheme is None:
-        return arrays, metadata
+        return {**arrays}, metadata
     method = str(scheme.get("quant_method"))
     if method not in METHODS:
         fail(
@@ -114,7 +116,7 @@ def _is_plain_name(name: str) -> bool:
     return name not in ("", ".", "..") and not {"/", "\\", "\0"} & {*name}
 
 
-def _quantization_of(folder: Path) -> dict[str, Any] | None:
+def _quantization_of(folder: Path) -> JsonObject | None:
     """Read the quantisation from the files beside a checkpoint; None without."""
     for name, method in _CONFIGS.items():
         config = _json_of(folder / name)
@@ -126,7 +128,7 @@ def _quantization_of(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def _json_of(file: Path) -> dict[str, Any]:
+def _json_of(file: Path) -> JsonObject:
     """The object in a file; an empty one if there is no such file.
 
     Raises:

@@ -11,16 +11,14 @@ and `weight_g_idx`, if its inputs were quantised in another order.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import numpy
 
 from aotc import numpy as np
+from aotc.core.json_values import JsonObject
 from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.programs.computed_arrays import StoredArray
-from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
 from aotc.tracing.deferred_arrays import compute_when_read
 from aotc.tracing.source_locations import fail
@@ -30,32 +28,35 @@ from aotc.weight_formats.packed_words import (
     columns_of,
     layers_with,
     order_of_groups,
-    put,
     quantized,
     require_bits,
     require_float,
     require_shapes,
     take,
+    weight_name,
 )
+from aotc.weight_formats.tensors import StoredTensors, Tensors
 
 _FORMATS = ("pack-quantized", "int-quantized", "naive-quantized")
 _STRATEGIES = ("tensor", "channel", "group")
 
 
-def decode(arrays: Arrays, config: Mapping[str, object]) -> Arrays:
+def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
     """The arrays of a checkpoint with a value for each quantised layer.
 
     Raises:
         InputError: the tensors are quantised in another way.
     """
     arrays = dict(arrays)
+    layers: Tensors = {}
     for layer in layers_with(arrays, "weight_scale"):
         facts = _facts_of(layer, config)
-        put(arrays, layer, _weights(arrays, layer, facts))
-    return arrays
+        weights = _weights(arrays, layer, facts)
+        layers[weight_name(arrays, layer)] = weights
+    return {**arrays, **layers}
 
 
-def _facts_of(layer: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _facts_of(layer: str, config: JsonObject) -> JsonObject:
     """Return the configuration of the weights of a layer.
 
     Raises:
@@ -76,7 +77,8 @@ def _facts_of(layer: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
             f"{', '.join(_STRATEGIES)}",
             "compress the model with a scheme such as W4A16 or W8A8",
         )
-    return facts
+    known: JsonObject = facts
+    return known
 
 
 def _names(target: str, layer: str) -> bool:
@@ -86,11 +88,11 @@ def _names(target: str, layer: str) -> bool:
     return target == layer
 
 
-def _weights(arrays: Arrays, layer: str, facts: Mapping[str, Any]) -> QuantizedWeights:
+def _weights(arrays: StoredTensors, layer: str, facts: JsonObject) -> QuantizedWeights:
     """The weights of a layer, whose tensors are removed."""
     bits = int(facts.get("num_bits", 8))
     scale = take(arrays, layer, "weight_scale")
-    zero_point = arrays.pop(f"{layer}.weight_zero_point", None)
+    zeros = arrays.pop(f"{layer}.weight_zero_point", None)
     groups = arrays.pop(f"{layer}.weight_g_idx", None)
     is_packed = f"{layer}.weight_packed" in arrays
     stored = take(arrays, layer, "weight_packed" if is_packed else "weight")
@@ -109,15 +111,16 @@ def _weights(arrays: Arrays, layer: str, facts: Mapping[str, Any]) -> QuantizedW
         data = columns_of(stored, bits, shape[1], order)
     else:
         data = stored if order is None else _in_order(stored, order)
-    if is_packed and zero_point is not None and zero_point.dtype == numpy.int32:
-        zero_point = _packed_zero_points(zero_point, bits, shape[0])
+    zero_point: StoredArray | None = zeros
+    if is_packed and zeros is not None and zeros.dtype == numpy.int32:
+        zero_point = _packed_zero_points(zeros, bits, shape[0])
     if facts["strategy"] == "tensor":
         return _of_one_scale(data, scale, zero_point, bits)
     return quantized(data, scale, zero_point, bits=bits, block=block, order=order)
 
 
 def _require_integers(
-    layer: str, stored: Any, shape: tuple[int, ...], *, is_packed: bool
+    layer: str, stored: numpy.ndarray, shape: tuple[int, ...], *, is_packed: bool
 ) -> None:
     """Refuse weights that are no integers, or not those of the shape.
 
@@ -153,10 +156,14 @@ def _packed_zero_points(words: numpy.ndarray, bits: int, outputs: int) -> Stored
 
 
 def _of_one_scale(
-    data: StoredArray, scale: Any, zero_point: Any, bits: int
+    data: StoredArray,
+    scale: numpy.ndarray,
+    zero_point: StoredArray | None,
+    bits: int,
 ) -> QuantizedWeights:
     """Return weights that share one scale."""
     require_float(scale)
-    is_symmetric = zero_point is None or not numpy.asarray(zero_point).any()
-    zero = None if is_symmetric else zero_point.reshape(())
+    zero = None if zero_point is None else numpy.asarray(zero_point).reshape(())
+    if zero is not None and not zero.any():
+        zero = None
     return QuantizedWeights(data, scale.reshape(()), zero, bits=bits)

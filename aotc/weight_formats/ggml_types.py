@@ -8,9 +8,9 @@ these are small integers, which one half-precision number of the whole block sca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy
 
@@ -21,6 +21,9 @@ from aotc.programs.computed_arrays import StoredArray
 from aotc.tracing.array import Array
 from aotc.tracing.deferred_arrays import compute_when_read
 from aotc.weight_formats.packed_words import centered
+
+# of a block: its name, the dtype of a number, and how many there are if several
+_Field: TypeAlias = tuple[str, str] | tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class PlainType:
         """The bytes of an element."""
         return dtypes.to_numpy(self.dtype).itemsize
 
-    def decode(self, data: numpy.ndarray, shape: tuple[int, ...]) -> Any:
+    def decode(self, data: numpy.ndarray, shape: tuple[int, ...]) -> numpy.ndarray:
         """The tensor of this shape whose bytes these are."""
         return data.view(dtypes.to_numpy(self.dtype)).reshape(shape)
 
@@ -116,7 +119,7 @@ class _TensorBlocks:
         shape: of the tensor.
     """
 
-    data: Any
+    data: numpy.ndarray
     shape: tuple[int, ...]
 
     def values(self, part: BlockNumbers) -> StoredArray:
@@ -228,7 +231,7 @@ def _signed(bits: int, function: Callable[..., Array]) -> Callable[..., Array]:
 def _block_type(
     name: str,
     bits: int,
-    fields: list[Any],
+    fields: Sequence[_Field],
     levels: Callable[..., Array],
     of: tuple[str, ...],
     scale: BlockNumbers | Scaled,
@@ -239,7 +242,7 @@ def _block_type(
 ) -> BlockType:
     """Make a type; levels are signed integers where there is no minimum."""
     integers = levels if minimum is not None else _signed(bits, levels)
-    layout = numpy.dtype(fields)
+    layout = numpy.dtype([*fields])
     part = BlockNumbers(integers, of)
     return BlockType(name, block, bits, layout, part, scale, minimum, step)
 
@@ -253,8 +256,8 @@ _SIX_BIT_SCALES = Scaled(BlockNumbers(_unchanged, ("scales",)), _D, 16)
 
 _SCALE, _MINIMUM = ("d", "<f2"), ("m", "<f2")
 _FOUR, _FIFTH = ("qs", "u1", 16), ("qh", "u1", 4)
-_SUPER = [_SCALE, ("dmin", "<f2"), ("scales", "u1", 12)]
-_SIX = [("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), _SCALE]
+_SUPER: list[_Field] = [_SCALE, ("dmin", "<f2"), ("scales", "u1", 12)]
+_SIX: list[_Field] = [("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), _SCALE]
 
 # by ggml's numbers
 TYPES: dict[int, PlainType | BlockType] = {

@@ -22,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from aotc.tracing.archives import Arrays
+from aotc.nn.quantized_weights import QuantizedWeights
+from aotc.programs.computed_arrays import StoredArray
 from aotc.tracing.source_locations import fail
 from aotc.weight_formats.ggml_types import TYPES, type_name
+from aotc.weight_formats.tensors import Tensors
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -41,7 +43,7 @@ _TEXT, _ARRAY = 8, 9
 _MOST_NESTED = 8  # arrays in arrays
 
 
-def read_gguf(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
+def read_gguf(file: Path) -> tuple[Tensors, Mapping[str, object]]:
     """The tensors of a model by name, and its metadata.
 
     Raises:
@@ -64,7 +66,7 @@ def read_gguf(file: Path) -> tuple[Arrays, Mapping[str, Any]]:
             "quantise the model to one of these, for instance `llama-quantize "
             "model-f16.gguf model.gguf Q4_K_M`",
         )
-    arrays: Arrays = {}
+    arrays: Tensors = {}
     for part in parts:
         for tensor in part.tensors:
             if tensor.name in arrays:
@@ -145,7 +147,7 @@ class _GgufFile:
     name: str
     metadata: dict[str, Any]
     tensors: list[_Tensor]
-    data: Any
+    data: np.ndarray
 
     @classmethod
     def of(cls, file: Path) -> _GgufFile:
@@ -162,7 +164,7 @@ class _GgufFile:
         start = cursor.place + -cursor.place % alignment
         return cls(file.name, metadata, tensors, mapped[start:])
 
-    def decode(self, tensor: _Tensor) -> Any:
+    def decode(self, tensor: _Tensor) -> StoredArray | QuantizedWeights:
         """A tensor with its bytes, which are views of the file."""
         kind = TYPES[tensor.type]
         if (tensor.shape or (1,))[-1] % kind.block:
@@ -204,7 +206,7 @@ def _require_version(file: Path, cursor: _Cursor) -> None:
 
 def _unique(
     pairs: Iterator[tuple[str, object]], what: str
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, object]]:
     seen = set[str]()
     for name, value in pairs:
         if name in seen:
@@ -220,11 +222,11 @@ class _Cursor:
         data: the bytes of the file.
     """
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: np.ndarray) -> None:
         self._data = data
         self.place = 0
 
-    def take(self, count: int) -> Any:
+    def take(self, count: int) -> np.ndarray:
         """Return the next bytes.
 
         Raises:
@@ -248,13 +250,13 @@ class _Cursor:
         """Read the next text."""
         return bytes(self.take(self.number("<u8"))).decode()
 
-    def pairs(self, count: int) -> Iterator[tuple[str, Any]]:
+    def pairs(self, count: int) -> Iterator[tuple[str, object]]:
         """Yield `count` keys with their values."""
         for _ in range(count):
             key = self.text()
             yield key, self.value(self.number("<u4"))
 
-    def value(self, kind: int, depth: int = 0) -> Any:
+    def value(self, kind: int, depth: int = 0) -> object:
         """The next value: a number, a text, or an array or list of them."""
         if kind in _NUMBERS:
             return self.number(_NUMBERS[kind])
@@ -273,6 +275,6 @@ class _Cursor:
         name, axes = self.text(), self.number("<u4")
         if axes > _MOST_AXES:
             raise ValueError(f"'{name}' has {axes} axes; expected {_MOST_AXES} at most")
-        sizes = struct.unpack(f"<{axes}Q", self.take(8 * axes))
+        sizes = struct.unpack(f"<{axes}Q", self.take(8 * axes).tobytes())
         kind, offset = self.number("<u4"), self.number("<u8")
         return _Tensor(name, sizes[::-1], kind, offset)

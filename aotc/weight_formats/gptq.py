@@ -10,12 +10,11 @@ were quantised in another order, and `g_idx` says which group each of them is in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from aotc import numpy as np
+from aotc.core.json_values import JsonObject
 from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
-from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
 from aotc.tracing.deferred_arrays import compute_when_read
 from aotc.tracing.source_locations import fail
@@ -25,18 +24,19 @@ from aotc.weight_formats.packed_words import (
     centered,
     layers_with,
     order_of_groups,
-    put,
     quantized,
     require_bits,
     require_shapes,
     take,
     transposed,
+    weight_name,
 )
+from aotc.weight_formats.tensors import StoredTensors, Tensors
 
 _LESS_BY = {"gptq": 1, "gptq_v2": 0}  # a stored zero point than what it stands for
 
 
-def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
+def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
     """The arrays of a checkpoint with a value for each quantised layer.
 
     Raises:
@@ -50,12 +50,13 @@ def decode(arrays: Arrays, config: Mapping[str, Any]) -> Arrays:
             "save the checkpoint in format 'gptq' or 'gptq_v2'",
         )
     arrays = dict(arrays)
+    layers: Tensors = {}
     for layer in layers_with(arrays, "qweight"):
         group = int(config.get("group_size") or -1)
         weights = _weights(arrays, layer, group, _LESS_BY[form])
         _require_said(config, weights, layer)
-        put(arrays, layer, weights)
-    return arrays
+        layers[weight_name(arrays, layer)] = weights
+    return {**arrays, **layers}
 
 
 def _require_said(
@@ -74,7 +75,9 @@ def _require_said(
         )
 
 
-def _weights(arrays: Arrays, layer: str, group: int, less: int) -> QuantizedWeights:
+def _weights(
+    arrays: StoredTensors, layer: str, group: int, less: int
+) -> QuantizedWeights:
     """The weights of a layer, whose tensors are removed.
 
     Args:

@@ -7,7 +7,6 @@ integers of a matrix are [outputs, inputs] in the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy
 
@@ -16,23 +15,23 @@ from aotc.core import dtypes
 from aotc.nn.packed_integers import unpack
 from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.programs.computed_arrays import StoredArray
-from aotc.tracing.archives import Arrays
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import astype
 from aotc.tracing.deferred_arrays import compute_when_read
 from aotc.tracing.source_locations import fail
+from aotc.weight_formats.tensors import StoredTensors
 
 WORD = 32  # bits
 BITS = (2, 4, 8)  # that a word has a whole number of
 
 
-def layers_with(arrays: Arrays, name: str) -> list[str]:
+def layers_with(arrays: StoredTensors, name: str) -> list[str]:
     """List the layers that have a tensor of this name."""
     ending = f".{name}"
     return [key.removesuffix(ending) for key in arrays if key.endswith(ending)]
 
 
-def take(arrays: Arrays, layer: str, name: str) -> Any:
+def take(arrays: StoredTensors, layer: str, name: str) -> numpy.ndarray:
     """A tensor of a layer, which is removed from the arrays.
 
     Raises:
@@ -48,8 +47,8 @@ def take(arrays: Arrays, layer: str, name: str) -> Any:
     return arrays.pop(key)
 
 
-def put(arrays: Arrays, layer: str, weights: QuantizedWeights) -> None:
-    """Replace the `weight` of a layer by quantised weights.
+def weight_name(arrays: StoredTensors, layer: str) -> str:
+    """The name of the quantised `weight` of a layer, whose tensors are taken.
 
     Raises:
         ValueError: there is a tensor of that name, too.
@@ -57,7 +56,7 @@ def put(arrays: Arrays, layer: str, weights: QuantizedWeights) -> None:
     key = f"{layer}.weight"
     if key in arrays:
         raise ValueError(f"expected quantised tensors of '{layer}' alone; got '{key}'")
-    arrays[key] = weights
+    return key
 
 
 def require_bits(layer: str, bits: int) -> None:
@@ -75,7 +74,7 @@ def require_bits(layer: str, bits: int) -> None:
         )
 
 
-def bytes_of(words: Any) -> Any:
+def bytes_of(words: numpy.ndarray) -> numpy.ndarray:
     """The bytes of words along a new axis, as a view."""
     if words.dtype.kind not in "iu" or words.dtype.itemsize != WORD // 8:
         raise ValueError(f"expected packed words of 32 bits; got {words.dtype}")
@@ -89,7 +88,7 @@ def centered(levels: Array, bits: int, dtype: str = "i8") -> Array:
 
 
 def columns_of(
-    words: numpy.ndarray, bits: int, size: int, order: Any = None
+    words: numpy.ndarray, bits: int, size: int, order: numpy.ndarray | None = None
 ) -> StoredArray:
     """Unpack integers that are packed along the last axis, signed.
 
@@ -116,7 +115,7 @@ def _ordered(x: Array, order: object) -> Array:
     return x if order is None else np.take(x, numpy.asarray(order, "i4"), 1)
 
 
-def transposed(x: Any) -> StoredArray:
+def transposed(x: StoredArray) -> StoredArray:
     """A matrix with its axes exchanged."""
     return compute_when_read(lambda a: np.transpose(a), x)
 
@@ -124,7 +123,9 @@ def transposed(x: Any) -> StoredArray:
 # ---- groups -------------------------------------------------------------------------
 
 
-def order_of_groups(groups: numpy.ndarray, inputs: int, block: int, layer: str) -> Any:
+def order_of_groups(
+    groups: numpy.ndarray, inputs: int, block: int, layer: str
+) -> numpy.ndarray | None:
     """Return the order that sorts inputs by group; None if they are sorted.
 
     Args:
@@ -208,7 +209,7 @@ def _flat(x: StoredArray) -> StoredArray:
     return compute_when_read(lambda a: np.reshape(a, (-1,)), x)
 
 
-def require_shapes(layer: str, rows: Sequence[tuple[str, Any, int]]) -> None:
+def require_shapes(layer: str, rows: Sequence[tuple[str, numpy.ndarray, int]]) -> None:
     """Refuse tensors of other ranks.
 
     Raises:

@@ -9,6 +9,9 @@ may change. Else each call of a GPU's code waits until all launches are recorded
 The numbers of barriers are therefore made immutable globals. Where others are left, the
 module keeps the last recording with the numbers in it, and replays it in the next call
 if these are the same.
+
+A replay launches one kernel after the other. IREE 3.13's CUDA driver makes graphs only
+of recordings that are not replayed (docs/gpu.md, CUDA graphs).
 """
 
 from __future__ import annotations

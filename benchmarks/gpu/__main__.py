@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu prepare --out FOLDER
     python FOLDER/run.py                     # there; needs Python, and no network
-    python FOLDER/networks.py ARCHIVE OUT    # whole networks; with --peers in PyTorch
+    python FOLDER/networks.py FOLDER/networks OUT    # with --peers in PyTorch
     python FOLDER/schedules.py               # kernels in many schedules
     python -m benchmarks.gpu run FOLDER      # the same, of a checkout
 
@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TARGETS = ("cuda:sm_80", "cuda:sm_89", "vulkan", "x86_64-v3", "x86_64-v4")
+TARGETS = ("cuda:sm_80", "cuda:sm_90a", "vulkan", "x86_64-v3", "x86_64-v4")
 OUT = Path("build/gpu")
 
 
@@ -35,11 +35,11 @@ def main() -> int:
     add = prepares.add_argument
     add("--out", type=Path, default=OUT, help=f"the folder ({OUT})")
     add("--models", help="some models, such as digits,scan (all)")
-    add("--programs", type=int, default=100, help="of the fuzzer (100)")
+    add("--programs", type=int, default=300, help="of the fuzzer (300)")
     add("--seed", type=int, default=31_000, help="of the first program (31000)")
     add("--targets", default=",".join(TARGETS), help=f"({','.join(TARGETS)})")
     add("--python", default="3.12", help="version that the wheels are for (3.12)")
-    add("--networks", default="", help="whole networks, such as bert,resnet50 (none)")
+    add("--networks", default="", help="such as bert,train:bert, or all (none)")
     add("--dtypes", default="f32,bf16", help="of their weights (f32,bf16)")
     add("--schedules", metavar="ARCH", help="of kernels, for a chip such as sm_90")
     add("--no-wheels", action="store_true", help="aotc is installed there")
@@ -61,6 +61,7 @@ def _prepare(asked: argparse.Namespace) -> int:
     from benchmarks.gpu.programs import MODEL_NAMES
 
     models = MODEL_NAMES if asked.models is None else names(asked.models, MODEL_NAMES)
+    networks = ",".join(NETWORKS) if asked.networks == "all" else asked.networks
     plan = Plan(
         models=models,
         programs=asked.programs,
@@ -68,7 +69,7 @@ def _prepare(asked: argparse.Namespace) -> int:
         targets=names(asked.targets, tuple(KNOWN)),
         python=None if asked.no_wheels else asked.python,
         with_numpy=asked.with_numpy,
-        networks=names(asked.networks, NETWORKS),
+        networks=names(networks, NETWORKS),
         dtypes=names(asked.dtypes, DTYPES),
         schedules=asked.schedules,
     )

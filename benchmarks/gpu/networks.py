@@ -1,4 +1,4 @@
-"""Whole networks for a GPU: bundles, inputs and what PyTorch computes of them.
+"""Whole networks for a GPU, and their training steps: bundles, inputs, results.
 
 Weights repeat a square of random numbers along their last two axes, so that bundles of
 hundreds of megabytes travel as a few.
@@ -13,27 +13,52 @@ import sys
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from aotc.artifacts import keys
 from aotc.machine.target import Target
 from aotc.pipeline import build
+from benchmarks.gpu.there.seconds import TRAINED
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BENCHMARKS = Path(__file__).parents[1]
-ARCHIVE = "networks.tar.xz"
-NETWORKS = ("bert", "resnet50", "vit", "gpt2", "llama", "gpt2-decode", "llama-decode")
+FOLDER = "networks"
+_WHOLE = ("resnet50", "bert", "vit", "gpt2", "llama")
+NETWORKS = (
+    *(*_WHOLE, "gpt2-decode", "llama-decode"),
+    *(TRAINED + name for name in _WHOLE),
+)
 DTYPES = ("f32", "bf16")
 BATCH = 8
-_SIDE = 64  # of the square that weights repeat
+STEPS = 3  # of training that are compared
 _BACK = 64 << 20  # bytes
 _SAMPLED = 1 << 13  # elements of a result that are compared
 _RANK_OF_PAST = 4  # (batch, heads, past, depth)
-_FEW = 1 << 16  # elements of weights that are what they are
+
+
+class _Network(NamedTuple):
+    """A network that is about to be built.
+
+    Args:
+        source: what is built.
+        inputs: of a call, by name.
+        expected: samples of the results of its calls, one after the other.
+        calls: how many these are.
+        batch: its size.
+    """
+
+    source: Path
+    inputs: dict[str, Tensor]
+    expected: list[Any]
+    calls: int
+    batch: int
 
 
 def write_networks(
@@ -42,53 +67,100 @@ def write_networks(
     dtypes: Sequence[str],
     targets: Sequence[Target],
     batch: int = BATCH,
-) -> None:
-    """Build networks and write them, with inputs and results, as an archive.
+) -> list[str]:
+    """Build networks and write each, with inputs and results, as an archive.
 
     Args:
-        folder: in which the archive and the sources of the networks are written.
-        names: of networks in `benchmarks/models_zoo`.
-        dtypes: of their weights: f32, bf16.
+        folder: in which the archives and the sources of the networks are written.
+        names: of networks in `benchmarks/models_zoo`; `train:NAME` is a step of one.
+        dtypes: of their weights: f32, bf16; training steps are in f32 alone.
         targets: that they are compiled for.
         batch: its size.
+
+    Returns:
+        the name of each.
     """
     sys.path.insert(0, str(BENCHMARKS))
-    zoo = folder / "models_zoo"
+    zoo, archives = folder / "models_zoo", folder / FOLDER
     shutil.copytree(BENCHMARKS / zoo.name, zoo, dirs_exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        made, key = Path(scratch) / "networks", Path(scratch) / "run.key"
-        made.mkdir()
-        signer = keys.write_key_pair(key)
-        (made / "networks.pub").write_bytes(signer.public_pem)
-        rows = []
-        for name, dtype in product(names, dtypes):
-            print(f"{name} {dtype}", file=sys.stderr, flush=True)
-            rows.append(_write(made, name, dtype, batch, targets, key))
-        text = json.dumps({"rows": rows}, indent=1)
-        (made / "networks.json").write_text(text, encoding="utf-8")
-        # what repeats lies further apart than presets look back
-        filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": _BACK}]
-        with (
-            lzma.open(folder / ARCHIVE, "wb", filters=filters) as packed,
-            tarfile.open(fileobj=packed, mode="w|") as archive,
-        ):
-            archive.add(made, ".")
+    archives.mkdir()
+    rows = [*_wanted(names, dtypes)]
+    for name, dtype in rows:
+        print(f"{name} {dtype}", file=sys.stderr, flush=True)
+        title = f"{name.replace(':', '-')}-{dtype}"
+        with tempfile.TemporaryDirectory() as scratch:
+            made = Path(scratch) / title
+            made.mkdir()
+            _write(made, name, dtype, batch, targets)
+            _pack(made, archives / f"{title}.tar.xz")
+    return [name for name, _ in rows]
+
+
+def _wanted(names: Sequence[str], dtypes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield names and dtypes; training steps, which take longest, come last."""
+    rows = product(names, dtypes)
+    for name, dtype in sorted(rows, key=lambda row: _is_step(row[0])):
+        if dtype == "f32" or not _is_step(name):
+            yield name, dtype
+
+
+def _is_step(name: str) -> bool:
+    return name.startswith(TRAINED)
+
+
+def _pack(folder: Path, archive: Path) -> None:
+    # what repeats lies further apart than presets look back
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": _BACK}]
+    with (
+        lzma.open(archive, "wb", filters=filters) as packed,
+        tarfile.open(fileobj=packed, mode="w|") as opened,
+    ):
+        opened.add(folder, ".")
 
 
 def _write(
-    folder: Path,
-    name: str,
-    dtype: str,
-    batch: int,
-    targets: Sequence[Target],
-    key: Path,
-) -> dict[str, Any]:
-    """Build one network; return what the list says of it.
+    folder: Path, name: str, dtype: str, batch: int, targets: Sequence[Target]
+) -> None:
+    """Build one network, and write what is compared there."""
+    title = f"{name.replace(':', '-')}-{dtype}"
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        key = Path(scratch) / "run.key"
+        signer = keys.write_key_pair(key)
+        (folder / "networks.pub").write_bytes(signer.public_pem)
+        prepare = _training if _is_step(name) else _inference
+        found = prepare(Path(scratch), name, dtype, batch)
+        report = build(
+            found.source,
+            output=folder,
+            name=title,
+            targets=tuple(targets),
+            signing_key=key,
+            self_check="off",
+        )
+    np.savez(
+        folder / "arrays.npz",
+        **{f"in_{k}": _bits(x) for k, x in found.inputs.items()},
+        **{f"out_{n}": x for n, x in enumerate(found.expected)},
+    )
+    row = {
+        "name": name,
+        "dtype": dtype,
+        "batch": found.batch,
+        "bundle": report.bundle.name,
+        "calls": found.calls,
+        "inputs": {
+            k: str(x.dtype).removeprefix("torch.") for k, x in found.inputs.items()
+        },
+    }
+    (folder / "row.json").write_text(json.dumps(row), encoding="utf-8")
 
-    A step of a decoder, which keeps its past, is built from its source, of one row.
-    """
+
+def _inference(scratch: Path, name: str, dtype: str, batch: int) -> _Network:
+    """Prepare one call; a step of a decoder, which keeps its past, has one row."""
     import models_zoo
     import torch
+    from models_zoo.repeated import repeat_weights
 
     source = models_zoo.MODELS[name].source
     batch = batch if source is None else 1
@@ -103,84 +175,59 @@ def _write(
         found = module.float()(**wide)
         expected = [sample(x.numpy()) for x in _leaves(found)]
         module = module.to(kind)
-    title = f"{name}-{dtype}-{batch}"
-    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        write = _program if source is None else _source
-        report = build(
-            write(Path(scratch), title, module, inputs),
-            output=folder,
-            name=title,
-            targets=tuple(targets),
-            signing_key=key,
-            self_check="off",
-        )
-    np.savez(
-        folder / f"{title}.npz",
-        **{f"in_{k}": _bits(x) for k, x in inputs.items()},
-        **{f"out_{n}": x for n, x in enumerate(expected)},
-    )
-    return {
-        "name": name,
-        "dtype": dtype,
-        "batch": batch,
-        "bundle": report.bundle.name,
-        "arrays": f"{title}.npz",
-        "inputs": {k: str(x.dtype).removeprefix("torch.") for k, x in inputs.items()},
-    }
+    write = _program if source is None else _source
+    return _Network(write(scratch, name, module, inputs), inputs, expected, 1, batch)
 
 
-def _program(folder: Path, title: str, module: Any, inputs: Any) -> Path:
+def _training(scratch: Path, name: str, dtype: str, batch: int) -> _Network:
+    """Prepare a few steps of training, whose losses are those of PyTorch."""
+    import models_zoo
+    from models_zoo import training
+
+    assert dtype == "f32"
+    own = name.removeprefix(TRAINED)
+    module = training.module(own, is_repeated=True)
+    inputs = models_zoo.inputs(own, batch)
+    inputs = {k: _repeated_input(x) for k, x in inputs.items()}
+    inputs["labels"] = training.labels(own, batch)
+    step = training.torch_step(own, module)
+    expected = [sample(step(**inputs).numpy()) for _ in range(STEPS)]
+    model = scratch / "model.py"
+    text = training.source(own, batch, is_repeated=True)
+    model.write_text(text, encoding="utf-8")
+    return _Network(model, inputs, expected, STEPS, batch)
+
+
+def _program(folder: Path, name: str, module: Any, inputs: Any) -> Path:
     """Write PyTorch's graph of a module."""
     import torch
 
-    file = folder / f"{title}.pt2"
+    file = folder / f"{name}.pt2"
     with torch.no_grad():
         torch.export.save(torch.export.export(module, (), kwargs=inputs), file)
     return file
 
 
-def _source(folder: Path, title: str, module: Any, inputs: Any) -> Path:
+def _source(folder: Path, name: str, module: Any, inputs: Any) -> Path:
     """Write the source of a decoder, with its weights and the past beside it."""
-    for name in (models_source(title), "past.py"):
-        shutil.copy(BENCHMARKS / "decoders" / name, folder)
+    import models_zoo
+
+    model = models_zoo.MODELS[name].source
+    assert model is not None
+    for file in (model, "past.py"):
+        shutil.copy(BENCHMARKS / "decoders" / file, folder)
     weights = {name: x.numpy() for name, x in module.state_dict().items()}
     np.savez(folder / "weights.npz", **weights)
     np.savez(folder / "inputs.npz", **{k: x.numpy() for k, x in inputs.items()})
-    return folder / models_source(title)
-
-
-def models_source(title: str) -> str:
-    """Return the name of the file in `benchmarks/decoders` that a network is."""
-    import models_zoo
-
-    found = models_zoo.MODELS[title.rsplit("-", 2)[0]].source
-    assert found is not None
-    return found
-
-
-def repeat_weights(module: Any) -> None:
-    """Make the large weights of a module repeat a square of their numbers."""
-    import torch
-
-    with torch.no_grad():
-        for weight in module.parameters():
-            if weight.ndim >= 2 and weight.numel() >= _FEW:
-                weight.copy_(_repeated(weight))
-
-
-def _repeated(x: Any) -> Any:
-    """Return a tensor that repeats a square of another along its first two axes."""
-    square = x[:_SIDE, :_SIDE].clone()
-    repeats = [-(-n // _SIDE) for n in x.shape[:2]]
-    whole = square.repeat(*repeats, *[1] * (x.ndim - 2))
-    return whole[: x.shape[0], : x.shape[1]]
+    return folder / model
 
 
 def _repeated_input(x: Any) -> Any:
     """Return a batch that repeats its first member; a past repeats its squares."""
+    from models_zoo.repeated import repeated
+
     if x.ndim == _RANK_OF_PAST and x.shape[0] == 1:
-        return _repeated(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+        return repeated(x.reshape(-1, x.shape[-1])).reshape(x.shape)
     return x[:1].repeat(x.shape[0], *[1] * (x.ndim - 1))
 
 

@@ -25,6 +25,7 @@ from benchmarks.gpu.cases import CaseWriter
 from benchmarks.gpu.networks import write_networks
 from benchmarks.gpu.programs import ROOT, Subject, fuzz_subjects, model_subjects
 from benchmarks.gpu.schedules import write_schedules
+from benchmarks.gpu.there import seconds
 
 SCRIPTS = Path(__file__).with_name("there")
 DRIVER = ROOT / "aotc/tuning/cuda_driver.py"  # by which `schedules.py` launches
@@ -78,14 +79,19 @@ def prepare(plan: Plan, folder: Path) -> None:
         wheels.download(folder / "wheels", plan.python, with_numpy=plan.with_numpy)
     with tempfile.TemporaryDirectory() as scratch:
         document = _programs(plan, Path(scratch), folder)
+    targets = [*map(Target.parse, plan.targets)]
+    gpus = [each for each in targets if each.sm] or targets
+    document["networks"], document["schedules"] = [], 0
     if plan.networks:
-        gpus = [each for each in map(Target.parse, plan.targets) if each.sm]
-        write_networks(folder, plan.networks, plan.dtypes, gpus)
+        names = write_networks(folder, plan.networks, plan.dtypes, gpus)
+        document["networks"] = names
     if plan.schedules is not None:
-        write_schedules(folder, plan.schedules)
+        document["schedules"] = write_schedules(folder, plan.schedules)
     text = json.dumps(document, indent=1)
     (folder / "folder.json").write_text(text + "\n", encoding="utf-8")
     print(_sizes(folder, time.monotonic() - start))
+    parts = seconds.estimate(document, [each.id for each in gpus])
+    print(seconds.told(parts))
     if _bytes_in(folder) > MOST_BYTES:
         raise SystemExit(f"the folder is larger than {MOST_BYTES / 1e6:.0f} MB")
 

@@ -71,8 +71,10 @@ class Timed:
     moved: int
 
 
-def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> None:
+def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> int:
     """Compile all kernels in all their schedules; write them as an archive.
+
+    Returns how many schedules there are.
 
     Args:
         folder: in which the archive is written.
@@ -95,6 +97,7 @@ def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> None:
         (code / "schedules.json").write_text(text, encoding="utf-8")
         with tarfile.open(folder / ARCHIVE, "w:xz") as archive:
             archive.add(code, ".")
+    return len(jobs)
 
 
 def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:

@@ -86,7 +86,7 @@ class Case:
 
     def _row(self, system: System, threads: int, failure: str | None = None) -> Row:
         row = Row(self.model, self.batch, threads, system.name, system.is_peer)
-        row.failure = failure
+        row.failure, row.precision = failure, system.precision
         return row
 
     def measure(self, systems: list[System], settings: Settings) -> list[Row]:

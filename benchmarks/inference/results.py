@@ -24,7 +24,9 @@ class Row:
 
     Attributes:
         error: of its outputs, or why there are no times.
-        ratio: its time by that of the fastest peer: medians of paired rounds.
+        precision: that it is told to compute in; none leaves the dtypes of the model.
+        ratio: its time by that of the fastest peer of the same precision: medians of
+            paired rounds.
         ratio_of_minima: the same of the smallest times.
         ratio_to_static: its time by that of the build for static sizes, medians of
             paired rounds; None where there is no such build.
@@ -39,6 +41,7 @@ class Row:
     threads: int
     system: str
     peer: bool
+    precision: str | None = None
     error: float | None = None
     failure: str | None = None
     median_ms: float = math.nan
@@ -71,14 +74,18 @@ def compare_with_peers(rows: Iterable[Row], times: dict[str, Times]) -> None:
         if static is not None:
             row.ratio_to_static = times[row.system].ratio(static)
             row.static_ratio_of_minima = times[row.system].minimum / static.minimum
-    peers = [times[row.system] for row in timed if row.peer]
-    if not peers:
-        return
-    fastest = min(peers, key=lambda each: each.median)
-    least = min(each.minimum for each in peers)
     for row in timed:
-        row.ratio = times[row.system].ratio(fastest)
-        row.ratio_of_minima = times[row.system].minimum / least
+        peers = [times[each.system] for each in timed if _is_peer_of(row, each)]
+        if peers:
+            fastest = min(peers, key=lambda each: each.median)
+            least = min(each.minimum for each in peers)
+            row.ratio = times[row.system].ratio(fastest)
+            row.ratio_of_minima = times[row.system].minimum / least
+
+
+def _is_peer_of(row: Row, other: Row) -> bool:
+    """Return whether a row is of a peer that computes in the precision of another."""
+    return other.peer and other.precision == row.precision
 
 
 def write_json(rows: list[Row], facts: dict[str, object], file: Path) -> None:
@@ -192,7 +199,9 @@ def _by_model(rows: list[Row]) -> dict[tuple[str, int, int], list[Row]]:
 
 
 def _time(row: Row) -> str:
-    """Median and minimum; for aotc also how much slower than the fastest peer."""
+    """Median and minimum; for aotc also how much slower than the fastest peer of its
+    precision.
+    """
     if row.failure is not None:
         return f"– ({row.failure})"
     text = f"{row.median_ms:.4g} / {row.minimum_ms:.4g}"

@@ -57,12 +57,14 @@ class System:
         distribution: the package that has to be installed to run models.
         package: of `serve` and `runners`, in this folder's parent.
         tolerance: the largest error of its results, by their largest value.
+        precision: that it is told to compute in; none leaves the dtypes of the model.
     """
 
     name: str
     python: Path
     runner: str
     distribution: str
+    precision: str | None = field(default=None, kw_only=True)
     is_peer: ClassVar[bool] = True
     package: ClassVar[str] = "inference"
     tolerance: ClassVar[float] = TOLERANCE
@@ -139,7 +141,6 @@ class Aotc(System):
         edge: the interpreter of an environment that has only what runs bundles.
         program: the file that is built, unless the case has a `model.py`.
         numerics: of the build; only `strict` is what compilers before it know.
-        precision: of the build; none leaves the dtypes of the source.
 
     What a build of a case is to be told besides stands in its `build.json`.
     """
@@ -149,7 +150,6 @@ class Aotc(System):
     edge: Path
     program: str = "program.pt2"
     numerics: str = "strict"
-    precision: str | None = None
     is_peer: ClassVar[bool] = False
 
     def prepare(self, case: Path, folder: Path) -> Artifact:

@@ -8,18 +8,19 @@ momentum, the others by AdamW.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-
-import aotc
 
 from . import convolutional, transformers
 from . import inputs as inputs_of
+from .repeated import repeat_weights
 
 FOLDER = Path(__file__).parents[1]
 
@@ -55,18 +56,23 @@ class Training:
         build: the network, which returns scores.
         labels: the shape of the labels of a batch of one, whose first size is 1.
         optimizer: a call of `aotc.optim`.
+        peer: the same optimizer of PyTorch, with its options.
         has_state: whether the network has statistics that a step updates.
     """
 
     build: Callable[[], nn.Module]
     labels: tuple[int, ...] = (1,)
     optimizer: str = "adamw(1e-4)"
+    peer: tuple[str, dict[str, float]] = ("AdamW", {"lr": 1e-4, "weight_decay": 1e-4})
     has_state: bool = False
 
 
 TRAININGS = {
     "resnet50": Training(
-        convolutional.resnet50, optimizer="sgd(0.1, momentum=0.9)", has_state=True
+        convolutional.resnet50,
+        optimizer="sgd(0.1, momentum=0.9)",
+        peer=("SGD", {"lr": 0.1, "momentum": 0.9}),
+        has_state=True,
     ),
     "bert": Training(BertClassifier),
     "vit": Training(transformers.Vit),
@@ -84,7 +90,7 @@ sys.path.insert(0, {folder!r})
 from models_zoo import training
 
 aotc.bundle(name="{name}", version="1.0.0")
-_network = training.imported({name!r}, {batch})
+_network = training.imported({name!r}, {batch}, is_repeated={is_repeated})
 start, buffers = _network.params, aotc.Weights(_network.buffers)
 optimizer = optim.{optimizer}
 state = aotc.State({{"params": start, "moments": optimizer.init(start)}})
@@ -104,14 +110,59 @@ def train_step(state, buffers, {states}{inputs}, labels):
 """
 
 
-def imported(name: str, batch: int) -> Any:
-    """Return a network as it trains, with weights as PyTorch initialises them."""
+def module(name: str, *, is_repeated: bool = False) -> nn.Module:
+    """Return a network as it begins to train, with weights as PyTorch initialises them.
+
+    Args:
+        name: one of `TRAININGS`.
+        is_repeated: whether large weights repeat a square of their numbers.
+    """
     torch.manual_seed(0)
-    module = TRAININGS[name].build()
-    return aotc.from_torch(module, kwargs=inputs_of(name, batch), train=True)
+    network = TRAININGS[name].build()
+    if is_repeated:
+        repeat_weights(network)
+    return network.train()
 
 
-def source(name: str, batch: int) -> str:
+def labels(name: str, batch: int) -> Tensor:
+    """Return the classes of a batch, zeros and ones in turn; i64."""
+    shape = (batch, *TRAININGS[name].labels[1:])
+    return (torch.arange(math.prod(shape)) % 2).reshape(shape)
+
+
+def torch_step(name: str, network: nn.Module, **options: bool) -> Callable[..., Tensor]:
+    """Return a function that makes a step in PyTorch and returns the loss before it.
+
+    It takes the inputs of the network by name, and its labels.
+
+    Args:
+        name: one of `TRAININGS`.
+        network: that learns.
+        options: of the optimizer, beside those of the network.
+    """
+    kind, own = TRAININGS[name].peer
+    optimizer = getattr(torch.optim, kind)(network.parameters(), **own, **options)
+
+    def step(labels: Tensor, **inputs: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        scores = network(**inputs)
+        loss = F.cross_entropy(scores.flatten(0, -2), labels.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def imported(name: str, batch: int, *, is_repeated: bool = False) -> Any:
+    """Return a network of aotc as it begins to train; see `module`."""
+    import aotc
+
+    network = module(name, is_repeated=is_repeated)
+    return aotc.from_torch(network, kwargs=inputs_of(name, batch), train=True)
+
+
+def source(name: str, batch: int, *, is_repeated: bool = False) -> str:
     """Return the text of a model file whose entry `train_step` trains a network."""
     training, inputs = TRAININGS[name], inputs_of(name, batch)
     specs = ", ".join(
@@ -123,6 +174,7 @@ def source(name: str, batch: int) -> str:
         folder=str(FOLDER),
         name=name,
         batch=batch,
+        is_repeated=is_repeated,
         optimizer=training.optimizer,
         statistics="statistics = _network.state\n" if has_state else "",
         specs=specs,

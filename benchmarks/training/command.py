@@ -126,8 +126,8 @@ def chosen_systems(options: argparse.Namespace) -> tuple[list[System], Path]:
         runner = row.mixed_runner if precision else row.runner
         if runner is not None:
             title = " ".join(filter(None, (name, precision)))
-            python, mixed = pythons[row.environment], precision is not None
-            found.append(Peer(title, python, runner, row.environment, mixed=mixed))
+            given = title, pythons[row.environment], runner, row.environment
+            found.append(Peer(*given, precision=precision))
     return found, pythons["torch"]
 
 

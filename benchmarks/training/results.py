@@ -62,13 +62,14 @@ def cost_table(rows: list[Row]) -> str:
 
 
 def memory_ratio(row: Row, rows: list[Row]) -> float:
-    """The memory of warm steps by that of the leanest peer with the same model."""
+    """The memory of warm steps by that of the leanest peer of the same precision."""
     peers = [
         each.warm_peak_bytes
         for each in rows
         if each.peer
         and each.failure is None
         and (each.model, each.threads) == (row.model, row.threads)
+        and each.precision == row.precision
     ]
     return row.warm_peak_bytes / min(peers) if peers else math.nan
 

@@ -19,12 +19,11 @@ class Peer(System):
     """Takes steps from the exported parameters."""
 
     package: ClassVar[str] = "training"
-    mixed: bool = False
 
     @property
     def tolerance(self) -> float:
         """The largest relative difference of losses."""
-        return MIXED_TOLERANCE if self.mixed else TOLERANCE
+        return TOLERANCE if self.precision is None else MIXED_TOLERANCE
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
         file = case / "params.npz"

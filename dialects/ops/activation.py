@@ -10,7 +10,10 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.graph import GraphOp, Operand, Pure, Result
 from aotc.dialects.lowering import Lowering, by_kind, error_functions, scalars
 from aotc.dialects.lowering import approximations as approx
+from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.binary import Add, Multiply
+from aotc.dialects.ops.contraction import cast
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.special import Erf
 from aotc.dialects.ops.trigonometric import Tanh
 from aotc.dialects.ops.unary import Unary
@@ -29,6 +32,7 @@ from aotc.mlir import Value, arith
 class Relu(Unary, name="relu"):
     """y = max(x, 0); the derivative at 0 is 0."""
 
+    selects = True
     on_vectors = True
     why = "a derivative that needs only the sign of its value"
 
@@ -115,9 +119,12 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """(Phi(x) + x Phi'(x)) dx."""
-        phi, density = cls.expansion(b, op.x, op.form)
-        return b.multiply(b.add(phi, b.multiply(op.x, density)), dx)
+        """(Phi(x) + x Phi'(x)) dx; the sum is made in f32 at least."""
+        kind = Tensor.of(op.x).dtype
+        x = cast(b, op.x, accumulator(kind))
+        phi, density = cls.expansion(b, x, op.form)
+        slope = cast(b, b.add(phi, b.multiply(x, density)), kind)
+        return b.multiply(slope, dx)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
@@ -133,7 +140,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
         RewriteRow(
             "x Phi(x), if its derivative computes Phi(x), too",
             this(X),
-            lambda b, m: b.multiply(m.x, Gelu.expansion(b, m.x, m.op.form)[0]),
+            lambda b, m: _by_phi(b, m.x, m.op.form),
             given=(f32(3),),
             example=lambda b, x: _beside_its_derivative(b, x, x),
             near_miss=lambda b, x: _beside_its_derivative(b, x, b.add(x, x)),
@@ -156,13 +163,26 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 _STEPS_TO_PHI = {"exact": 2, "tanh": 6}  # from x to erf or tanh, each of them a product
 
 
+def _by_phi(b: Builder, x: Value, form: str) -> Value:
+    """Return gelu of x, as x Phi(x); of narrow floats both are f32."""
+    kind = Tensor.of(x).dtype
+    wide = cast(b, x, accumulator(kind))
+    phi, _ = Gelu.expansion(b, wide, form)
+    return cast(b, b.multiply(wide, phi), kind)
+
+
 def _is_phi_read(x: Value, form: str) -> bool:
     """Return whether something near computes the Phi of an operand of gelu.
 
-    Narrow floats have too few digits for 1 + erf(x), which gelu adds up in f32.
+    Narrow floats have too few digits for 1 + erf(x), which is of them as f32.
     """
-    if Tensor.of(x).dtype not in ("f32", "f64"):
-        return False
+    wide = accumulator(Tensor.of(x).dtype)
+    if wide != Tensor.of(x).dtype:
+        casts = [use.owner.opview for use in x.uses]
+        return any(
+            isinstance(made, Cast) and made.dtype == wide and _is_phi_read(made.y, form)
+            for made in casts
+        )
     root, reached = {"exact": Erf, "tanh": Tanh}[form], {x}
     for _ in range(_STEPS_TO_PHI[form]):
         users = [use.owner.opview for value in reached for use in value.uses]

@@ -19,6 +19,8 @@ from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.attention_sums import (
     ScoreCotangents,
     grouped_products,
+    heads_per_key,
+    hides_by_choice,
     keeps_digits,
     normalized_last,
     products_of,
@@ -139,7 +141,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         dbias: Tangent,
     ) -> tuple[Tangent, Tangent]:
         """The tangents dS of scores, dP = P (dS - sum(P dS)), dP value + P dvalue."""
-        p = weights_of(b, op)
+        p = weights_of(b, op, op.safe)
         y_terms, s_terms = [], []
         if dquery is not None:
             s_terms.append(b.scale(products_of(b, op, dquery, op.key), op.scale))
@@ -167,14 +169,10 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         products = b.multiply(*(cast(b, part, wide) for part in (dy, op.y)))
         own = b.transpose(b.reduce_sum(products, axes=(3,)), permutation=(0, 2, 1))
         shift = b.subtract(dlogsum, own)
-        if keeps_digits(op.bias):
-            found = b.attention_gradient(
-                *(op.query, op.key, op.value, op.bias, dy, op.logsum, shift),
-                **type(op).attributes_of(op),
-            )
+        if op.safe or not hides_by_choice(op.bias):
+            found = _gradient(b, op, dy, shift, op.safe)
         else:
-            parts = ScoreCotangents.of(b, op, weights_of(b, op), dy, shift)
-            found = parts.of_operands(b, op, op.query, op.key, dy)
+            found = _gradient_of_chosen(b, op, dy, shift)
         has_bias = Tensor.of(op.bias).rank > 0
         operands = [*op.operands][: 3 + has_bias]
         cotangents: list[Tangent] = [
@@ -245,7 +243,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             if Tensor.of(bias).shape != like.shape:
                 bias = b.reshape(bias, shape=like.shape)
             scores = b.add(scores, bias)
-        p = softmax_of(b, op, scores)
+        p = softmax_of(b, scores, op.safe)
         value = Tensor.of(op.value)
         flat = b.dot_general(
             cast(b, p, value.dtype),
@@ -302,6 +300,48 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
             smooth=False,
         ),
     ]
+
+
+def _gradient(
+    b: Builder, op: Attention, dy: Value, shift: Value, safe: bool
+) -> list[Value]:
+    """Return the cotangents of query, key, value and bias.
+
+    Args:
+        b: writes them.
+        op: the attention.
+        dy: the cotangent of its result.
+        shift: of each row, see `ScoreCotangents`.
+        safe: whether a row without positions has zeros for probabilities, not NaN.
+    """
+    if keeps_digits(op.bias):
+        attributes = {**type(op).attributes_of(op), "safe": safe}
+        operands = op.query, op.key, op.value, op.bias, dy, op.logsum, shift
+        return b.attention_gradient(*operands, **attributes)
+    parts = ScoreCotangents.of(b, op, weights_of(b, op, safe), dy, shift)
+    return parts.of_operands(b, op, op.query, op.key, dy)
+
+
+def _gradient_of_chosen(
+    b: Builder, op: Attention, dy: Value, shift: Value
+) -> list[Value]:
+    """Return the cotangents where a choice hides positions, and rows may see none.
+
+    The probabilities of such a row are NaN, and so is what they make of the values'
+    cotangents; but a score that was not chosen has the cotangent 0.
+    """
+    hidden = b.compare(op.logsum, b.full_like(op.logsum, -np.inf), direction="eq")
+    rows = b.expand(b.transpose(hidden, permutation=(0, 2, 1)), Tensor.of(dy), (3,))
+    dy = b.select(rows, b.full_like(dy, 0.0), dy)
+    shift = b.select(hidden, b.full_like(shift, 0.0), shift)
+    dquery, dkey, dvalue, dbias = _gradient(b, op, dy, shift, True)
+    lost = b.select(hidden, b.full_like(shift, np.nan), b.full_like(shift, 0.0))
+    batch, heads, length = Tensor.of(lost).shape
+    shared = Tensor.of(op.value).shape[2]
+    grouped = (batch, shared, heads_per_key(heads, shared) * length)
+    lost = b.reduce_sum(b.reshape(lost, shape=grouped), axes=(2,))
+    lost = b.expand(cast(b, lost, Tensor.of(dvalue).dtype), Tensor.of(dvalue), (1, 3))
+    return [dquery, dkey, b.add(dvalue, lost), dbias]
 
 
 def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:

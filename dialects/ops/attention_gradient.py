@@ -352,7 +352,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
 
 
 def _parts_of(b: Builder, op: AttentionGradient) -> ScoreCotangents:
-    return ScoreCotangents.of(b, op, probabilities(b, op), op.dy, op.shift)
+    return ScoreCotangents.of(b, op, probabilities(b, op, op.safe), op.dy, op.shift)
 
 
 def _sum_groups(x: np.ndarray, shared: int) -> np.ndarray:

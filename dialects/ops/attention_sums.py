@@ -9,12 +9,14 @@ import numpy as np
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.lowering.conversion import accumulator
+from aotc.dialects.ops.binary import Add
 from aotc.dialects.ops.contraction import cast, dot_axes
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.selection import Cast, Select
 from aotc.dialects.ops.shape import Broadcast, Reshape, Transpose
 from aotc.dialects.ops.trigonometric import Tanh
 from aotc.dialects.ops.unary import Logistic
+from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value
 
@@ -31,11 +33,12 @@ def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:
     """Return y and logsum, whose weighted sums are divided by those of the weights."""
     scores = _scores(b, op)
     like = Tensor.of(scores)
-    highest = _finite(b, b.reduce_max(scores, axes=(3,)))
+    highest = _finite(b, b.highest(scores, (3,)))
     e = b.exp(b.subtract(scores, b.expand(highest, like, (3,))))
     total = b.reduce_sum(e, axes=(3,))
     logsum = b.add(highest, b.log(total))
-    divisor = _divisor(b, total) if op.safe else total
+    is_safe = op.safe or like.shape[3] == 0  # a sum over nothing is 0
+    divisor = _divisor(b, total) if is_safe else total
     divisor = b.transpose(divisor, permutation=(0, 2, 1))
     wide = Tensor.of(op.y).with_dtype(like.dtype)
     y = weighted_sum(b, op, e, value, like.dtype)
@@ -52,7 +55,7 @@ def _group_heads(b: Builder, op: "Attends", x: Value) -> Value:
     """`x` (like query) as batch, key heads, heads of each * length, depth."""
     batch, length, heads, depth = Tensor.of(x).shape
     shared = Tensor.of(op.key).shape[2]
-    shape = (batch, shared, _times(heads, shared) * length, depth)
+    shape = (batch, shared, heads_per_key(heads, shared) * length, depth)
     return b.reshape(swap_middle(b, x), shape=shape)
 
 
@@ -64,7 +67,7 @@ def swap_middle(b: Builder, x: Value) -> Value:
     return b.transpose(x, permutation=(0, 2, 1, 3))
 
 
-def _times(heads: Size, shared: Size) -> int:
+def heads_per_key(heads: Size, shared: Size) -> int:
     """Return the number of heads that share a key head."""
     if isinstance(heads, int) and isinstance(shared, int):
         return heads // max(shared, 1)
@@ -95,7 +98,7 @@ def weighted_sum(
     """`y` (like key) summed over its positions with weights `p` (like the scores)."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared, depth = Tensor.of(y).shape[2:]
-    rows = (batch, shared, _times(heads, shared) * length, positions)
+    rows = (batch, shared, heads_per_key(heads, shared) * length, positions)
     flat = b.dot_general(
         b.reshape(cast(b, p, Tensor.of(y).dtype), shape=rows),
         y,
@@ -111,7 +114,7 @@ def sum_over_rows(
     """`x` (like query) summed over rows and heads of a group with weights `p`."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared = Tensor.of(op.key).shape[2]
-    rows = (batch, shared, _times(heads, shared) * length, positions)
+    rows = (batch, shared, heads_per_key(heads, shared) * length, positions)
     flat = b.dot_general(
         b.reshape(cast(b, p, Tensor.of(x).dtype), shape=rows),
         _group_heads(b, op, x),
@@ -143,28 +146,46 @@ def wide_bias(b: Builder, op: "Attends", bias: Value) -> Value:
     return b.broadcast(wide, shape=shape, axes=(0, 1, 2, 3))
 
 
-def probabilities(b: Builder, op: "Attends") -> Value:
+def probabilities(b: Builder, op: "Attends", safe: bool) -> Value:
     """e**(score - logsum), made again; if safe, zeros in a row without positions."""
     scores = _scores(b, op)
-    logsum = _finite(b, op.logsum) if op.safe else op.logsum
+    logsum = _finite(b, op.logsum) if safe else op.logsum
     return b.exp(b.subtract(scores, rows_like(b, logsum, scores)))
 
 
-def weights_of(b: Builder, op: "Attention") -> Value:
+def weights_of(b: Builder, op: "Attention", safe: bool) -> Value:
     """The probabilities of a derivative, made again: by `logsum` if it has the digits.
 
     Of a row that a bias of -1e9 hides, `logsum` is -1e9 however many positions there
     are, as f32 has no digits for the rest; a softmax divides by their number.
+
+    Args:
+        b: writes them.
+        op: the attention.
+        safe: whether they are zeros in a row without positions, as in `probabilities`.
     """
     if keeps_digits(op.bias):
-        return probabilities(b, op)
-    return softmax_of(b, op, _scores(b, op))
+        return probabilities(b, op, safe)
+    return softmax_of(b, _scores(b, op), safe)
 
 
-def softmax_of(b: Builder, op: "Attention", scores: Value) -> Value:
+def softmax_of(b: Builder, scores: Value, safe: bool) -> Value:
     """A softmax of scores; if safe, zeros in a row without positions."""
     p = b.softmax(scores, axis=3)
-    return _with_zeros(b, p, scores) if op.safe else p
+    return _with_zeros(b, p, scores) if safe else p
+
+
+def hides_by_choice(bias: Value) -> bool:
+    """Return whether a bias is -infinity by a choice of elements, as a mask makes it.
+
+    No cotangent reaches what was not chosen, where one of a sum with -infinity is NaN
+    in a row that sees no position.
+    """
+    op = defining_op(bias)
+    if isinstance(op, Select):
+        return any(splat_of(each) == -np.inf for each in (op.on_true, op.on_false))
+    followed = Broadcast, Reshape, Transpose, Cast, Add
+    return isinstance(op, followed) and any(map(hides_by_choice, op.operands))
 
 
 def keeps_digits(bias: Value) -> bool:

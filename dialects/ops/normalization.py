@@ -8,7 +8,7 @@ import numpy as np
 from aotc.core import dtypes as dt
 from aotc.dialects.attributes import Bool, Float, Int, Ints
 from aotc.dialects.builder import Builder
-from aotc.dialects.graph import WIDE, GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.graph import WIDE, WIDENS, GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.lowering.scalars import Body
@@ -195,7 +195,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 def _with_maximum(b: Builder, op: Softmax | LogSoftmax) -> tuple[Value, Value]:
     """x in the dtype of sums, and its maximum along the axis, repeated along it."""
     x = cast(b, op.x, accumulator(Tensor.of(op.x).dtype))
-    highest = b.reduce_max(x, axes=(op.axis,))
+    highest = b.highest(x, (op.axis,))
     return x, b.expand(highest, Tensor.of(x), (op.axis,))
 
 
@@ -241,6 +241,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     in_memory = True
     is_approximated = True
+    precision = WIDENS
     why = (
         "one body for layer, batch, group and instance norms, with the short derivative"
     )

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import ml_dtypes
 import numpy as np
 
 from aotc.core import dtypes
-from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WHOLE, WIDE, GraphOp
+from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WHOLE, WIDE, WIDENS, GraphOp
 
 
 class Mixed(Protocol):
@@ -15,8 +16,10 @@ class Mixed(Protocol):
     Its `kind` is how ops take it: LOW, what is computed of a product, is rounded, and
     so is GIVEN, an argument or what is made of some, where it meets that; WIDE is not,
     nor is WHOLE, which is made of whole numbers (positions, random bits, quantised
-    weights) and of what is given; FOLLOWS, a constant, takes any dtype. Ops of no other
-    kind than LOW compute in the cheaper dtype.
+    weights) and of what is given; WIDENS, what a norm makes of LOW ones, is rounded
+    where it meets LOW ones, and before what chooses among numbers, which rounds as well
+    before as after; FOLLOWS, a constant, takes any dtype. Ops of no other kind than LOW
+    compute in the cheaper dtype.
     """
 
     @property
@@ -25,7 +28,7 @@ class Mixed(Protocol):
 
     @property
     def kind(self) -> str:
-        """The kind: one of GIVEN, LOW, WIDE, WHOLE and FOLLOWS."""
+        """The kind: one of GIVEN, LOW, WIDE, WHOLE, WIDENS and FOLLOWS."""
 
 
 def kind_of(
@@ -48,20 +51,46 @@ def kind_of(
         return WIDE if WHOLE in kinds else LOW
     if kinds == {FOLLOWS}:
         return FOLLOWS
-    if WIDE in kinds or {WHOLE, LOW} <= kinds:
+    if WIDE in kinds or (WHOLE in kinds and kinds & {LOW, WIDENS}):
         return WIDE
-    return next(each for each in (WHOLE, LOW, GIVEN) if each in kinds)
+    found = next(each for each in (WHOLE, LOW, WIDENS, GIVEN) if each in kinds)
+    if found == LOW and op.precision == WIDENS:
+        return WIDENS
+    return LOW if found == WIDENS and op.on_vectors and op.selects else found
 
 
 def kind_of_constant(value: object, compute: str) -> str:
     """Return the kind of a constant.
 
-    FOLLOWS for one number, or if `compute` holds all exactly; else WHOLE for whole
-    numbers, WIDE for others.
+    FOLLOWS for one number that `compute` comes near to, or if it holds all exactly;
+    else WHOLE for whole numbers, WIDE for others. In f16 the -1e9 that hides a score
+    would be -infinity, and an epsilon of 1e-12 be 0.
     """
     array = np.asarray(value)
-    if array.size <= 1 or dtypes.canonical(array.dtype) != "f32":
+    if dtypes.canonical(array.dtype) != "f32":
         return FOLLOWS
-    if np.array_equal(array, array.astype(dtypes.to_numpy(compute))):
+    if array.size <= 1:
+        return FOLLOWS if _comes_near(array, compute) else WIDE
+    with np.errstate(over="ignore"):
+        rounded = array.astype(dtypes.to_numpy(compute))
+    if np.array_equal(array, rounded):
         return FOLLOWS
     return WHOLE if np.array_equal(array, np.floor(array)) else WIDE
+
+
+def _comes_near(array: np.ndarray, compute: str) -> bool:
+    """Return whether rounding leaves numbers what they are, but for the last digit."""
+    unit = float(ml_dtypes.finfo(dtypes.to_numpy(compute)).eps)
+    finite = array[np.isfinite(array)].astype(np.float64)
+    rounded = nearest_finite(finite, compute).astype(np.float64)
+    return bool((np.abs(rounded - finite) <= unit * np.abs(finite)).all())
+
+
+def nearest_finite(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Round to a float dtype, in which what is finite stays so.
+
+    The least number of f32, which hides scores, is beyond what bf16 holds.
+    """
+    most = float(ml_dtypes.finfo(dtypes.to_numpy(dtype)).max)
+    within = np.where(np.isfinite(array), np.clip(array, -most, most), array)
+    return within.astype(dtypes.to_numpy(dtype))

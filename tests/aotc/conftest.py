@@ -217,6 +217,7 @@ CALLS = {
         image.astype("i1"), floats(3, 3, 4, 2).astype("i1")
     ),
     "nn.lora": given(lambda params, x: x, rank=2, alpha=4.0),
+    "nn.sparse_update": given(lambda params, x: x, layers="*", memory=1000),
     "nn.lp_pool": given(image, 2.0, 2),
     "nn.lstm": given(floats(5, 3, 4), floats(4, 8), floats(2, 8)),
     "nn.lstm_cell": given(x, floats(3, 2), floats(3, 2), floats(4, 8), floats(2, 8)),

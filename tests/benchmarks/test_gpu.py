@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 from aotc.kernels.gpu.machines import MACHINES
-from benchmarks.gpu import model_error, prepare, programs
+from aotc.machine.target import Target
+from benchmarks.gpu import model_error, networks, prepare, programs
 from benchmarks.gpu.programs import Call
+from benchmarks.gpu.there import seconds
 
 MODEL = """
 import aotc
@@ -48,8 +51,8 @@ def folder(tmp_path_factory):
     return made / "out"
 
 
-def run(folder, out):
-    words = "--targets", "x86_64-v3", "--out", out, "--seconds", "120"
+def run(folder, out, *more):
+    words = "--targets", "x86_64-v3", "--out", out, "--seconds", "120", *more
     command = [sys.executable, folder / "run.py", *words]
     environment = {k: v for k, v in os.environ.items() if k != "OUT"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -74,6 +77,87 @@ def test_every_call_is_compared_and_timed(folder, tmp_path):
     assert report["machine"]["differ"] == []
     assert code == 0
     assert report["finished"]
+
+
+def test_networks_and_steps_of_training_compute_what_pytorch_does(
+    folder, tmp_path, monkeypatch
+):
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(networks.BENCHMARKS))
+    training = importlib.import_module("models_zoo.training")
+    small = importlib.import_module("models_zoo.small")
+    monkeypatch.setitem(training.TRAININGS, "mlp", training.Training(small.mlp))
+    made = tmp_path / "folder"
+    shutil.copytree(folder, made)
+    targets = [Target.parse("x86_64-v3")]
+    names = networks.write_networks(
+        made, ("train:mlp", "mlp"), ("f32", "bf16"), targets
+    )
+    assert names == ["mlp", "mlp", "train:mlp"]  # which learns in f32 alone
+    _change(made / "folder.json", networks=names)
+    code, report = run(made, tmp_path / "out", "--parts", "networks")
+    rows = {row["name"]: row for row in report["networks"]["rows"]}
+    assert [*rows] == ["mlp-bf16", "mlp-f32", "train-mlp-f32"]
+    assert rows["mlp-f32"]["error"] < 1e-5
+    assert rows["train-mlp-f32"]["error"] < 1e-5  # in the losses of three steps
+    assert rows["train-mlp-f32"]["call"]["p50_ms"] > 0
+    text = (tmp_path / "out/report.txt").read_text()
+    assert "  train-mlp-f32 " in text
+    assert "comparisons" not in report
+    assert code == 0
+
+
+def test_a_network_that_differs_or_fails_is_told(monkeypatch):
+    monkeypatch.syspath_prepend(str(prepare.SCRIPTS))
+    text = importlib.import_module("text")
+    right = {"name": "a", "dtype": "f32", "error": 1e-6}
+    wrong = {"name": "b", "dtype": "f32", "error": 0.1}
+    failed = {"name": "c", "failed": "RuntimeError: no"}
+    late = {"name": "d", "failed": text.NO_TIME}
+    report = {"networks": {"rows": [right, wrong, failed, late]}}
+    assert text.wrong_networks(report) == [wrong, failed]
+    assert not text.is_clean(report)
+    assert text.is_clean({"networks": {"rows": [right, late]}})
+    assert not text.is_clean({"networks": {"rows": [late]}})
+
+
+def _change(file, **parts):
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, **parts}))
+
+
+def test_a_run_shares_its_time_among_the_parts_that_have_something_to_do():
+    program = {"cases": 40, "timed": [{}], "bundles": [{"variants": ["a", "b"]}]}
+    plan = {"programs": 8 * [program], "networks": [], "schedules": 100}
+    plan["backends"] = {"a": "cuda", "b": "llvm-cpu"}
+    on_gpu, on_cpu = (seconds.estimate(plan, [each], jobs=4) for each in "ab")
+    assert on_gpu["compare"] == on_cpu["compare"] == pytest.approx(16)
+    assert on_gpu["times"] > 1.5 * on_cpu["times"]  # a second time, as CUDA graphs
+    assert on_gpu["schedules"] == pytest.approx(8)
+    assert on_cpu["schedules"] == on_gpu["networks"] == 0
+    plan["networks"] = 3 * ["bert"] + 4 * ["train:bert"]
+    parts = seconds.estimate(plan, ["a"], jobs=4)
+    assert parts["networks"] == pytest.approx(136)
+    assert "cuts each part" not in seconds.told(on_gpu)
+    plan["networks"] *= 3
+    assert "cuts each part" in seconds.told(seconds.estimate(plan, ["a"]))
+
+
+def test_flags_of_irees_runtime_reach_the_child_that_is_timed(tmp_path, monkeypatch):
+    """So a call is timed with CUDA graphs, too."""
+    monkeypatch.syspath_prepend(str(prepare.SCRIPTS))
+    children = importlib.import_module("children")
+    (tmp_path / "told.py").write_text(
+        "import json, os, sys\n"
+        "found = os.environ.get('IREE_PY_RUNTIME_FLAGS')\n"
+        "open(sys.argv[1], 'w').write(json.dumps({'flags': found}))\n"
+    )
+    monkeypatch.setattr(children, "HERE", tmp_path)
+    monkeypatch.delenv("IREE_PY_RUNTIME_FLAGS", raising=False)
+    python, out = children.Python(sys.executable, None, tmp_path), tmp_path / "out.json"
+    for flags in "--cuda_use_streams=false", "":
+        found = children.timed(python, "told.py", [], out, [], 60, flags)
+        assert found == {"flags": flags or None}
 
 
 def test_what_differs_is_told_and_the_other_calls_are_still_made(folder, tmp_path):

@@ -1,6 +1,8 @@
 """`python benchmarks/models.py` and what it computes of its times."""
 
+import importlib
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,30 @@ def test_ratios_are_of_paired_rounds_and_against_the_fastest_peer():
     ratios = {row.system: row.ratio for row in rows}
     assert ratios == {"aotc": 2.0, "fast": 1.0, "slow": 5.0}
     assert rows[0].ratio_of_minima == 2.0 / 0.5
+
+
+def test_a_system_is_compared_with_peers_of_its_own_precision(monkeypatch):
+    monkeypatch.syspath_prepend(COMMAND.parent)
+    memory_ratio = importlib.import_module("training.results").memory_ratio
+    times = {
+        "aotc": Times([[6.0]]),
+        "torch": Times([[3.0]]),
+        "aotc mixed": Times([[2.0]]),
+        "torch mixed": Times([[1.0]]),
+        "aotc f16": Times([[1.0]]),
+    }
+    peers = [name for name in times if name.startswith("torch")]
+    rows = [Row("mlp", 1, 1, name, name in peers) for name in times]
+    rows[2].precision = rows[3].precision = "mixed:bf16"
+    rows[4].precision = "mixed:f16"
+    for row, held in zip(rows, (60, 30, 20, 10, 10), strict=True):
+        row.warm_peak_bytes = held
+    compare_with_peers(rows, times)
+    assert [row.ratio for row in rows[:4]] == [2.0, 1.0, 2.0, 1.0]
+    assert [row.ratio_of_minima for row in rows[:4]] == [2.0, 1.0, 2.0, 1.0]
+    assert [memory_ratio(row, rows) for row in rows[:4]] == [2.0, 1.0, 2.0, 1.0]
+    assert math.isnan(rows[4].ratio)
+    assert math.isnan(memory_ratio(rows[4], rows))
 
 
 def test_means_are_geometric_and_of_models_that_have_times():

@@ -33,7 +33,7 @@ from benchmarks.fuzz.templates import public_functions, templates
 # Functions that are in no program, as they take or return no arrays, or take functions
 # or texts that only they know; control flow is in forms of its own.
 LEFT_OUT = {
-    "nn.lora",  # gives no array, but a function
+    "nn.lora", "nn.sparse_update",  # give no arrays, but functions
     "np.broadcast_shapes", "np.finfo", "np.iinfo", "np.fromfunction", "np.ix_",
     "np.empty", "np.empty_like", "np.ndim", "np.shape", "np.size", "nn.scope",
     "nn.mixture_of_experts", "np.getitem",

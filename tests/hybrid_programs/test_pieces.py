@@ -4,6 +4,7 @@ import numpy
 import pytest
 
 from aotc.errors import InputError
+from aotc.hybrid_programs.graphs.piece_codes import PieceKind
 from aotc.hybrid_programs.graphs.pieces import GraphNode, connect, split
 from aotc.hybrid_programs.graphs.split_graphs import SplitGraph
 
@@ -73,6 +74,9 @@ class _Sums(SplitGraph):
         if self.bad in piece.nodes:
             raise InputError("unsupported", "found while it was traced\nmore")
         return self.loaded(piece, given)
+
+    def kind_of(self, piece, given):
+        return PieceKind.of(given.values())
 
     def loaded(self, piece, given):
         self.made = (*self.made, (*piece.nodes,))

@@ -335,6 +335,23 @@ def test_an_unknown_reducer_is_run_on_whole_arrays():
     np.testing.assert_allclose(run(text, X), -np.prod(X, 1), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("reducer", "first"),
+    [("maximum", "0xFF800000"), ("minimum", "3.0"), ("add", "1.0")],
+)
+def test_a_reduction_of_nothing_is_its_first_element(reducer, first):
+    body = f"""%c = stablehlo.constant dense<{first}> : tensor<f32>
+    %0 = "stablehlo.reduce"(%x, %c) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %s = stablehlo.{reducer} %a, %b : tensor<f32>
+        "stablehlo.return"(%s) : (tensor<f32>) -> ()
+    }}) {{dimensions = array<i64: 1>}} : (tensor<4x0xf32>, tensor<f32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>"""
+    text = function(body, "%x: tensor<4x0xf32>", "tensor<4xf32>")
+    wanted = -np.inf if reducer == "maximum" else float(first)
+    np.testing.assert_array_equal(run(text, np.zeros((4, 0), "f4")), [wanted] * 4)
+
+
 COMPARATORS = {
     "descending": ("stablehlo.compare GT, %a, %b", [3, 1, 2, 0]),
     "by distance": (None, [0, 2, 1, 3]),

@@ -361,3 +361,123 @@ def test_what_is_not_finite_is_found_in_the_dtype_that_it_was_built_in(tmp_path)
     values = {"x": np.full((2, 4), 1e3, "f4"), "w": np.ones((4, 2), "f4")}
     assert not nonfinite.find(model, "f", values).found
     assert nonfinite.find(model, "f", values, "f16").found
+
+
+# ---- what hides scores --------------------------------------------------------------
+
+LOWEST = float(np.finfo("f4").min)
+SEEN = np.array([[True, False, True], [False] * 3, [True] * 3])
+QUERY, KEY = (RNG.normal(size=(3, 4)).astype("f4") for _ in range(2))
+VALUE = RNG.normal(size=(3, 2)).astype("f4")
+SHAPES = {"q": aotc.Spec((3, 4)), "k": aotc.Spec((3, 4)), "v": aotc.Spec((3, 2))}
+GIVEN = {"q": QUERY, "k": KEY, "v": VALUE}
+
+
+def attended(q, k, v, score):
+    return nn.softmax(score(q @ k.T)) @ v
+
+
+def of_heads(q, k, v, bias):
+    return nn.attention(*(x[None, :, None] for x in (q, k, v)), bias=bias)[0, :, 0]
+
+
+def hiding(number):
+    """Ways in which models hide scores by a number, with inputs of their own."""
+    bias, chosen = np.where(SEEN, 0, number).astype("f4"), (~SEEN).astype("f4")
+    spec = {"b": aotc.Spec((3, 3))}
+
+    @aotc.entry(**SHAPES)
+    def chosen_by_mask(q, k, v):
+        return attended(q, k, v, lambda s: anp.where(SEEN, s, number))
+
+    @aotc.entry(**SHAPES, **spec)
+    def added(q, k, v, b):
+        return attended(q, k, v, lambda s: s + b)
+
+    @aotc.entry(**SHAPES, **spec)
+    def added_for_each(q, k, v, b):
+        return attended(q, k, v, lambda s: s + (b * number)[:, :])
+
+    @aotc.entry(**SHAPES, **spec)
+    def bias_of_attention(q, k, v, b):
+        return of_heads(q, k, v, b)
+
+    @aotc.entry(**SHAPES)
+    def constant_bias(q, k, v):
+        return of_heads(q, k, v, bias)
+
+    return {
+        "chosen by a mask": (chosen_by_mask, {}),
+        "added": (added, {"b": bias}),
+        "times what is hidden": (added_for_each, {"b": chosen}),
+        "the bias of attention": (bias_of_attention, {"b": bias}),
+        "a constant bias": (constant_bias, {}),
+    }
+
+
+@pytest.mark.parametrize("compute", ["bf16", "f16"])
+@pytest.mark.parametrize("number", [LOWEST, -1e9, -1e4])
+@pytest.mark.parametrize("way", hiding(LOWEST))
+def test_a_row_that_numbers_hide_as_a_whole_is_a_mean_as_in_f32(way, number, compute):
+    entry, more = hiding(number)[way]
+    (exact,) = Built(entry)(**GIVEN, **more)
+    (mixed,) = Built(entry, compute)(**GIVEN, **more)
+    assert np.isfinite(exact).all()
+    seen = [0, 2]
+    np.testing.assert_allclose(mixed[seen], exact[seen], rtol=3e-2, atol=3e-2)
+    # of a number without digits for scores beside it, scores may count or not
+    low, high = VALUE.min(0), VALUE.max(0)
+    assert ((mixed[1] >= low - 0.02) & (mixed[1] <= high + 0.02)).all()
+
+
+@pytest.mark.parametrize("way", ["chosen by a mask", "added", "the bias of attention"])
+def test_a_row_that_infinity_hides_stays_nan_or_zeros(way):
+    entry, more = hiding(-np.inf)[way]
+    exact, mixed = (Built(entry, each)(**GIVEN, **more)[0] for each in (None, "bf16"))
+    np.testing.assert_array_equal(np.isnan(exact), np.isnan(mixed))
+
+
+@pytest.mark.parametrize("compute", ["bf16", "f16"])
+def test_gradients_beside_rows_that_numbers_hide_are_finite(compute):
+    start = {"q": QUERY, "k": KEY}
+
+    @aotc.entry(v=aotc.Spec((3, 2)), b=aotc.Spec((3, 3)), state=aotc.State(start))
+    def step(state, v, b):
+        def loss(state):
+            y = attended(state["q"], state["k"], v, lambda s: s + b)
+            z = attended(
+                state["q"], state["k"], v, lambda s: anp.where(SEEN, s, LOWEST)
+            )
+            return anp.sum(y**2 + z**2)
+
+        value, slopes = aotc.value_and_grad(loss)(state)
+        return {n: state[n] - 0.1 * slopes[n] for n in state}, value
+
+    inputs = {"v": VALUE, "b": np.where(SEEN, 0, LOWEST).astype("f4")}
+    exact, mixed = Built(step), Built(step, compute)
+    exact(**inputs)
+    mixed(**inputs)
+    for name in ("state.q", "state.k"):
+        np.testing.assert_allclose(
+            mixed.stored[name], exact.stored[name], rtol=3e-2, atol=3e-2
+        )
+
+
+def test_an_epsilon_that_f16_has_no_number_for_keeps_f32():
+    @aotc.entry(x=aotc.Spec((2, 4)), w=aotc.Spec((4, 2)))
+    def shares(x, w):
+        y = x @ w
+        return y / (y + 1e-12)
+
+    zeros = np.zeros((2, 4), "f4"), np.ones((4, 2), "f4")
+    for compute in (None, "f16"):
+        (found,) = Built(shares, compute)(x=zeros[0], w=zeros[1])
+        np.testing.assert_array_equal(found, np.zeros((2, 2), "f4"))
+
+
+def test_numbers_in_mixed_precision_stay_finite_where_ops_compute_at_once():
+    def function(x, w):
+        return nn.softmax(anp.where(SEEN, x @ w, LOWEST))
+
+    found = aotc.mixed_precision(function)(QUERY, KEY.T)
+    assert np.isfinite(np.asarray(found)).all()

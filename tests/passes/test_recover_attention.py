@@ -118,6 +118,45 @@ def test_attention_is_recovered_before_its_derivative_is_written(model, name):
         np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
 
 
+# no row, some rows, and all of a batch hidden, by masks of several shapes
+HIDDEN_ROWS = {
+    "of queries": np.arange(L)[:, None] != 1,
+    "all but one position of each": np.eye(L, S, dtype=bool),
+    "of one batch": np.array([True, False])[:, None, None, None] & np.ones(S, bool),
+    "of one head": (np.arange(H) != 2)[:, None, None] & np.ones((L, S), bool),
+    "none": np.ones((L, S), bool),
+}
+
+
+@pytest.mark.parametrize("form", ["by a choice", "beside a bias", "the other way"])
+@pytest.mark.parametrize("kind", HIDDEN_ROWS)
+def test_gradients_beside_rows_that_see_nothing_are_those_of_the_parts(
+    model, kind, form
+):
+    seen = HIDDEN_ROWS[kind]
+    line = np.linspace(0, 1, S, dtype="f")
+
+    def score(x):
+        if form == "the other way":
+            return softmax(anp.where(~seen, -np.inf, x) * 0.5)
+        return softmax(anp.where(seen, x + line if form[0] == "b" else x, -np.inf))
+
+    def gradients(q, k, v, dy):
+        def loss(*x):
+            return anp.sum(by_heads(*x, score) * dy)
+
+        return aotc.grad(loss, argnums=(0, 1, 2))(q, k, v)
+
+    parts, made = (model(gradients, Q, K, K, Q) for _ in range(2))
+    parts.run("autodiff", "inline")
+    made.run("recover-attention", "autodiff", "inline", "simplify", "cse")
+    assert made.ops.count("attention") == 1
+    given = made.inputs()
+    assert np.isfinite(parts(*given)[0]).all()  # the query's, as no score was chosen
+    for new, old in zip(made(*given), parts(*given), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+
+
 def test_attention_that_nothing_differentiates_is_left_to_recover_ops(model):
     made = model(lambda q, k, v: by_heads(q, k, v, softmax), Q, K, K)
     assert not made.run("recover-attention")

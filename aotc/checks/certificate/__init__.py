@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from aotc.checks.certificate.points import Point, points_of
 from aotc.checks.compiled import Export
 from aotc.checks.process import DIED, CompiledProcess, code_of, export_at
 from aotc.core import dtypes
+from aotc.core.json_values import JsonObject
 from aotc.dialects import context
 from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.functions.functions import copy_module, functions_of, keep_only
@@ -104,7 +104,7 @@ class Certificate:
         missed = f"; not taken: {', '.join(self.missed)}" if self.missed else ""
         return title + self.figures + missed
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the certificate as the manifest holds it."""
         return {**asdict(self), "missed": list(self.missed)}
 

@@ -73,7 +73,7 @@ def _is_wrong(
     return not max(dot_product or 0.0, difference) <= WORST
 
 
-def _module_of_op(graph: Module, check: DerivativeCheck, op: Operation) -> Any:
+def _module_of_op(graph: Module, check: DerivativeCheck, op: Operation) -> Module:
     """A module with the function `op` of the operands of `op`."""
     is_call = isinstance(op, func.CallOp)
     module = copy_module(graph) if is_call else ir.Module.create()

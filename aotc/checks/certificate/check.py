@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from aotc.dialects.functions.functions import (
 from aotc.dialects.functions.transform import Jvp, Vjp, derive, floats
 from aotc.dialects.sizes.contracts import Contract
 from aotc.dialects.types import SymbolicDim, Tensor, evaluate_size
-from aotc.mlir import Module, func, ir
+from aotc.mlir import Module, Value, func, ir
 
 DIFFERENCE = 1e-5  # at most, of the directional test
 _POINTS = 3  # at most, where that fails
@@ -84,12 +83,12 @@ class DerivativeCheck:
         function.attributes["function_type"] = ir.TypeAttr.get(function_type)
         return check
 
-    def _derivatives(self, values: list[Any]) -> list[Any]:
+    def _derivatives(self, values: list[Value]) -> list[Value]:
         """Call the checked derivatives, at the insertion point."""
         x, rest = values[: len(self.inputs)], values[len(self.inputs) :]
         moves = rest[len(self.symbols) :]
         v, w = moves[: len(self.wrt)], moves[len(self.wrt) :]
-        results: list[Any] = []
+        results: list[Value] = []
         if self.modes.reverse:
             results = call(derive(Vjp(self.of, self.wrt)), [*x, *w])
         if self.modes.forward:

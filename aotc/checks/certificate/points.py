@@ -139,7 +139,7 @@ def _size(contract: Contract) -> int:
     return max(least, min(2, most))
 
 
-def _random(kind: Tensor, sizes: Sequence[int], rng: np.random.Generator) -> Any:
+def _random(kind: Tensor, sizes: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     shape = tuple(evaluate_size(size, sizes) for size in kind.shape)
     numpy = dtypes.to_numpy(kind.dtype)
     if dtypes.is_float(kind.dtype):

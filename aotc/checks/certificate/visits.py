@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ class _Visit(Evaluation):
     """An evaluation that takes note of the functions that it gets to."""
 
     def __init__(
-        self, module: Any, symbols: list[int], entry: str, wanted: Collection[str]
+        self, module: Module, symbols: list[int], entry: str, wanted: Collection[str]
     ) -> None:
         super().__init__(functions_of(module), symbols)
         self.reached: dict[str, Arrays] = {}
@@ -88,7 +87,7 @@ class _Visit(Evaluation):
         self.call(derived.of, given)
 
     @cached_property
-    def _graph_with_gradients(self) -> Any:
+    def _graph_with_gradients(self) -> Module:
         module = copy_module(self._module)
         keep_only(module, [self._entry])
         run_passes(module, ["autodiff"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from aotc.core import dtypes
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 from aotc.evidence.messages import Outputs
 from aotc.evidence.peers.engine import Array
@@ -32,7 +32,7 @@ class Agreement:
     error: float
     tolerance: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The facts by name."""
         return dict(vars(self))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import openvino
 
@@ -42,15 +41,15 @@ class OpenVino:
         return [found[place] for place in range(len(self.outputs))]
 
 
-def _port(port: Any) -> PeerInput:
+def _port(port: openvino.ConstOutput) -> PeerInput:
     sizes = (None if size.is_dynamic else size.get_length() for size in _sizes(port))
     dtype = dtypes.canonical(port.element_type.to_dtype())
     return PeerInput(_name(port), dtype, tuple(sizes))
 
 
-def _sizes(port: Any) -> Sequence[Any]:
+def _sizes(port: openvino.ConstOutput) -> Sequence[openvino.Dimension]:
     return list(port.partial_shape)
 
 
-def _name(port: Any) -> str:
+def _name(port: openvino.ConstOutput) -> str:
     return str(port.any_name) if port.names else ""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -114,10 +114,10 @@ class PeerPlayer:
         return found
 
 
-def _path(engine: Any, ports: Sequence[PeerInput]) -> str:
+def _path(engine: PeerEngine, ports: Sequence[PeerInput]) -> str:
     """Return the path of calls; a file without symbolic sizes serves its own alone."""
     has_symbols = any(size is None for port in ports for size in port.shape)
-    return OWN if engine.path == ANY and not has_symbols else str(engine.path)
+    return OWN if engine.path == ANY and not has_symbols else engine.path
 
 
 def _size_on_disk(file: Path) -> int:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree
 
 from aotc.core import dtypes
+from aotc.core.pytree import PyTree
 from aotc.evidence.messages import ANY, EAGER
 from aotc.evidence.peers.engine import Array, PeerInput
 
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.export.graph_signature import ArgumentSpec
+
+# positional and by name
+Arguments: TypeAlias = tuple[Sequence[object], Mapping[str, object]]
 _VARIES = object()  # what no constant is
 
 
@@ -37,18 +44,19 @@ class Torch:
         """The number of compilations: none."""
         return 0
 
-    def make_callable(self, module: Any) -> Callable[..., Any]:
+    def make_callable(self, module: torch.nn.Module) -> Callable[..., PyTree]:
         """Return the callable that computes the calls of a module."""
-        called: Callable[..., Any] = module
+        called: Callable[..., PyTree] = module
         return called
 
-    def prepare(self, arrays: Sequence[Array]) -> Any:
+    def prepare(self, arrays: Sequence[Array]) -> Arguments:
         """Return positional and keyword arguments: tensors in the arrays' memory."""
         tensors = map(torch.from_numpy, arrays)
         leaves = [next(tensors) if x is _VARIES else x for x in self._constants]
-        return _pytree.tree_unflatten(leaves, self._form)
+        given: Arguments = _pytree.tree_unflatten(leaves, self._form)
+        return given
 
-    def call(self, prepared: Any) -> list[Array]:
+    def call(self, prepared: Arguments) -> list[Array]:
         """The tensors of the result in a row."""
         args, kwargs = prepared
         with torch.inference_mode():
@@ -68,30 +76,30 @@ class TorchCompile(Torch):
 
         return int(counters["stats"]["unique_graphs"])
 
-    def make_callable(self, module: object) -> Callable[..., Any]:
+    def make_callable(self, module: torch.nn.Module) -> Callable[..., PyTree]:
         """Compile the module with its weights frozen into the code, without caches."""
         from torch._inductor import config
 
         config.freezing = True
         config.force_disable_caches = True
-        compiled: Callable[..., Any] = torch.compile(module, dynamic=True)
+        compiled: Callable[..., PyTree] = torch.compile(module, dynamic=True)
         return compiled
 
 
-def _given(program: Any) -> Iterator[Any]:
+def _given(program: ExportedProgram) -> Iterator[ArgumentSpec]:
     """The arguments of the user in a row."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             yield spec.arg
 
 
-def _constants(program: object) -> Iterator[Any]:
+def _constants(program: ExportedProgram) -> Iterator[object]:
     """Yield, for each argument, the fixed value that it was exported with, if any."""
     for arg in _given(program):
         yield arg.value if isinstance(arg, ConstantArgument) else _VARIES
 
 
-def _ports(program: Any) -> Iterator[PeerInput]:
+def _ports(program: ExportedProgram) -> Iterator[PeerInput]:
     nodes = {node.name: node for node in program.graph.nodes}
     for arg in _given(program):
         if not isinstance(arg, ConstantArgument):
@@ -107,7 +115,7 @@ def _port(name: str, value: object) -> PeerInput:
     return PeerInput(name, dtypes.canonical(dtype) if known else dtype, tuple(sizes))
 
 
-def _output_names(form: Any) -> Iterator[str]:
+def _output_names(form: _pytree.TreeSpec) -> Iterator[str]:
     """The keys of a dict of tensors; other results have no names."""
     tree = _pytree.tree_unflatten([*range(form.num_leaves)], form)
     for path, _ in _pytree.tree_flatten_with_path(tree)[0]:

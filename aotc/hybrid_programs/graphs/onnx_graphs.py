@@ -10,18 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aotc.artifacts.leftovers import temporary_folder
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.graphs import onnx_runtime
 from aotc.hybrid_programs.graphs.onnx_inputs import GraphInputs
 from aotc.hybrid_programs.graphs.onnx_nodes import nodes_of, reads
 from aotc.hybrid_programs.graphs.onnx_watching import Faults, WatchingInterpreter
-from aotc.hybrid_programs.graphs.piece_codes import Code, PieceKind, Values
+from aotc.hybrid_programs.graphs.piece_codes import Code, PieceKind
 from aotc.hybrid_programs.graphs.pieces import Piece
 from aotc.hybrid_programs.graphs.split_graphs import LIMITS, Limits, SplitGraph
 from aotc.importers.onnx.elements import ELEMENTS
@@ -36,6 +37,10 @@ from aotc.machine.target import Target
 from aotc.programs.program import Title, source_of
 from aotc.tracing.dims import Dim
 
+if TYPE_CHECKING:
+    import onnx
+
+Values = Mapping[str, object]  # arrays, sequences of them, or None, by name
 _LARGEST = 1 << 31  # bytes of a message of protobuf
 
 
@@ -78,7 +83,7 @@ class HybridGraph:
         self._graphs: dict[tuple[str, ...], _FileGraph] = {}
         self._graph(())
 
-    def __call__(self, /, **inputs: Any) -> Any:
+    def __call__(self, /, **inputs: object) -> Any:
         """The results for inputs by name: one array, or a dict of several.
 
         Raises:
@@ -94,14 +99,15 @@ class HybridGraph:
         """The islands of all calls so far, in the order of the graph."""
         return tuple(each for graph in self._used() for each in graph.boundaries)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JsonObject:
         """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
-        first, *others = [each.report() for each in self._used()]
-        for each in others:
-            first["graph_breaks"] += each["graph_breaks"]
-            first["boundaries"] += each["boundaries"]
-            first["regions"] += each["regions"]
-        return first
+        reports = [each.report() for each in self._used()]
+        return {
+            **reports[0],
+            "graph_breaks": sum(each["graph_breaks"] for each in reports),
+            "boundaries": [row for each in reports for row in each["boundaries"]],
+            "regions": [row for each in reports for row in each["regions"]],
+        }
 
     def _graph(self, given: tuple[str, ...]) -> _FileGraph:
         """The graph in which some tensors that have defaults are inputs."""
@@ -118,7 +124,7 @@ class HybridGraph:
         return [each for each in (first, *others) if each.was_used] or [first]
 
 
-class _FileGraph(SplitGraph):
+class _FileGraph(SplitGraph[str, object]):
     """The graph of a file in pieces, each of which becomes a file.
 
     Args:
@@ -136,7 +142,7 @@ class _FileGraph(SplitGraph):
         self,
         path: Path,
         model: OnnxModel,
-        proto: Any,
+        proto: onnx.ModelProto,
         how: tuple[Target, int | None],
         limits: Limits,
         names: Mapping[str, str],
@@ -162,17 +168,17 @@ class _FileGraph(SplitGraph):
             limits=limits,
         )
 
-    def results(self, given: Mapping[str, Any]) -> Any:
+    def results(self, given: Mapping[str, object]) -> object:
         """Return one array, or a dict of several, for inputs by name."""
         inputs = self._inputs.arrays(given)
-        env = self._constants | self.compute(inputs)
+        env = {**self._constants, **self.compute(inputs)}
         found = {name: env[own] for name, own in self._results.items()}
         for name, own in self._results.items():
             if own in inputs or own in self._constants:  # of which others have hold
                 found[name] = np.array(env[own])
         return next(iter(found.values())) if len(found) == 1 else found
 
-    def kind_of(self, piece: Piece, given: Values) -> PieceKind:
+    def kind_of(self, piece: Piece[str], given: Values) -> PieceKind:
         """Return the types and ranks of inputs, and for regions the shapes; sessions
         of islands take all.
         """
@@ -181,18 +187,19 @@ class _FileGraph(SplitGraph):
             return PieceKind(form, ())
         return PieceKind(form, tuple(np.shape(each) for each in _arrays(given)))
 
-    def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
+    def compiled(
+        self, piece: Piece[str], given: Values, sizes: Sizes
+    ) -> Code[str, object]:
         """Compile code for a region and inputs of these sizes.
 
         Raises:
             InputError: it cannot be compiled.
         """
-        self._require_arrays(piece, given)
-        faults = Faults()
+        arrays, faults = self._require_arrays(piece, given), Faults()
         target, threads = self._how
         with temporary_folder() as folder:
             path = folder / f"{self.name}.onnx"
-            proto = self._region(piece, given, sizes)
+            proto = self._region(piece, arrays, sizes)
             path.write_bytes(proto.SerializeToString())
             try:
                 network = network_of(
@@ -217,15 +224,20 @@ class _FileGraph(SplitGraph):
 
         return run
 
-    def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
+    def nodes_at_fault(self, piece: Piece[str]) -> Sequence[int]:
         """Return and forget the nodes at which the trace of a region ended."""
         found, self._faults = self._faults, ()
         return found or piece.nodes
 
-    def _require_arrays(self, piece: Piece, given: Values) -> None:
-        """Refuse inputs of a region that are no arrays of aotc's."""
+    def _require_arrays(
+        self, piece: Piece[str], given: Values
+    ) -> dict[str, np.ndarray]:
+        """Return the inputs of a region; refuse those that are no arrays of aotc's."""
+        found: dict[str, np.ndarray] = {}
         for name, value in given.items():
-            if not _is_plain(value):
+            if isinstance(value, np.ndarray) and value.dtype in _plain_dtypes():
+                found[name] = value
+            else:
                 nodes = piece.nodes
                 readers = [n for n in nodes if name in self.nodes[n].reads]
                 self._faults = readers
@@ -234,8 +246,9 @@ class _FileGraph(SplitGraph):
                     "unsupported-type",
                     f"'{name}' is of {kind}; aotc has arrays of numbers only",
                 )
+        return found
 
-    def loaded(self, piece: Piece, given: Values) -> Code:
+    def loaded(self, piece: Piece[str], given: Values) -> Code[str, object]:
         """A session of ONNX Runtime for an island.
 
         Raises:
@@ -249,15 +262,18 @@ class _FileGraph(SplitGraph):
     # ---- files
 
     @property
-    def _types(self) -> dict[str, Any]:
+    def _types(self) -> dict[str, onnx.ValueInfoProto]:
         """The declared types of values in the file, by name."""
         graph = self._proto.graph
         messages = (*graph.value_info, *graph.output, *graph.input)
         return {each.name: each for each in messages}
 
-    def _region(self, piece: Piece, given: Values, sizes: Sizes) -> Any:
+    def _region(
+        self, piece: Piece[str], given: Mapping[str, np.ndarray], sizes: Sizes
+    ) -> onnx.ModelProto:
         """A model of a region, in which the importer finds the types of results."""
-        onnx = import_module("onnx")
+        import onnx
+
         inputs = [
             onnx.helper.make_tensor_value_info(
                 name,
@@ -270,9 +286,12 @@ class _FileGraph(SplitGraph):
         with attribute_to_file("bad-graph", "its types cannot be inferred"):
             return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
-    def _model(self, piece: Piece, inputs: Sequence[Any]) -> Any:
+    def _model(
+        self, piece: Piece[str], inputs: Sequence[onnx.ValueInfoProto]
+    ) -> onnx.ModelProto:
         """A model of the nodes of a piece."""
-        onnx = import_module("onnx")
+        import onnx
+
         graph, types = self._proto.graph, self._types
         nodes = [graph.node[number] for number in piece.nodes]
         read = set[str]().union(*map(reads, nodes)) & {*self._constants}
@@ -297,20 +316,16 @@ class _FileGraph(SplitGraph):
 # ---- values at boundaries -----------------------------------------------------------
 
 
-def _arrays(given: Values) -> Iterator[Any]:
+def _arrays(given: Values) -> Iterator[np.ndarray]:
     return (each for each in given.values() if isinstance(each, np.ndarray))
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is an array of a dtype of aotc."""
-    return isinstance(value, np.ndarray) and value.dtype in _plain_dtypes()
-
-
-def _plain_dtypes() -> set[Any]:
+def _plain_dtypes() -> set[np.dtype]:
+    """The dtypes of aotc's arrays."""
     return {each.numpy for each in ELEMENTS.values() if each.narrow is None}
 
 
-def _type_of(value: Any) -> Any:
+def _type_of(value: object) -> object:
     """Return the part of a value's type that one session of an island depends on."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.ndim
@@ -319,9 +334,12 @@ def _type_of(value: Any) -> Any:
     return type(value)
 
 
-def _open_input(name: str, value: Any, declared: Any) -> Any:
+def _open_input(
+    name: str, value: object, declared: onnx.ValueInfoProto | None
+) -> onnx.ValueInfoProto:
     """Declare an input of an island's model: type and rank, without sizes."""
-    helper = import_module("onnx").helper
+    from onnx import ValueInfoProto, helper
+
     if isinstance(value, np.ndarray):
         code = helper.np_dtype_to_tensor_dtype(value.dtype)
         return helper.make_tensor_value_info(name, code, [None] * value.ndim)
@@ -330,7 +348,7 @@ def _open_input(name: str, value: Any, declared: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
         code = helper.np_dtype_to_tensor_dtype(value[0].dtype)
         return helper.make_tensor_sequence_value_info(name, code, None)
-    return import_module("onnx").ValueInfoProto(name=name)
+    return ValueInfoProto(name=name)
 
 
 def _declared(size: int | Dim) -> int | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from aotc.runtime.arguments import flattener
 from aotc.runtime.contract import CallContract, Input
 from aotc.tracing.entry import Spec
 from aotc.tracing.entry_calls import input_leaves
+
+if TYPE_CHECKING:
+    import onnx
 
 
 class _AnyRank(Leaf):
@@ -37,7 +40,10 @@ class GraphInputs:
     """
 
     def __init__(
-        self, owner: str, declared: Mapping[str, Any], names: Mapping[str, str]
+        self,
+        owner: str,
+        declared: Mapping[str, onnx.TypeProto],
+        names: Mapping[str, str],
     ) -> None:
         self._names = names
         places = {names[own]: place for place, own in enumerate(declared)}
@@ -55,13 +61,13 @@ class GraphInputs:
             for own, dtype in _any_rank(declared)
         }
 
-    def arrays(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def arrays(self, given: Mapping[str, object]) -> dict[str, object]:
         """The values of a call by the names of the file.
 
         Raises:
             InputError: `missing-input`, `unknown-input`, or as `CallContract.arrays`.
         """
-        values: list[Any] = [None] * len(self._names)
+        values: list[object] = [None] * len(self._names)
         self._flatten(given, values, "")
         checked, _ = self._contract.arrays([values[n] for n in self._leaf_places])
         for place, array in zip(self._leaf_places, checked, strict=True):
@@ -71,7 +77,9 @@ class GraphInputs:
         return dict(zip(self._names, map(_own_array, values), strict=True))
 
 
-def _specs(declared: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Spec]:
+def _specs(
+    declared: Mapping[str, onnx.TypeProto], names: Mapping[str, str]
+) -> dict[str, Spec]:
     """The Specs of the inputs that aotc has arrays for; open sizes may be 0."""
     sizes = InputSizes({}, {}, least=0)
     return {
@@ -81,20 +89,20 @@ def _specs(declared: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, S
     }
 
 
-def _any_rank(declared: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _any_rank(declared: Mapping[str, onnx.TypeProto]) -> Iterable[tuple[str, str]]:
     for own, kind in declared.items():
         if _is_plain(kind) and not kind.tensor_type.HasField("shape"):
             yield own, ELEMENTS[kind.tensor_type.elem_type].dtype
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(kind: onnx.TypeProto) -> bool:
     """Return whether a type is that of arrays with a dtype of aotc."""
     element = ELEMENTS.get(kind.tensor_type.elem_type)
     is_tensor = kind.WhichOneof("value") == "tensor_type"
     return is_tensor and element is not None and element.narrow is None
 
 
-def _own_array(value: Any) -> Any:
+def _own_array(value: object) -> object:
     """A value that is handed over; sequences and None as they are."""
     if not hasattr(value, "__array__"):
         return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotc.errors import InputError
 from aotc.hybrid_programs.graphs.pieces import GraphNode
@@ -10,8 +10,13 @@ from aotc.importers.onnx.elements import ELEMENTS
 from aotc.importers.onnx.graph import OnnxModel
 from aotc.importers.onnx.unsupported import reasons_against
 
+if TYPE_CHECKING:
+    import onnx
 
-def nodes_of(file: str, model: OnnxModel, graph: Any) -> list[GraphNode]:
+
+def nodes_of(
+    file: str, model: OnnxModel, graph: onnx.GraphProto
+) -> list[GraphNode[str]]:
     """The nodes of a graph, with the reasons against those that are not imported.
 
     Args:
@@ -41,7 +46,7 @@ def nodes_of(file: str, model: OnnxModel, graph: Any) -> list[GraphNode]:
 
 
 def _require_makers(
-    file: str, model: OnnxModel, graph: Any, nodes: list[GraphNode]
+    file: str, model: OnnxModel, graph: onnx.GraphProto, nodes: list[GraphNode[str]]
 ) -> None:
     """Refuse a graph unless each value, and each result, has exactly one maker."""
     known = {each.name for each in graph.input} | {*model.graph.constants}
@@ -61,7 +66,7 @@ def _require_makers(
             )
 
 
-def _foreign_values(graph: Any) -> dict[str, str]:
+def _foreign_values(graph: onnx.GraphProto) -> dict[str, str]:
     """Return the values that the file declares as no arrays of numbers, with their
     kinds.
     """
@@ -78,7 +83,7 @@ def _foreign_values(graph: Any) -> dict[str, str]:
     return found
 
 
-def reads(node: Any) -> set[str]:
+def reads(node: onnx.NodeProto) -> set[str]:
     """The values that a node reads, those for graphs inside it included."""
     found = {*node.input}
     for attribute in node.attribute:
@@ -87,7 +92,7 @@ def reads(node: Any) -> set[str]:
     return found
 
 
-def _captured(graph: Any) -> set[str]:
+def _captured(graph: onnx.GraphProto) -> set[str]:
     own = {each.name for each in (*graph.input, *graph.initializer)} | {""}
     own |= {each.values.name for each in graph.sparse_initializer}
     found = {each.name for each in graph.output}

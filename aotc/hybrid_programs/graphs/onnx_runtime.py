@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +15,16 @@ from aotc.core.dtypes import to_numpy
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 
-Run = Callable[[Mapping[str, Any]], list[Any]]
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime
+
+Run = Callable[[Mapping[str, object]], list[object]]
 
 _BFLOAT16 = "tensor(bfloat16)"
 
 
-def load(model: Any, outputs: Sequence[str], place: str) -> Run:
+def load(model: onnx.ModelProto, outputs: Sequence[str], place: str) -> Run:
     """The function of inputs by name that a model is.
 
     Args:
@@ -42,7 +46,7 @@ def load(model: Any, outputs: Sequence[str], place: str) -> Run:
             hint="install an onnxruntime that computes the op for such inputs",
         ) from error
 
-    def run(given: Mapping[str, Any]) -> list[Any]:
+    def run(given: Mapping[str, object]) -> list[object]:
         try:
             return compute(given)
         except Exception as error:
@@ -57,7 +61,7 @@ def load(model: Any, outputs: Sequence[str], place: str) -> Run:
     return run
 
 
-def _session(model: Any, outputs: list[str]) -> Run:
+def _session(model: onnx.ModelProto, outputs: list[str]) -> Run:
     if find_spec("onnxruntime") is None:
         evaluator = import_module("onnx.reference").ReferenceEvaluator(model)
         return lambda given: list(evaluator.run(outputs, dict(given)))
@@ -74,14 +78,16 @@ def _session(model: Any, outputs: list[str]) -> Run:
 
 
 def _run_with_bfloat16(
-    session: Any, outputs: list[str], given: Mapping[str, Any]
-) -> list[Any]:
+    session: onnxruntime.InferenceSession,
+    outputs: list[str],
+    given: Mapping[str, object],
+) -> list[object]:
     """Run a session that takes or gives bf16, which is no type of NumPy's."""
-    values = {name: _as_value(array) for name, array in given.items()}
+    values = {name: _as_value(np.asarray(array)) for name, array in given.items()}
     return [*map(_as_array, session.run_with_ort_values(outputs, values))]
 
 
-def _as_value(array: Any) -> Any:
+def _as_value(array: np.ndarray) -> onnxruntime.OrtValue:
     kind = import_module("onnxruntime").OrtValue
     if array.dtype != to_numpy("bf16"):
         return kind.ortvalue_from_numpy(array)
@@ -90,10 +96,11 @@ def _as_value(array: Any) -> Any:
     return kind.ortvalue_from_numpy_with_onnx_type(bits, code)
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: onnxruntime.OrtValue) -> np.ndarray:
     """A copy of the elements of a value of ONNX Runtime's."""
     if value.data_type() != _BFLOAT16:
-        return value.numpy()
+        array: np.ndarray = value.numpy()
+        return array
     found = np.empty(value.shape(), np.uint16)
     ctypes.memmove(found.ctypes.data, value.data_ptr(), found.nbytes)
     return found.view(to_numpy("bf16"))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, Self, TypeVar
 
+import numpy as np
+
+from aotc.hybrid_programs.graphs.pieces import Key
 from aotc.just_in_time.code_cache import CodeCache
 from aotc.just_in_time.shapes import Shapes, Sizes, fits
 
-Values = Mapping[Any, Any]  # arrays by the keys of values
-Code = Callable[[Values], Values]  # the outputs of a piece, from its inputs
+V = TypeVar("V")  # what a framework computes with: arrays, or sequences of them too
+# the outputs of a piece, from its inputs; both by the keys of values
+Code = Callable[[Mapping[Key, V]], Mapping[Key, V]]
 Faults = Mapping[int, str]  # numbers of nodes, and why they cannot be compiled
 
 _HINT = "call the graph with fewer different sizes (pad them), or raise max_compiles"
@@ -29,6 +33,12 @@ class PieceKind:
     form: Hashable
     shapes: Shapes
 
+    @classmethod
+    def of(cls, arrays: Collection[np.ndarray]) -> Self:
+        """The dtypes, ranks and shapes of some arrays."""
+        form = tuple((each.dtype, each.ndim) for each in arrays)
+        return cls(form, tuple(each.shape for each in arrays))
+
     @property
     def is_empty(self) -> bool:
         """Return whether one of the arrays has no elements."""
@@ -36,7 +46,7 @@ class PieceKind:
 
 
 @dataclass(eq=False)
-class PieceCode:
+class PieceCode(Generic[Key, V]):
     """Code of a piece.
 
     Args:
@@ -47,7 +57,7 @@ class PieceCode:
         refused: shapes that its own guards do not take.
     """
 
-    run: Code
+    run: Code[Key, V]
     form: Hashable
     sizes: Sizes
     used: int = field(default_factory=time.monotonic_ns)
@@ -67,14 +77,14 @@ class PieceCode:
         return self.fits(kind) and kind.shapes not in self.refused
 
 
-class PieceCodes(CodeCache[PieceCode, Faults]):
+class PieceCodes(CodeCache[PieceCode[Key, V], Faults]):
     """The codes of one piece; see `CodeCache`."""
 
-    def find(self, kind: PieceKind) -> PieceCode | None:
+    def find(self, kind: PieceKind) -> PieceCode[Key, V] | None:
         """The code for a kind of inputs, if there is one."""
         return self.latest(lambda each: each.takes(kind))
 
-    def add(self, kind: PieceKind, code: PieceCode) -> PieceCode:
+    def add(self, kind: PieceKind, code: PieceCode[Key, V]) -> PieceCode[Key, V]:
         """Keep the code for a kind, in the place of another if there are too many."""
         self.compiles += 1
         if not kind.is_empty:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
+Key = TypeVar("Key", bound="SupportsRichComparison")  # of a value: a name or a number
+
 
 @dataclass
-class GraphNode:
+class GraphNode(Generic[Key]):
     """An op of a graph; values have keys of any one type that can be sorted.
 
     Args:
@@ -26,15 +31,15 @@ class GraphNode:
         reason: why it cannot be compiled; empty, and it is part of a region.
     """
 
-    reads: frozenset[Any]
-    makes: tuple[Any, ...]
+    reads: frozenset[Key]
+    makes: tuple[Key, ...]
     operation: str
     place: str
     reason: str = ""
 
 
 @dataclass
-class Piece:
+class Piece(Generic[Key]):
     """Nodes that are computed together.
 
     Args:
@@ -45,14 +50,17 @@ class Piece:
     """
 
     nodes: list[int]
-    inputs: list[Any] = field(default_factory=list)
-    outputs: list[Any] = field(default_factory=list)
+    inputs: list[Key] = field(default_factory=list)
+    outputs: list[Key] = field(default_factory=list)
     boundary: Boundary | None = None
 
 
 def split(
-    owner: str, nodes: Sequence[GraphNode], numbers: Iterable[int], known: Iterable[Any]
-) -> list[Piece]:
+    owner: str,
+    nodes: Sequence[GraphNode[Key]],
+    numbers: Iterable[int],
+    known: Iterable[Key],
+) -> list[Piece[Key]]:
     """Split some nodes of a graph into pieces, in an order of computation.
 
     Args:
@@ -64,7 +72,7 @@ def split(
     Raises:
         InputError: `bad-graph`: a node reads what nobody makes, or needs itself.
     """
-    ready, left, found = {*known}, [*numbers], list[Piece]()
+    ready, left, found = {*known}, [*numbers], list[Piece[Key]]()
     is_island, rounds_without = False, 0
     while left:
         taken = list[int]()
@@ -86,7 +94,7 @@ def split(
 
 
 def _never_ready(
-    nodes: Sequence[GraphNode], left: Sequence[int], ready: set[Any]
+    nodes: Sequence[GraphNode[Key]], left: Sequence[int], ready: set[Key]
 ) -> InputError:
     """The error of nodes that cannot be computed; it names one that causes it."""
     made = {value for number in left for value in nodes[number].makes}
@@ -100,16 +108,16 @@ def _never_ready(
     return InputError("bad-graph", message, where=first.place)
 
 
-def _boundary(owner: str, nodes: Sequence[GraphNode]) -> Boundary:
+def _boundary(owner: str, nodes: Sequence[GraphNode[Key]]) -> Boundary:
     kinds = ", ".join(dict.fromkeys(each.operation for each in nodes))
     return Boundary(owner, nodes[0].place, kinds, nodes[0].reason)
 
 
 def connect(
-    pieces: Sequence[Piece],
-    nodes: Sequence[GraphNode],
-    wanted: Iterable[Any],
-    stored: Iterable[Any],
+    pieces: Sequence[Piece[Key]],
+    nodes: Sequence[GraphNode[Key]],
+    wanted: Iterable[Key],
+    stored: Iterable[Key],
 ) -> None:
     """Connect pieces: find the values that they pass to each other.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Generic
 
+from aotc.core.json_values import JsonObject
 from aotc.errors import CompileError, InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.graphs.piece_codes import (
@@ -17,9 +18,9 @@ from aotc.hybrid_programs.graphs.piece_codes import (
     PieceCode,
     PieceCodes,
     PieceKind,
-    Values,
+    V,
 )
-from aotc.hybrid_programs.graphs.pieces import GraphNode, Piece, connect, split
+from aotc.hybrid_programs.graphs.pieces import GraphNode, Key, Piece, connect, split
 from aotc.just_in_time.code_cache import require_limits
 from aotc.just_in_time.shapes import Sizes
 
@@ -32,7 +33,7 @@ LIMITS = (8, 32)
 
 
 @dataclass(eq=False)
-class PiecePlan:
+class PiecePlan(Generic[Key]):
     """The pieces that calls of some kinds are computed in, in order.
 
     Args:
@@ -40,11 +41,11 @@ class PiecePlan:
         was_used: whether a call has been.
     """
 
-    pieces: list[Piece]
+    pieces: list[Piece[Key]]
     was_used: bool = False
 
 
-class SplitGraph(ABC):
+class SplitGraph(ABC, Generic[Key, V]):
     """A graph, compiled as far as it can be imported.
 
     A region that cannot be compiled for a call is split again, for calls of this kind:
@@ -68,21 +69,21 @@ class SplitGraph(ABC):
     def __init__(
         self,
         name: str,
-        nodes: Sequence[GraphNode],
-        inputs: Iterable[Any],
-        outputs: Iterable[Any],
-        stored: Iterable[Any] = (),
-        tokens: Iterable[Any] = (),
+        nodes: Sequence[GraphNode[Key]],
+        inputs: Iterable[Key],
+        outputs: Iterable[Key],
+        stored: Iterable[Key] = (),
+        tokens: Iterable[Key] = (),
         limits: Limits = LIMITS,
     ) -> None:
         self.name, self.nodes = name, [*nodes]
         self._outputs, self._stored = {*outputs}, ({*stored} - {*inputs}) | {*tokens}
         self._known = {*inputs, *stored}
         self._limits = require_limits(*limits)
-        self._codes: dict[tuple[bool, tuple[int, ...]], PieceCodes] = {}
+        self._codes: dict[tuple[bool, tuple[int, ...]], PieceCodes[Key, V]] = {}
         self._boundaries: dict[tuple[int, ...], Boundary] = {}
         self._lock = threading.RLock()
-        self._plans: dict[Hashable, PiecePlan] = {}
+        self._plans: dict[Hashable, PiecePlan[Key]] = {}
         self._first = self._plan([], {})
 
     @property
@@ -100,7 +101,7 @@ class SplitGraph(ABC):
         with self._lock:
             return any(each.was_used for each in self._plans.values())
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JsonObject:
         """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
         regions = [each for each in self._pieces() if each.boundary is None]
         return {
@@ -111,7 +112,7 @@ class SplitGraph(ABC):
             "regions": [self._region_report(each) for each in regions],
         }
 
-    def _region_report(self, region: Piece) -> dict[str, int]:
+    def _region_report(self, region: Piece[Key]) -> dict[str, int]:
         codes = self._codes_of(region)
         return {
             "nodes": len(region.nodes),
@@ -120,7 +121,7 @@ class SplitGraph(ABC):
             "evictions": codes.evictions,
         }
 
-    def compute(self, given: Values) -> dict[Any, Any]:
+    def compute(self, given: Mapping[Key, V]) -> dict[Key, V]:
         """The results for the inputs of a call, among all values that pieces hand over.
 
         Raises:
@@ -144,7 +145,9 @@ class SplitGraph(ABC):
     # ---- what a kind of graph tells of itself
 
     @abstractmethod
-    def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
+    def compiled(
+        self, piece: Piece[Key], given: Mapping[Key, V], sizes: Sizes
+    ) -> Code[Key, V]:
         """Compile code for a region and inputs like these.
 
         Args:
@@ -157,27 +160,26 @@ class SplitGraph(ABC):
         """
 
     @abstractmethod
-    def loaded(self, piece: Piece, given: Values) -> Code:
+    def loaded(self, piece: Piece[Key], given: Mapping[Key, V]) -> Code[Key, V]:
         """The framework's code for an island and inputs like these.
 
         Raises:
             InputError: `framework-cannot-load`.
         """
 
-    def kind_of(self, piece: Piece, given: Values) -> PieceKind:
+    @abstractmethod
+    def kind_of(self, piece: Piece[Key], given: Mapping[Key, V]) -> PieceKind:
         """Return the kind of a piece's inputs, which selects its code."""
-        form = tuple((each.dtype, each.ndim) for each in given.values())
-        return PieceKind(form, tuple(each.shape for each in given.values()))
 
-    def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
+    def nodes_at_fault(self, piece: Piece[Key]) -> Sequence[int]:
         """Return the nodes that kept a region from being compiled, as far as known."""
         return piece.nodes
 
     # ---- one piece
 
     def _outputs_of(
-        self, piece: Piece, given: Values, faults: dict[int, str]
-    ) -> Values | None:
+        self, piece: Piece[Key], given: Mapping[Key, V], faults: dict[int, str]
+    ) -> Mapping[Key, V] | None:
         """Compute a piece with compiled code; return None and fill `faults` if it
         cannot be.
         """
@@ -192,7 +194,9 @@ class SplitGraph(ABC):
         faults |= code
         return None
 
-    def _code(self, piece: Piece, kind: PieceKind, given: Values) -> PieceCode | Faults:
+    def _code(
+        self, piece: Piece[Key], kind: PieceKind, given: Mapping[Key, V]
+    ) -> PieceCode[Key, V] | Faults:
         """Return the code for a kind of inputs, or the faults that prevent it."""
         with self._lock:
             codes = self._codes_of(piece)
@@ -212,7 +216,9 @@ class SplitGraph(ABC):
                 known = {*self.nodes_at_fault(piece)} & {*piece.nodes}
                 return codes.refuse(kind, dict.fromkeys(known or piece.nodes, reason))
 
-    def _compiled(self, piece: Piece, kind: PieceKind, given: Values) -> PieceCode:
+    def _compiled(
+        self, piece: Piece[Key], kind: PieceKind, given: Mapping[Key, V]
+    ) -> PieceCode[Key, V]:
         """Compile code for a kind of inputs, and for others of its form if possible."""
         codes = self._codes_of(piece)
         sizes = codes.sizes_for(kind) if self.has_symbols else None
@@ -224,7 +230,7 @@ class SplitGraph(ABC):
             codes.require_exact(kind)
         return PieceCode(run, kind.form, kind.shapes)
 
-    def _codes_of(self, piece: Piece) -> PieceCodes:
+    def _codes_of(self, piece: Piece[Key]) -> PieceCodes[Key, V]:
         key = piece.boundary is not None, (*piece.nodes,)
         if key not in self._codes:
             kind = "island" if piece.boundary else "region"
@@ -235,7 +241,7 @@ class SplitGraph(ABC):
 
     # ---- all pieces
 
-    def _pieces(self) -> list[Piece]:
+    def _pieces(self) -> list[Piece[Key]]:
         """Return the pieces that calls were computed in, or will be."""
         with self._lock:
             plans = [each for each in self._plans.values() if each.was_used]
@@ -246,7 +252,7 @@ class SplitGraph(ABC):
         }
         return sorted(found.values(), key=lambda each: each.nodes)
 
-    def _plan(self, before: Sequence[Piece], faults: Faults) -> PiecePlan:
+    def _plan(self, before: Sequence[Piece[Key]], faults: Faults) -> PiecePlan[Key]:
         """The pieces that follow some, where other nodes are islands too."""
         with self._lock:
             done = [number for each in before for number in each.nodes]
@@ -255,7 +261,7 @@ class SplitGraph(ABC):
                 self._plans[key] = PiecePlan([*before, *self._split(done, faults)])
             return self._plans[key]
 
-    def _split(self, done: Sequence[int], faults: Faults) -> list[Piece]:
+    def _split(self, done: Sequence[int], faults: Faults) -> list[Piece[Key]]:
         nodes = [
             replace(each, reason=each.reason or faults.get(number, ""))
             for number, each in enumerate(self.nodes)
@@ -271,7 +277,9 @@ class SplitGraph(ABC):
         return found
 
 
-def _computed(piece: Piece, code: Code, given: Values) -> Values:
+def _computed(
+    piece: Piece[Key], code: Code[Key, V], given: Mapping[Key, V]
+) -> Mapping[Key, V]:
     if piece.boundary is None:
         return code(given)
     with piece.boundary.crossing(given.values()) as returned:

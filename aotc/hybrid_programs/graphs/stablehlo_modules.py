@@ -17,20 +17,22 @@ import numpy as np
 
 from aotc.complexes import Complex
 from aotc.core import dtypes
-from aotc.core.pytree import flatten
+from aotc.core.json_values import JsonObject
+from aotc.core.pytree import PyTree, flatten, tree_map
 from aotc.errors import AotcError, InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.graphs import xla
-from aotc.hybrid_programs.graphs.piece_codes import Code, PieceKind, Values
+from aotc.hybrid_programs.graphs.piece_codes import Code, PieceKind
 from aotc.hybrid_programs.graphs.pieces import Piece
 from aotc.hybrid_programs.graphs.split_graphs import LIMITS, Limits, SplitGraph
 from aotc.hybrid_programs.graphs.stablehlo_nodes import MainFunction
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo import from_stablehlo
-from aotc.importers.stablehlo.copying import excerpt
+from aotc.importers.stablehlo.copying import Copies, excerpt
 from aotc.importers.stablehlo.interpreter import Environment, StableHloInterpreter
 from aotc.importers.stablehlo.jax import from_jax, named_arguments, title_of
 from aotc.importers.stablehlo.network import (
+    ModuleReader,
     StableHloModule,
     from_module,
     large_literals,
@@ -45,6 +47,8 @@ from aotc.mlir import ir
 from aotc.programs.program import Title
 from aotc.tracing.entry import Spec, State, Weights
 from aotc.tracing.entry_calls import checked_inputs
+
+Values = Mapping[int, np.ndarray]  # by the numbers of values in main
 
 
 class HybridNetwork:
@@ -70,7 +74,7 @@ class HybridNetwork:
         self._graph = _ModuleGraph(module, target, threads, limits)
         module.graph = self._graph
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
         """The result, of NumPy arrays, in the form that the module or function has.
 
         Raises:
@@ -89,7 +93,7 @@ class HybridNetwork:
         """The islands of all calls so far, in the order of the module."""
         return self._graph.boundaries
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JsonObject:
         """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
         return self._graph.report()
 
@@ -105,7 +109,9 @@ class SplitModule(StableHloModule):
         self.main = main_function(self.mlir, name)
         self.literals = {}
 
-    def call(self, operands: Sequence[Value], weights: Mapping[str, Any]) -> list[Any]:
+    def call(
+        self, operands: Sequence[Value], weights: Mapping[str, np.ndarray]
+    ) -> list[Any]:
         """Return main's results for concrete values, as NumPy arrays."""
         main = self.graph.main
         given = [_as_array(x) for x in operands if not isinstance(x, Token)]
@@ -113,7 +119,7 @@ class SplitModule(StableHloModule):
         return [env[number] for number in main.results]
 
 
-class _ModuleGraph(SplitGraph):
+class _ModuleGraph(SplitGraph[int, np.ndarray]):
     """The main function of a module in pieces, each of which becomes a module."""
 
     def __init__(
@@ -132,13 +138,15 @@ class _ModuleGraph(SplitGraph):
             limits,
         )
 
-    def kind_of(self, piece: Piece, given: Values) -> PieceKind:
+    def kind_of(self, piece: Piece[int], given: Values) -> PieceKind:
         """Return the dtypes and shapes of inputs, and the values of sizes."""
         known = (x.tobytes() for n, x in given.items() if n in self.main.sizes)
-        kind = super().kind_of(piece, given)
+        kind = PieceKind.of(given.values())
         return PieceKind((kind.form, *known), kind.shapes)
 
-    def compiled(self, piece: Piece, given: Values, sizes: Sizes) -> Code:
+    def compiled(
+        self, piece: Piece[int], given: Values, sizes: Sizes
+    ) -> Code[int, np.ndarray]:
         """Compile code for a region and inputs of these shapes.
 
         Note [sizes of StableHLO regions]: they are numbers. In a module with open sizes
@@ -153,7 +161,9 @@ class _ModuleGraph(SplitGraph):
         module = _Region(mlir, self.name)
         network = from_module(module)
         if not piece.outputs:  # checks of sizes
-            network.compute({name: _zeros(x) for name, x in network.inputs.items()})
+            network.compute(
+                {name: tree_map(_zeros, x) for name, x in network.inputs.items()}
+            )
             return lambda given: {}
         try:
             program = network.program("main")
@@ -175,7 +185,7 @@ class _ModuleGraph(SplitGraph):
 
         return run
 
-    def loaded(self, piece: Piece, given: Values) -> Code:
+    def loaded(self, piece: Piece[int], given: Values) -> Code[int, np.ndarray]:
         """Load XLA's code for an island and inputs of these shapes.
 
         Raises:
@@ -192,19 +202,19 @@ class _ModuleGraph(SplitGraph):
 
         return run
 
-    def _node_of(self, copy: Any, copies: Mapping[Any, Any]) -> int | None:
+    def _node_of(self, copy: ir.Value | None, copies: Copies) -> int | None:
         """Find the node whose result was copied."""
         if copy is None:
             return None
         found = (value for value, each in copies.items() if each == copy)
         return next((self.main.maker(value) for value in found), None)
 
-    def nodes_at_fault(self, piece: Piece) -> Sequence[int]:
+    def nodes_at_fault(self, piece: Piece[int]) -> Sequence[int]:
         """The op at which the trace of a region ended."""
         fault, self._fault = self._fault, None
         return piece.nodes if fault is None else [fault]
 
-    def _excerpt(self, piece: Piece, given: Values) -> tuple[Any, Any]:
+    def _excerpt(self, piece: Piece[int], given: Values) -> tuple[ir.Module, Copies]:
         """The ops of a piece as a module for inputs of these shapes."""
         main = self.main
         with self._module.mlir.context, ir.Location.unknown():
@@ -222,7 +232,7 @@ class _ModuleGraph(SplitGraph):
             main.brings,
         )
 
-    def _type(self, array: Any, declared: Any) -> Any:
+    def _type(self, array: np.ndarray, declared: ir.Type) -> ir.Type:
         """A declared type with the sizes that an array has."""
         if not isinstance(declared, ir.RankedTensorType):
             raise InputError(
@@ -240,23 +250,23 @@ class _Region(StableHloModule):
         failed: a result of the op of `main` at which a trace ended.
     """
 
-    def __init__(self, mlir: Any, name: str) -> None:
+    def __init__(self, mlir: ir.Module, name: str) -> None:
         self.mlir, self.name, self.main = mlir, name, "main"
         self.literals = large_literals(mlir)
-        self.failed: Any = None
+        self.failed: ir.Value | None = None
 
-    def interpreter(self, weights: Mapping[Any, Value]) -> StableHloInterpreter:
+    def interpreter(self, weights: Mapping[ir.Value, Value]) -> StableHloInterpreter:
         """Return an interpreter that notes where it ends."""
         return _Watching(self, weights)
 
 
 class _Watching(StableHloInterpreter):
-    def __init__(self, region: _Region, weights: Mapping[Any, Value]) -> None:
+    def __init__(self, region: _Region, weights: Mapping[ir.Value, Value]) -> None:
         super().__init__(region.mlir, weights)
         self._watched = region
 
     def _results(
-        self, op: Any, operands: list[Value], values: Environment
+        self, op: ir.Operation, operands: list[Value], values: Environment
     ) -> list[Value]:
         try:
             return super()._results(op, operands, values)
@@ -269,56 +279,62 @@ class _Watching(StableHloInterpreter):
 # ---- arrays at boundaries -----------------------------------------------------------
 
 
-def _as_array(value: Value) -> Any:
+def _as_array(value: Value) -> np.ndarray:
     """A concrete value of an importer as NumPy has it."""
     if isinstance(value, KnownTensor):
         return np.array(value.data.tolist(), dtypes.to_numpy(value.dtype))
     if isinstance(value, Complex):
-        return _joined(Complex(*(part._data for part in value)))
+        return _complex_array(*(np.asarray(part._data) for part in value))
     assert not isinstance(value, Token)
     return np.asarray(value._data)
 
 
-def _joined(value: Any) -> Any:
+def _joined(value: PyTree) -> np.ndarray:
     """A pair of arrays as one of complex numbers; others as they are."""
     if isinstance(value, np.ndarray):
         return value
     parts = [np.asarray(part) for part in flatten(value)[0]]
     if len(parts) == 1:
         return parts[0]
-    real, imaginary = parts
+    return _complex_array(*parts)
+
+
+def _complex_array(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
     found = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
     found.real, found.imag = real, imaginary
     return found
 
 
-def _parts(array: Any) -> Iterator[Any]:
+def _parts(array: np.ndarray) -> Iterator[Any]:
     if np.iscomplexobj(array):
         yield from (np.ascontiguousarray(array.real), np.ascontiguousarray(array.imag))
     else:
         yield array
 
 
-def _with_pairs(tree: Any) -> Any:
+def _with_pairs(tree: PyTree) -> PyTree:
     """A tree with pairs in the place of complex arrays."""
     leaves, form = flatten(tree)
     return form.unflatten([_pair(leaf) for leaf in leaves])
 
 
-def _pair(leaf: Any) -> Any:
+def _pair(leaf: Any) -> object:
+    """A complex array as a pair; others as they are."""
     array = np.asarray(leaf) if hasattr(leaf, "dtype") else leaf
     return Complex(*_parts(array)) if np.iscomplexobj(array) else array
 
 
-def _zeros(spec: Any) -> Any:
-    if isinstance(spec, Complex):
-        return Complex(*map(_zeros, spec))
-    return np.zeros(spec.shape, dtypes.to_numpy(spec.dtype))
+def _zeros(spec: Spec) -> np.ndarray:
+    """Zeros of a type whose sizes are all known."""
+    shape = [size for size in spec.shape if isinstance(size, int)]
+    return np.zeros(shape, dtypes.to_numpy(spec.dtype))
 
 
-def _attribute(array: Any, declared: Any) -> Any:
+def _attribute(array: np.ndarray, declared: ir.Type) -> ir.Attribute:
     """Write integers or bools as a literal of MLIR."""
-    return ir.Attribute.parse(f"dense<{json.dumps(array.tolist())}> : {declared}")
+    text = f"dense<{json.dumps(array.tolist())}> : {declared}"
+    literal: ir.Attribute = ir.Attribute.parse(text)
+    return literal
 
 
 # ---- from ---------------------------------------------------------------------------
@@ -333,15 +349,15 @@ def hybrid_stablehlo(
 ) -> HybridNetwork:
     """A StableHLO module with islands; see `aotc.from_stablehlo`."""
 
-    def read(kind: Any) -> Imported:
+    def read(kind: ModuleReader) -> Imported:
         return from_stablehlo(source, specs, kind)
 
     return _hybrid(read, target, threads, limits)
 
 
 def hybrid_jax(
-    function: Any,
-    specs: Any,
+    function: Callable[..., object],
+    specs: PyTree,
     target: str | None,
     threads: int | None,
     limits: Limits = LIMITS,
@@ -349,14 +365,14 @@ def hybrid_jax(
     """A function of JAX with islands; see `aotc.from_jax`."""
     bound, left = _without_weights(function, specs)
 
-    def read(kind: Any) -> Imported:
+    def read(kind: ModuleReader) -> Imported:
         return from_jax(bound, left, kind)
 
     return _hybrid(read, target, threads, limits)
 
 
 def _hybrid(
-    read: Callable[[Any], Imported],
+    read: Callable[[ModuleReader], Imported],
     target: str | None,
     threads: int | None,
     limits: Limits,
@@ -375,7 +391,9 @@ def _hybrid(
     return made
 
 
-def _without_weights(function: Any, specs: Any) -> tuple[Any, Any]:
+def _without_weights(
+    function: Callable[..., object], specs: PyTree
+) -> tuple[Callable[..., object], PyTree]:
     """Return a function of the calls' own arguments, with Weights bound to theirs."""
     jax = require_jax()
     arguments = named_arguments(function, specs)
@@ -393,7 +411,7 @@ def _without_weights(function: Any, specs: Any) -> tuple[Any, Any]:
         return function, specs
     left = {n: x for n, x in arguments.items() if n not in stored}
 
-    def bound(*args: Any, **kwargs: Any) -> Any:
+    def bound(*args: object, **kwargs: object) -> object:
         held = {n: jax.tree.map(jax.numpy.asarray, x.tree) for n, x in stored.items()}
         named = {**held, **dict(zip(left, args, strict=False)), **kwargs}
         if isinstance(specs, Mapping):

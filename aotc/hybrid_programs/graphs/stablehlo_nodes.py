@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from aotc.hybrid_programs.graphs.pieces import GraphNode
 from aotc.importers.stablehlo.contracts import global_constants
@@ -34,7 +33,7 @@ class MainFunction:
         operations: that compute something, as `nodes`.
     """
 
-    def __init__(self, module: Any, name: str) -> None:
+    def __init__(self, module: ir.Module, name: str) -> None:
         inline_calls(module, name)
         self.module = module
         function = functions_of(module)[name]
@@ -61,26 +60,26 @@ class MainFunction:
             for value in node.makes
         }
 
-    def number(self, value: Any) -> int | None:
+    def number(self, value: ir.Value) -> int | None:
         """Return the number of a value; None for a value within a region of an op."""
         return self._numbers.get(value)
 
-    def maker(self, value: Any) -> int | None:
+    def maker(self, value: ir.Value) -> int | None:
         """The number of the node that makes a value."""
         return self._makers.get(self._numbers.get(value, -1))
 
-    def brings(self, value: Any) -> bool:
+    def brings(self, value: ir.Value) -> bool:
         """Return whether a piece can provide a value by itself."""
         number = self.number(value)
         return number in self.repeated or number in self.tokens
 
-    def _reads(self, operation: Any) -> set[int]:
+    def _reads(self, operation: ir.Operation) -> set[int]:
         return {self._numbers[x] for x in read_values(operation) if x in self._numbers}
 
-    def _makes(self, operation: Any) -> tuple[int, ...]:
+    def _makes(self, operation: ir.Operation) -> tuple[int, ...]:
         return tuple(self._numbers[x] for x in operation.results)
 
-    def _node(self, operation: Any, reason: str) -> GraphNode:
+    def _node(self, operation: ir.Operation, reason: str) -> GraphNode[int]:
         op = Op(operation)
         title = op.name
         if op.name == "stablehlo.custom_call":
@@ -89,7 +88,7 @@ class MainFunction:
         return GraphNode(reads, self._makes(operation), title, op.where, reason)
 
     def _find_repeated(
-        self, operations: Iterable[Any], returned: set[int]
+        self, operations: Iterable[ir.Operation], returned: set[int]
     ) -> frozenset[int]:
         found = set[int]()
         for each in operations:
@@ -100,7 +99,7 @@ class MainFunction:
         return frozenset(found)
 
     def _find_sizes(
-        self, operations: Iterable[Any], variables: Sequence[str]
+        self, operations: Iterable[ir.Operation], variables: Sequence[str]
     ) -> frozenset[int]:
         """Find the short integers computed from sizes, for whose values code is
         made.
@@ -115,9 +114,11 @@ class MainFunction:
                 found |= {*self._makes(each)}
         return frozenset(found)
 
-    def _used(self, operations: Sequence[Any], wanted: set[int]) -> list[Any]:
+    def _used(
+        self, operations: Sequence[ir.Operation], wanted: set[int]
+    ) -> list[ir.Operation]:
         """The ops that a result or an effect needs, without those that are repeated."""
-        functions, kept = functions_of(self.module), list[Any]()
+        functions, kept = functions_of(self.module), list[ir.Operation]()
         for each in reversed(operations):
             makes = {*self._makes(each)}
             if makes and makes <= self.repeated:
@@ -129,7 +130,7 @@ class MainFunction:
         return kept[::-1]
 
 
-def _may_be_shape(value: Any) -> bool:
+def _may_be_shape(value: ir.Value) -> bool:
     """Return whether a value is a short tensor of integers or bools."""
     if (
         not isinstance(value.type, ir.RankedTensorType)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from aotc.errors.system import raise_system_error
 from aotc.importers.stablehlo.original import jax_context
 from aotc.importers.stablehlo.symbolic import PLATFORM, require_jax
 
+if TYPE_CHECKING:
+    import jax
+    from jaxlib.xla_client import LoadedExecutable
+
 # calls of Python by their number in a process, which dies of one that is not there
 _PYTHON = re.compile(r'"xla_(ffi_)?(partitioned_)?python_')
 
@@ -21,8 +25,8 @@ _OPEN = re.compile(r"tensor<[^>]*\?")  # a size that is not known
 
 
 def load(
-    text: str, name: str, callbacks: Sequence[Any]
-) -> Callable[[Sequence[Any]], list[Any]]:
+    text: str, name: str, callbacks: Sequence[Callable[..., object]]
+) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     """Compile a StableHLO module; return its function of arrays.
 
     Args:
@@ -53,7 +57,7 @@ def load(
             hint="leave out this part of the model, or register what it calls with JAX",
         ) from error
 
-    def run(arrays: Sequence[Any]) -> list[Any]:
+    def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         try:
             with jax.enable_x64(True):  # else f64 is taken as f32
                 given = [jax.device_put(each, device) for each in arrays]
@@ -85,7 +89,9 @@ def _with_known_sizes(text: str) -> str | bytes:
     return found
 
 
-def _compiled(text: str | bytes, callbacks: Sequence[Any]) -> tuple[Any, Any]:
+def _compiled(
+    text: str | bytes, callbacks: Sequence[Callable[..., object]]
+) -> tuple[LoadedExecutable, jax.Device]:
     """The executable of a module, and its device.
 
     Note [which door of JAX]: `jax.extend.backend` is public and gives XLA's client,

@@ -11,7 +11,6 @@ import functools
 import inspect
 import types
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ _IN_PLACE = {
 }  # fmt: skip
 
 
-def attribute(value: Any, name: str) -> Any:
+def attribute(value: object, name: str) -> object:
     """Look up an attribute without executing code; return UNKNOWN if that takes
     code.
     """
@@ -59,7 +58,7 @@ def attribute(value: Any, name: str) -> Any:
     return UNKNOWN if hasattr(type(found), "__get__") else found
 
 
-def library(function: Any) -> str:
+def library(function: object) -> str:
     """Return the package in which a function or module is defined."""
     if isinstance(function, types.ModuleType):
         return function.__name__.partition(".")[0]
@@ -70,7 +69,7 @@ def library(function: Any) -> str:
     return str(named or type(function).__module__).partition(".")[0]
 
 
-def computes(function: Any, node: ast.Call) -> bool:
+def computes(function: object, node: ast.Call) -> bool:
     """Return whether a call leaves its arguments unchanged."""
     if function is UNKNOWN:
         return False
@@ -89,19 +88,19 @@ def computes(function: Any, node: ast.Call) -> bool:
     return is_known and name not in _IN_PLACE and not name.endswith("_")
 
 
-def is_container(value: Any) -> bool:
+def is_container(value: object) -> bool:
     """Return whether a value's methods are those of Python's and NumPy's containers."""
     return isinstance(value, _CONTAINERS)
 
 
-def is_immutable(value: Any) -> bool:
+def is_immutable(value: object) -> bool:
     """Return whether a value is immutable."""
     if isinstance(value, (tuple, frozenset)):
         return all(map(is_immutable, value))
     return isinstance(value, _VALUES)
 
 
-def identities(values: Iterable[Any]) -> set[int]:
+def identities(values: Iterable[object]) -> set[int]:
     """Return the ids of the mutable objects that values are or hold."""
     found, left = set[int](), [*values]
     while left and len(found) < _REACHED:
@@ -115,7 +114,7 @@ def identities(values: Iterable[Any]) -> set[int]:
     return found
 
 
-def _held(value: Any) -> list[Any]:
+def _held(value: object) -> list[object]:
     """Return the objects that an object holds."""
     match value:
         case dict():

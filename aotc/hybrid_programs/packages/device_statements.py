@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from importlib.util import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotc.errors import InputError
 from aotc.hybrid_programs.packages.current_values import UNKNOWN
@@ -20,6 +20,7 @@ from aotc.hybrid_programs.python.names import reads
 if TYPE_CHECKING:
     from aotc.hybrid_programs.function import HybridFunction
 
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef
 # of aotc, what is there without a compiler
 _AVAILABLE = ("artifacts", "counting", "errors", "runtime", "streaming")
 
@@ -76,7 +77,7 @@ def _is_same(node: ast.stmt, other: ast.FunctionDef) -> bool:
 
 
 def _is_alias(
-    node: ast.stmt, function: HybridFunction, scope: Mapping[str, Any]
+    node: ast.stmt, function: HybridFunction, scope: Mapping[str, object]
 ) -> bool:
     """Return whether a statement assigns the hybrid function to its own name."""
     match node:
@@ -116,10 +117,10 @@ class _Preparing(ast.NodeTransformer):
         has_texts: whether annotations are not evaluated.
     """
 
-    def __init__(self, scope: Mapping[str, Any], has_texts: bool) -> None:
+    def __init__(self, scope: Mapping[str, object], has_texts: bool) -> None:
         self._scope, self._has_texts = scope, has_texts
 
-    def visit_FunctionDef(self, node: Any) -> Any:
+    def visit_FunctionDef(self, node: _Definition) -> ast.AST:
         self.generic_visit(node)
         node.decorator_list = [x for x in node.decorator_list if not self._is_island(x)]
         if self._is_without_annotations(node):
@@ -131,7 +132,7 @@ class _Preparing(ast.NodeTransformer):
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
-    def _is_without_annotations(self, node: Any) -> bool:
+    def _is_without_annotations(self, node: _Definition) -> bool:
         """Return whether a definition can lose its annotations: unread, or unknown to
         devices.
         """
@@ -143,7 +144,7 @@ class _Preparing(ast.NodeTransformer):
         names = reads(*annotations) & self._scope.keys()
         return any(is_own(self._scope[name]) for name in names)
 
-    def visit_Call(self, node: ast.Call) -> Any:
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         is_mark = self._is_island(node.func) and len(node.args) == 1
         return node.args[0] if is_mark else node
@@ -151,9 +152,9 @@ class _Preparing(ast.NodeTransformer):
     def _is_island(self, node: ast.expr) -> bool:
         return resolve(ast.unparse(node), self._scope) is island
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         package = self._scope.get("__package__")
-        if node.level and package:
+        if node.level and isinstance(package, str) and package:
             relative = "." * node.level + (node.module or "")
             node.module, node.level = resolve_name(relative, package), 0
         return node
@@ -162,7 +163,7 @@ class _Preparing(ast.NodeTransformer):
 # ---- what devices do not have
 
 
-def needs_compiler(node: ast.stmt, scope: Mapping[str, Any]) -> bool:
+def needs_compiler(node: ast.stmt, scope: Mapping[str, object]) -> bool:
     """Return whether a statement, or a definition in it, needs parts of aotc that
     devices lack.
 
@@ -206,7 +207,7 @@ def _is_available_module(name: str) -> bool:
     return name.split(".")[1] in _AVAILABLE
 
 
-def _is_available(value: Any) -> bool:
+def _is_available(value: object) -> bool:
     if isinstance(value, (types.ModuleType, str)):
         return _is_available_module(getattr(value, "__name__", "aotc"))
     module = getattr(value, "__module__", None) or type(value).__module__

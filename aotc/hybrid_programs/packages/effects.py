@@ -14,7 +14,6 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -71,8 +70,8 @@ class Effects:
     stores: set[str] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
-    objects: list[Any] = field(default_factory=list)
-    given_objects: list[Any] = field(default_factory=list)
+    objects: list[object] = field(default_factory=list)
+    given_objects: list[object] = field(default_factory=list)
     parameters: set[str] = field(default_factory=set)
     is_unknown: bool = False
 
@@ -94,7 +93,7 @@ class ModuleEffects:
         scope: what its names stand for now.
     """
 
-    def __init__(self, body: Sequence[ast.stmt], scope: Mapping[str, Any]) -> None:
+    def __init__(self, body: Sequence[ast.stmt], scope: Mapping[str, object]) -> None:
         self.scope = scope
         self.functions: dict[str, list[Function]] = {}
         self._summaries: dict[str, Effects] = {}
@@ -223,7 +222,7 @@ class _Finder(ast.NodeVisitor):
 
     # ---- values
 
-    def value(self, node: ast.expr) -> Any:
+    def value(self, node: ast.expr) -> object:
         """Return the current value of a dotted name; UNKNOWN for other expressions."""
         match node:
             case ast.Name(name) if name not in self._local:
@@ -306,7 +305,7 @@ class _Finder(ast.NodeVisitor):
         for name in found:
             self._alias(name, found - {name})
 
-    def _note_objects(self, node: ast.AST, found: list[Any]) -> None:
+    def _note_objects(self, node: ast.AST, found: list[object]) -> None:
         known = self.value(node) if isinstance(node, ast.expr) else UNKNOWN
         if known is not UNKNOWN and not is_immutable(known):
             found.append(known)
@@ -411,7 +410,9 @@ class _Finder(ast.NodeVisitor):
             if isinstance(each, (ast.Assign, ast.AnnAssign)):
                 self._alias(node.name, self.sources(each.value))
 
-    def _decorate(self, node: Any) -> None:
+    def _decorate(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ) -> None:
         for each in node.decorator_list:
             call = ast.Call(each, [ast.Name(node.name, ast.Load())], [])
             self.visit(ast.copy_location(call, node))
@@ -455,7 +456,7 @@ class _Finder(ast.NodeVisitor):
                     self._change(keyword.value, _given(node))
 
     def _call_attribute(
-        self, node: ast.Call, target: ast.Attribute, function: Any
+        self, node: ast.Call, target: ast.Attribute, function: object
     ) -> None:
         receiver = self.value(target.value)
         if isinstance(receiver, (types.ModuleType, type)):
@@ -472,7 +473,7 @@ class _Finder(ast.NodeVisitor):
         elif not is_container(receiver):
             self._give(_given(node))
 
-    def _call_unknown(self, node: ast.Call, function: Any) -> None:
+    def _call_unknown(self, node: ast.Call, function: object) -> None:
         """Note a call of a function that may change its arguments, and its owner."""
         given = _given(node)
         if function is UNKNOWN:

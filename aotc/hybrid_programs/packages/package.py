@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from aotc import __version__
 from aotc.artifacts import Signer
 from aotc.artifacts.signers import signer_of
+from aotc.core.json_values import JsonObject
 from aotc.core.pytree import Structure
 from aotc.core.writing import make_folder, write_text
 from aotc.errors import InputError
@@ -25,8 +26,8 @@ from aotc.hybrid_programs.packages.device_statements import needs_compiler, prep
 from aotc.hybrid_programs.packages.slicing import ProgramSlice
 from aotc.hybrid_programs.packages.values import digests, fresh_values
 from aotc.hybrid_programs.python.names import reads, stores
-from aotc.hybrid_programs.python.regions import STATIC, StatementRegion
-from aotc.hybrid_programs.python.runs import Run
+from aotc.hybrid_programs.python.regions import STATIC, StatementRegion, ValueForm
+from aotc.hybrid_programs.python.runs import Island, Run
 from aotc.hybrid_programs.python.statements import (
     AUGMENTED,
     AUGMENTED_ATTRIBUTE,
@@ -39,6 +40,7 @@ from aotc.machine.target import Target
 from aotc.programs.program import Title, source_of
 from aotc.runtime.regions import array_token, value_token
 from aotc.tracing.assembly import trace
+from aotc.tracing.entry import EntryFunction
 
 if TYPE_CHECKING:
     from aotc.hybrid_programs.function import HybridFunction
@@ -52,6 +54,18 @@ bundle to accept; without it, the first call loads the bundle as `aotc.load` doe
 Loading checks the signature of the bundle, not this file, which Python executes before.
 `aotc verify` of the folder compares this file with its digest in the signed manifest.
 """
+
+
+class RegionCode(NamedTuple):
+    """A region for calls of one form.
+
+    Args:
+        entry: that computes it.
+        row: its row in the manifest.
+    """
+
+    entry: EntryFunction
+    row: JsonObject
 
 
 def export_package(
@@ -88,7 +102,7 @@ def export_package(
         folder = make_folder(Path(work) / path.name)
         write_text(folder / "__init__.py", package.text)
         _require_same_values(function, package, folder)
-        program = trace([entry for entry, _ in codes], {})
+        program = trace([each.entry for each in codes], {})
         program.title = Title(path.name, "1.0.0")
         program.source = source_of(Path(_file_of(function)), "hybrid")
         found = _findings(function, codes, package.text)
@@ -106,8 +120,8 @@ def _require_name(name: str) -> None:
 
 
 def _findings(
-    function: HybridFunction, codes: list[tuple[Any, dict[str, Any]]], text: str
-) -> dict[str, Any]:
+    function: HybridFunction, codes: Sequence[RegionCode], text: str
+) -> JsonObject:
     """Return the manifest's section on the hybrid function."""
     boundaries = [each.to_json() for each in function.boundaries]
     return {
@@ -115,7 +129,7 @@ def _findings(
             "function": function.name,
             "graph_breaks": len(boundaries),
             "boundaries": boundaries,
-            "regions": [row for _, row in codes],
+            "regions": [each.row for each in codes],
             "module_sha256": hashlib.sha256(text.encode()).hexdigest(),
         }
     }
@@ -128,7 +142,7 @@ def _file_of(function: HybridFunction) -> str:
 # ---- the bundle
 
 
-def _codes(function: HybridFunction) -> list[tuple[Any, dict[str, Any]]]:
+def _codes(function: HybridFunction) -> list[RegionCode]:
     """Return the entries of all regions, and the manifest's row of each."""
     found = []
     for region in function.workshop.regions:
@@ -144,7 +158,8 @@ def _codes(function: HybridFunction) -> list[tuple[Any, dict[str, Any]]]:
             )
         for call, entry in entries:
             row = {"region": region.name, "entry": entry.name, "place": place}
-            found.append((entry, {**row, "inputs": _inputs(region, call)}))
+            inputs = _inputs(region, call)
+            found.append(RegionCode(entry, {**row, "inputs": inputs}))
     return found
 
 
@@ -152,10 +167,11 @@ def _place(function: HybridFunction, region: StatementRegion) -> str:
     return f"{Path(_file_of(function)).name}:{region.body[0].lineno}"
 
 
-def _inputs(region: StatementRegion, call: CallSignature) -> dict[str, Any]:
+def _inputs(region: StatementRegion, call: CallSignature) -> JsonObject:
     """Encode the input forms that code is made for, as manifests spell them."""
-    form: Any = dict(call.static)[STATIC].value
-    leaves, found = iter(form.leaves), dict[str, Any]()
+    form = dict(call.static)[STATIC].value
+    assert isinstance(form, ValueForm)
+    leaves, found = iter(form.leaves), dict[str, object]()
     arrays = zip(call.dtypes, call.shapes, strict=True)
     for name, structure in form.structures:
         _require_text_keys(region, name, structure)
@@ -185,8 +201,8 @@ def _require_text_keys(
         _require_text_keys(region, name, each)
 
 
-def _token(region: StatementRegion, name: str, value: Any) -> str:
-    if type(value) not in _PLAIN:
+def _token(region: StatementRegion, name: str, value: object) -> str:
+    if type(value) not in _PLAIN or not isinstance(value, _PLAIN):
         raise InputError(
             "bad-hybrid",
             f"{region.name}: expected numbers, texts and arrays to compile for calls "
@@ -265,9 +281,7 @@ def _definition(function: HybridFunction, body: list[ast.stmt]) -> ast.FunctionD
         )
     text = inspect.getdoc(function.function)
     first_lines = [ast.Expr(ast.Constant(text))] if text else []
-    arguments = _without_stored(
-        function.definition.args, {*function.workshop.options["sources"]}
-    )
+    arguments = _without_stored(function.definition.args, {*function.workshop.sources})
     made = ast.FunctionDef(function.name, arguments, [*first_lines, *body], [])
     return ast.copy_location(made, function.definition)
 
@@ -298,7 +312,7 @@ def _without_stored(all_of: ast.arguments, stored: set[str]) -> ast.arguments:
 
 def _require_edge(function: HybridFunction, body: list[ast.stmt]) -> None:
     """Refuse Python that reads Weights, which are in the bundle."""
-    used = reads(*body) & function.workshop.options["sources"].keys()
+    used = reads(*body) & function.workshop.sources.keys()
     if used:
         raise InputError(
             "bad-hybrid",
@@ -379,12 +393,12 @@ class _Expanding(ast.NodeTransformer):
             found += made if isinstance(made, list) else [made]
         return found
 
-    def visit_Expr(self, node: ast.Expr) -> Any:
+    def visit_Expr(self, node: ast.Expr) -> list[ast.stmt] | ast.stmt:
         if "_aotc_python" in reads(node):  # it only counts
             return []
         return self._pieces(node.value) or node
 
-    def visit_Assign(self, node: ast.Assign) -> Any:
+    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt] | ast.stmt:
         return self._pieces(node.value) or node
 
     def _pieces(self, value: ast.expr) -> list[ast.stmt]:
@@ -399,7 +413,7 @@ class _Expanding(ast.NodeTransformer):
             case _:
                 return []
 
-    def _piece(self, piece: Any) -> list[ast.stmt]:
+    def _piece(self, piece: StatementRegion | Island) -> list[ast.stmt]:
         if not isinstance(piece, StatementRegion):
             return self.expanded(piece.inside)
         if piece.is_python:

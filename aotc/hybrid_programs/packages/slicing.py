@@ -13,7 +13,6 @@ import symtable
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any
 
 from aotc.errors import InputError
 from aotc.hybrid_programs.packages.current_values import (
@@ -46,7 +45,7 @@ class ProgramSlice:
     def __init__(
         self,
         body: Sequence[ast.stmt],
-        scope: Mapping[str, Any],
+        scope: Mapping[str, object],
         taken: Iterable[ast.stmt],
         stays: Callable[[ast.stmt], bool],
     ) -> None:
@@ -281,10 +280,10 @@ def _is_dotted(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-def resolve(dotted: str, scope: Mapping[str, Any]) -> Any:
+def resolve(dotted: str, scope: Mapping[str, object]) -> object:
     """Return the value of a dotted name; UNKNOWN if finding it would run code."""
     first, *rest = dotted.split(".")
-    value = scope.get(first, getattr(builtins, first, UNKNOWN))
+    value: object = scope.get(first, getattr(builtins, first, UNKNOWN))
     for name in rest:
         value = attribute(value, name)
     return value

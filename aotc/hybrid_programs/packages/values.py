@@ -20,11 +20,11 @@ import types
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from aotc.core.contents import ContentDigest, parts_of
+from aotc.core.json_values import JsonObject
 from aotc.processes.running import run_python
 
 _WRITTEN = (
@@ -35,7 +35,7 @@ _WRITTEN = (
 _LONGEST = 600.0  # seconds of an import
 
 
-def digests(scope: Mapping[str, Any], names: Iterable[str]) -> dict[str, str | None]:
+def digests(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
     """A digest of the value of each dotted name; None where it has none, or is missing.
 
     Args:
@@ -46,7 +46,7 @@ def digests(scope: Mapping[str, Any], names: Iterable[str]) -> dict[str, str | N
     return {name: _digest(scope, name, module) for name in names}
 
 
-def _digest(scope: Mapping[str, Any], dotted: str, module: str) -> str | None:
+def _digest(scope: Mapping[str, object], dotted: str, module: str) -> str | None:
     first, *rest = dotted.split(".")
     if first not in scope:
         return "missing"
@@ -74,7 +74,7 @@ class _ValueDigest(ContentDigest):
         self._module = module
         self.unknown: set[int] = set()  # identities of what cannot be compared
 
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         if isinstance(value, enum.Enum):
             self.note(type(value).__qualname__, value.name)
         elif isinstance(value, _WRITTEN):
@@ -82,7 +82,7 @@ class _ValueDigest(ContentDigest):
         else:
             super().value(value)
 
-    def other(self, value: Any) -> None:
+    def other(self, value: object) -> None:
         match value:
             case np.ndarray():
                 self._array(value)
@@ -102,12 +102,12 @@ class _ValueDigest(ContentDigest):
             case _:
                 self._object(value)
 
-    def _named(self, name: str, *parts: Any) -> None:
+    def _named(self, name: str, *parts: object) -> None:
         self.note(name)
         for each in parts:
             self.value(each)
 
-    def _object(self, value: Any) -> None:
+    def _object(self, value: object) -> None:
         if parts_of(value) is not None:
             self.container(value)
         elif type(value).__module__ == self._module and hasattr(value, "__dict__"):
@@ -116,7 +116,7 @@ class _ValueDigest(ContentDigest):
             self.note("unknown")
             self.unknown.add(id(value))
 
-    def _is_array(self, value: Any) -> bool:
+    def _is_array(self, value: object) -> bool:
         """Take in an array of another library; return whether it is one."""
         try:
             found = np.asarray(value) if hasattr(value, "__array__") else None
@@ -126,7 +126,7 @@ class _ValueDigest(ContentDigest):
             self._array(found)
         return found is not None
 
-    def _array(self, value: np.ndarray[Any, Any]) -> None:
+    def _array(self, value: np.ndarray) -> None:
         if value.dtype.hasobject:
             self._named(f"array {value.shape}", value.tolist())
         else:
@@ -140,7 +140,7 @@ class _ValueDigest(ContentDigest):
         self._named(f"function {value.__qualname__}", *defaults, attributes)
 
 
-def _own(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _own(attributes: Mapping[str, object]) -> dict[str, object]:
     """Return attributes, without those that Python makes."""
     found = {n: x for n, x in attributes.items() if not n.startswith("__")}
     return {n: x for n, x in found.items() if not n.startswith("_abc")}
@@ -149,7 +149,7 @@ def _own(attributes: Mapping[str, Any]) -> dict[str, Any]:
 # ---- a fresh process
 
 
-def fresh_values(folder: Path, name: str, names: Iterable[str]) -> dict[str, Any]:
+def fresh_values(folder: Path, name: str, names: Iterable[str]) -> JsonObject:
     """The digests in a new process that imports a package.
 
     Returns:
@@ -168,7 +168,7 @@ def fresh_values(folder: Path, name: str, names: Iterable[str]) -> dict[str, Any
     return {"error": f"the process ended with {done.code}: {lines[-1]}"}
 
 
-def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(asked: JsonObject) -> JsonObject:
     sys.path[:] = asked["path"]
     try:
         package = importlib.import_module(asked["name"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -50,9 +50,9 @@ class Reading:
         key: of the contents of this.
     """
 
-    look: Callable[[], Any]
-    value: Any
-    key: Any
+    look: Callable[[], object]
+    value: object
+    key: Hashable
 
     def has_changed(self) -> bool:
         """Return whether the value differs from the one that code was made for."""
@@ -79,14 +79,16 @@ class Inside:
     in_place: set[int] = field(default_factory=set)
     arrays: set[int] = field(default_factory=set)
     depth: int = 0
-    made: list[Any] = field(default_factory=list)
-    readings: dict[Any, Reading] = field(default_factory=dict)
+    made: list[object] = field(default_factory=list)
+    readings: dict[tuple[object, str], Reading] = field(default_factory=dict)
 
-    def note_reading(self, what: Any, look: Callable[[], Any], value: Any) -> None:
+    def note_reading(
+        self, what: tuple[object, str], look: Callable[[], object], value: object
+    ) -> None:
         """Note a value that a function has read.
 
         Args:
-            what: that it is, for instance an object and the name of an attribute.
+            what: an object or its identity, and the name of an attribute or variable.
             look: gives its value of now.
             value: which it has.
 
@@ -143,7 +145,7 @@ def island(function: Callable[P, R]) -> Callable[P, R]:
 # ---- facts about values ------------------------------------------------------------
 
 
-def is_data(value: Any) -> bool:
+def is_data(value: object) -> bool:
     """Return whether a value is neither a module, nor callable, nor aotc's."""
     if isinstance(value, (np.ndarray, np.generic)):
         return True
@@ -152,7 +154,7 @@ def is_data(value: Any) -> bool:
     return not is_own(value)
 
 
-def is_own(thing: Any) -> bool:
+def is_own(thing: object) -> bool:
     """Return whether a function, a module or an object is aotc's."""
     if isinstance(getattr(thing, "__self__", None), Array):
         return True
@@ -163,7 +165,7 @@ def is_own(thing: Any) -> bool:
     return str(module).partition(".")[0] == "aotc"
 
 
-def identities(values: Mapping[str, Any]) -> set[int]:
+def identities(values: Mapping[str, object]) -> set[int]:
     """Return the ids of mutable objects in values."""
     found, left = set[int](), [*values.values()]
     while left:

@@ -10,10 +10,10 @@ import ast
 import functools
 import inspect
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from aotc.hybrid_programs.python.breaks import (
     Break,
@@ -42,6 +42,8 @@ from aotc.hybrid_programs.python.rules import (
 )
 from aotc.hybrid_programs.python.syntax import Definition, definition_of
 
+Value = TypeVar("Value")
+
 _REFUSED = (
     ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.AsyncFor,
     ast.AsyncWith, ast.With, ast.Try, ast.Import, ast.ImportFrom, ast.ClassDef,
@@ -49,7 +51,7 @@ _REFUSED = (
 )  # fmt: skip
 
 
-def _call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _call(function: Any, /, *args: object, **kwargs: object) -> object:
     """Call a function, if a region may."""
     found = inside_region.get()
     if found is None:
@@ -59,8 +61,8 @@ def _call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if isinstance(function, functools.partial):
         kwargs = {**function.keywords, **kwargs}
         return _call(function.func, *function.args, *args, **kwargs)
-    if function is getattr and len(args) == 2:
-        return read_attribute(*args)
+    if function is getattr and len(args) == 2 and isinstance(args[1], str):
+        return read_attribute(args[0], args[1])
     refuse_call(function, args, kwargs)
     plain, first = _python_function(function)
     if plain is None:
@@ -76,8 +78,11 @@ def _call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _call_other(
-    found: Inside, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
+    found: Inside,
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> object:
     """Call a function of aotc's or of Python's, which may call some of the user's."""
     args = [*map(_asking_function, args)]
     kwargs = {name: _asking_function(each) for name, each in kwargs.items()}
@@ -88,22 +93,25 @@ def _call_other(
     return result
 
 
-def _asking_function(value: Any) -> Any:
+def _asking_function(value: object) -> object:
     """Instrument a function of the user to ask first; return others as they are."""
     kinds = (types.FunctionType, types.MethodType, functools.partial)
     called = inspect.getattr_static(type(value), "__call__", None)
     is_object = isinstance(called, types.FunctionType) and not isinstance(value, type)
-    if not (isinstance(value, kinds) or is_object) or is_own(value):
+    is_known = isinstance(value, kinds) or is_object
+    if not callable(value) or not is_known or is_own(value):
         return value
 
     @functools.wraps(value, updated=())
-    def asking(*args: Any, **kwargs: Any) -> Any:
+    def asking(*args: object, **kwargs: object) -> object:
         return _call(value, *args, **kwargs)
 
     return asking
 
 
-def _python_function(function: Any) -> tuple[types.FunctionType | None, list[Any]]:
+def _python_function(
+    function: object,
+) -> tuple[types.FunctionType | None, list[object]]:
     """The function of the user's Python that is called, and its `self`.
 
     Raises:
@@ -135,7 +143,9 @@ def _asks(function: types.FunctionType) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _instrumented(function: types.FunctionType, code: types.CodeType) -> Any:
+def _instrumented(
+    function: types.FunctionType, code: types.CodeType
+) -> types.FunctionType:
     """Copy a function with statements that ask before each effect.
 
     Args:
@@ -183,19 +193,19 @@ def _note_readings(found: Inside, function: types.FunctionType) -> None:
     found.given |= identities(given)
 
 
-def _changed(owner: Any) -> Any:
+def _changed(owner: Value) -> Value:
     """Return an object of which a part is assigned, if a region may do that."""
     refuse_change(owner, "an assignment")
     return owner
 
 
-def _is(one: Any, other: Any) -> bool:
+def _is(one: object, other: object) -> bool:
     """Return whether `one is other`; refuse a question that a region cannot answer."""
     refuse_identity(one, other)
     return one is other
 
 
-def _made(iterator: Any) -> Any:
+def _made(iterator: Value) -> Value:
     """Note an iterator that the region makes itself."""
     found = inside_region.get()
     if found is not None:
@@ -322,10 +332,10 @@ class _Asking(ast.NodeTransformer):
         node.test = _used(node.test)
         return node
 
-    def visit_test(self, node: Any) -> ast.AST:
+    def visit_test(self, node: ast.If | ast.While | ast.Assert) -> ast.AST:
         self.generic_visit(node)
         node.test = _used(node.test)
-        return node  # type: ignore[no-any-return]
+        return node
 
     visit_If = visit_While = visit_Assert = visit_test
 
@@ -340,7 +350,7 @@ class _Asking(ast.NodeTransformer):
             node.value = _tool("_aotc_iterated", [node.value], node.value)
         return node
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
         node.value = _used(node.value)
         if not isinstance(node.target, ast.Name):

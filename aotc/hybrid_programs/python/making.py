@@ -6,7 +6,6 @@ import ast
 import builtins
 import types
 from collections.abc import Mapping
-from typing import Any
 
 
 def make_function(
@@ -15,8 +14,8 @@ def make_function(
     parameters: list[str],
     body: list[ast.stmt],
     outputs: list[str],
-    tools: Mapping[str, Any],
-) -> Any:
+    tools: Mapping[str, object],
+) -> types.FunctionType:
     """A function in the module of another, with its closure.
 
     Args:
@@ -45,8 +44,8 @@ def compile_function(
     name: str,
     arguments: ast.arguments,
     body: list[ast.stmt],
-    tools: Mapping[str, Any],
-) -> Any:
+    tools: Mapping[str, object],
+) -> types.FunctionType:
     """A function whose free names are those of another, and some more.
 
     Args:
@@ -92,7 +91,7 @@ def _code_named(code: types.CodeType, name: str) -> types.CodeType:
     return next(each for each in inner if each.co_name == name)
 
 
-def value_outside(owner: types.FunctionType, name: str) -> Any:
+def value_outside(owner: types.FunctionType, name: str) -> object:
     """Return the value of a free name of a function.
 
     Raises:

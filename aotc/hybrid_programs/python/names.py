@@ -6,10 +6,11 @@ import ast
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 class _ScopeNames(ast.NodeVisitor):
@@ -30,7 +31,7 @@ class _ScopeNames(ast.NodeVisitor):
             self.reads.add(node.target.id)
         self.generic_visit(node)
 
-    def visit_FunctionDef(self, node: Any) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.stores.add(node.name)
         for each in [*node.decorator_list, *_defaults(node.args)]:
             self.visit(each)
@@ -49,7 +50,7 @@ class _ScopeNames(ast.NodeVisitor):
             self.visit(each)
         self._visit_inner(node.body, set())
 
-    def _visit_comprehension(self, node: Any) -> None:
+    def _visit_comprehension(self, node: Comprehension) -> None:
         first, *_ = node.generators
         self.visit(first.iter)  # evaluated outside
         inner = _ScopeNames()
@@ -73,7 +74,7 @@ class _ScopeNames(ast.NodeVisitor):
     def visit_alias(self, node: ast.alias) -> None:
         self.stores.add(node.asname or node.name.partition(".")[0])
 
-    def visit_MatchAs(self, node: Any) -> None:
+    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
         if node.name:
             self.stores.add(node.name)
         self.generic_visit(node)
@@ -92,7 +93,7 @@ class _ScopeNames(ast.NodeVisitor):
         self.reads |= inner.reads - inner.stores - bound
 
 
-def _with_constant_source(node: Any) -> Any:
+def _with_constant_source(node: Comprehension) -> Comprehension:
     """A comprehension over another object, for a look at its own scope."""
     first, *rest = node.generators
     empty = ast.comprehension(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotc.core.contents import ContainerTooLarge, content_key
-from aotc.core.pytree import Structure, flatten, flatten_in_order
+from aotc.core.pytree import PyTree, Structure, flatten, flatten_in_order
 from aotc.errors import InputError
 from aotc.hybrid_programs.python.breaks import (
     Break,
@@ -29,6 +29,19 @@ from aotc.hybrid_programs.python.names import reads, stores
 from aotc.just_in_time import JitFunction, jit
 from aotc.runtime import regions
 from aotc.tracing.array import Array
+from aotc.tracing.entry import Weights
+
+
+@dataclass(frozen=True)
+class JitOptions:
+    """The options of `aotc.jit` for all regions of a function; see there."""
+
+    dynamic: str
+    max_variants: int
+    max_compiles: int
+    target: str | None
+    threads: int | None
+
 
 STATIC = "_aotc_static"  # the argument with all that is no array
 
@@ -56,7 +69,7 @@ def _reason_of(error: BaseException) -> str:
 class StaticValue:
     """A value that code is made for: equal to one of the same contents."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
         try:
             self._key = content_key(value)
@@ -93,9 +106,9 @@ class ValueForm:
     def __repr__(self) -> str:
         return repr([each for each in self.leaves if each is not None])
 
-    def values(self, arrays: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    def values(self, arrays: Mapping[str, Sequence[object]]) -> dict[str, PyTree]:
         """The values, with these arrays."""
-        leaves, found = iter(self.leaves), dict[str, Any]()
+        leaves, found = iter(self.leaves), dict[str, PyTree]()
         for name, structure in self.structures:
             rest = iter(arrays[name])
             kinds = [next(leaves) for _ in range(structure.leaf_count)]
@@ -109,10 +122,10 @@ _LEAF = flatten(0)[1]
 
 
 def split_arrays(
-    values: Mapping[str, Any], outside: Hashable = ()
-) -> tuple[dict[str, list[Any]], ValueForm]:
+    values: Mapping[str, PyTree], outside: Hashable = ()
+) -> tuple[dict[str, list[object]], ValueForm]:
     """Separate the arrays in values, by name, from their form."""
-    arrays, structures = dict[str, list[Any]](), []
+    arrays, structures = dict[str, list[object]](), []
     rest, in_place = list[StaticValue | None](), list[bool]()
     for name, value in values.items():
         leaves, structure = flatten_in_order(value)
@@ -123,12 +136,12 @@ def split_arrays(
     return arrays, ValueForm(tuple(structures), tuple(rest), tuple(in_place), outside)
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Return whether a value can be given to compiled code."""
     return isinstance(value, Array) or regions.is_array(value)
 
 
-def _can_change_in_place(array: Any) -> bool:
+def _can_change_in_place(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.flags.writeable
 
 
@@ -140,11 +153,11 @@ class Readings:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Any, Reading] = {}
+        self._known: dict[tuple[object, str], Reading] = {}
         self._epoch = 0
         self._lock = threading.Lock()
 
-    def add(self, found: Mapping[Any, Reading]) -> None:
+    def add(self, found: Mapping[tuple[object, str], Reading]) -> None:
         """Note the values that a trace has read."""
         with self._lock:
             self._known = {**self._known, **found}
@@ -170,6 +183,7 @@ class StatementRegion:
         owner: the user's function.
         name: of the function that is compiled.
         options: of `aotc.jit`.
+        sources: Weights by the names of parameters.
     """
 
     def __init__(
@@ -179,11 +193,12 @@ class StatementRegion:
         outputs: Sequence[str],
         owner: FunctionType,
         name: str,
-        options: Mapping[str, Any],
+        options: JitOptions,
+        sources: Mapping[str, Weights],
     ) -> None:
         self.body, self.inputs, self.outputs = [*body], [*inputs], [*outputs]
         self.name, self._owner = name, owner
-        self.stored = [each for each in inputs if each in options["sources"]]
+        self.stored = [each for each in inputs if each in sources]
         # data of the module is given at each call, as it may change
         self.outside, self._functions = self._names_outside()
         self.given = [*(n for n in inputs if n not in self.stored), *self.outside]
@@ -196,10 +211,10 @@ class StatementRegion:
             owner, name, self.inputs, self.body, self.outputs, {}
         )
         self._scalar_forms = set[ValueForm]()
-        self._most_forms = options["max_variants"]
+        self._most_forms = options.max_variants
         self._forms = set[Hashable]()
         self._readings = Readings()
-        self.jit = self._jit_function(options)
+        self.jit = self._jit_function(options, sources)
 
     def _names_outside(self) -> tuple[list[str], list[str]]:
         """The names of data of the module or the closure, and those of all else."""
@@ -212,20 +227,31 @@ class StatementRegion:
             (data if is_data(value) else functions).append(name)
         return data, functions
 
-    def _jit_function(self, options: Mapping[str, Any]) -> JitFunction:
-        def traced(**values: Any) -> Any:
+    def _jit_function(
+        self, options: JitOptions, sources: Mapping[str, Weights]
+    ) -> JitFunction:
+        def traced(**values: PyTree) -> dict[str, PyTree]:
             return self._trace(values)
 
         kind = Parameter.POSITIONAL_OR_KEYWORD
         names = [*self.stored, *self.given, STATIC]
         traced.__name__ = traced.__qualname__ = self.name
         vars(traced)["__signature__"] = Signature([Parameter(n, kind) for n in names])
-        sources = {name: options["sources"][name] for name in self.stored}
-        rest = {name: each for name, each in options.items() if name != "sources"}
-        made: JitFunction = jit(traced, static_argnames=[STATIC], **rest, **sources)
+        # keywords of any name, which mypy takes for those of jit's own
+        stored: dict[str, Any] = {name: sources[name] for name in self.stored}
+        made: JitFunction = jit(
+            traced,
+            static_argnames=[STATIC],
+            dynamic=options.dynamic,
+            max_variants=options.max_variants,
+            max_compiles=options.max_compiles,
+            target=options.target,
+            threads=options.threads,
+            **stored,
+        )
         return made
 
-    def __call__(self, env: dict[str, Any]) -> None:
+    def __call__(self, env: dict[str, object]) -> None:
         """Compute the outputs, by code that is there or is made for it.
 
         Raises:
@@ -259,7 +285,7 @@ class StatementRegion:
         """
         return bool(self._scalar_forms) and not self.jit.variants
 
-    def _compute_in_python(self, env: dict[str, Any]) -> None:
+    def _compute_in_python(self, env: dict[str, object]) -> None:
         values = [env[name] for name in self.inputs]
         env.update(zip(self.outputs, self._python(*values), strict=True))
 
@@ -281,7 +307,7 @@ class StatementRegion:
                 f"{self._most_forms} calls: as arrays they could be compiled",
             )
 
-    def _trace(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _trace(self, values: Mapping[str, Any]) -> dict[str, PyTree]:
         form: ValueForm = values[STATIC]
         lists = {name: values[name] for name in self.given}
         given = form.values(lists)
@@ -308,8 +334,8 @@ class StatementRegion:
         return checked
 
     def _checked(
-        self, at: list[int], inside: Inside, found: Iterable[tuple[str, Any]]
-    ) -> dict[str, Any]:
+        self, at: list[int], inside: Inside, found: Iterable[tuple[str, PyTree]]
+    ) -> dict[str, PyTree]:
         """The outputs, if compiled code can return them.
 
         Raises:
@@ -339,7 +365,7 @@ class StatementRegion:
         return outputs
 
 
-def _has_twins(value: Any) -> bool:
+def _has_twins(value: PyTree) -> bool:
     """Return whether a list or dict occurs twice in a tree."""
     left, seen = [value], set[int]()
     while left:

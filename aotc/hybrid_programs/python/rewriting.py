@@ -6,7 +6,6 @@ import ast
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from aotc.hybrid_programs.python.names import (
     assigned,
@@ -216,11 +215,11 @@ class Rewriter:
 
     def descend(
         self,
-        node: Any,
+        node: ast.stmt,
         before: set[str],
         after: set[str],
         place: StatementPosition = StatementPosition(),  # noqa: B008  it is frozen
-    ) -> Any:
+    ) -> ast.stmt:
         """A statement that stays Python's, with runs in the blocks inside it."""
         inner, lost = place, deletes(*getattr(node, "body", []))
         match node:
@@ -254,13 +253,13 @@ class Rewriter:
             case _:
                 return node
         fields = {"body": self.rewrite(node.body, inside, behind, inner)}
-        if getattr(node, "orelse", None):
-            fields["orelse"] = self.rewrite(node.orelse, before, behind, place)
+        if orelse := getattr(node, "orelse", None):
+            fields["orelse"] = self.rewrite(orelse, before, behind, place)
         return with_fields(node, **fields)
 
     def _descend_try(
-        self, node: Any, before: set[str], after: set[str], place: StatementPosition
-    ) -> Any:
+        self, node: ast.Try, before: set[str], after: set[str], place: StatementPosition
+    ) -> ast.Try:
         def inner(body: list[ast.stmt], has: set[str]) -> list[ast.stmt]:
             return self.rewrite(body, has, after, place)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from aotc.core.contents import (
     is_plain,
     parts_of,
 )
-from aotc.core.pytree import flatten_in_order
+from aotc.core.pytree import PyTree, flatten_in_order
 from aotc.hybrid_programs.python.breaks import (
     Break,
     Inside,
@@ -30,6 +30,8 @@ from aotc.hybrid_programs.python.breaks import (
     is_own,
 )
 from aotc.tracing.array import Array
+
+Value = TypeVar("Value")
 
 # of Python, which only compute, with values that regions may look into
 _COMPUTING = frozenset({
@@ -62,7 +64,7 @@ _FUNCTIONS = (
 
 
 def refuse_call(
-    function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    function: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
     """Refuse calls in a region of functions with effects or varying results.
 
@@ -85,7 +87,7 @@ def refuse_call(
         raise Break(f"{name_of(function)} is given no array that is computed here")
 
 
-def _has_function_of_user(function: Any) -> bool:
+def _has_function_of_user(function: object) -> bool:
     """Return whether a function of aotc's wraps a user's, as `grad(f)` does."""
     left, seen = [function], set[int]()
     while left:
@@ -101,14 +103,14 @@ def _has_function_of_user(function: Any) -> bool:
     return False
 
 
-def _content_of(cell: types.CellType) -> list[Any]:
+def _content_of(cell: types.CellType) -> list[object]:
     try:
         return [cell.cell_contents]
     except ValueError:  # it has no value yet
         return []
 
 
-def _refuse_argument(function: Any, value: Any) -> None:
+def _refuse_argument(function: object, value: object) -> None:
     """Refuse an argument that a function of Python's may not look at in a region."""
     if is_one_of(function, _LOOKING):
         if isinstance(value, Array):
@@ -124,7 +126,7 @@ def _refuse_argument(function: Any, value: Any) -> None:
 
 
 def _refuse_call_of_own(
-    function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    function: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
     """Refuse calls of aotc's functions in a region on values that code is not made for.
 
@@ -144,9 +146,12 @@ def _refuse_call_of_own(
                 raise Break("an array of an object may change from call to call")
 
 
-def _is_method_of_container(function: Any) -> bool:
-    is_builtin = isinstance(function, types.BuiltinFunctionType)
-    return is_builtin and _is_container(function.__self__)
+def _is_method_of_container(
+    function: object,
+) -> TypeGuard[types.BuiltinFunctionType]:
+    return isinstance(function, types.BuiltinFunctionType) and _is_container(
+        function.__self__
+    )
 
 
 def _refuse_method(function: types.BuiltinFunctionType) -> None:
@@ -158,18 +163,18 @@ def _refuse_method(function: types.BuiltinFunctionType) -> None:
         refuse_change(owner, name_of(function))
 
 
-def _refuse_uses(*values: Any) -> None:
+def _refuse_uses(*values: object) -> None:
     for each in values:
         refuse_use(each)
 
 
-def _refuse_looking_through(value: Any) -> None:
+def _refuse_looking_through(value: object) -> None:
     """Check an argument of `sum` and its like: a container and its elements, or a
     value.
     """
     if callable(value) and not isinstance(value, (type, Array)):
         return  # it is made to ask
-    if type(value) in (list, tuple, dict):
+    if isinstance(value, (list, tuple, dict)) and type(value) in (list, tuple, dict):
         _refuse_uses(*value)
     elif is_iterator(value):
         refuse_iteration(value)
@@ -179,12 +184,12 @@ def _refuse_looking_through(value: Any) -> None:
             refuse_iteration(value)
 
 
-def is_iterator(value: Any) -> bool:
+def is_iterator(value: object) -> bool:
     """Return whether a value is an iterator."""
     return hasattr(type(value), "__next__")
 
 
-def is_one_of(function: Any, functions: frozenset[Any]) -> bool:
+def is_one_of(function: object, functions: frozenset[object]) -> bool:
     """Return whether a function is in a set; False if it cannot be hashed."""
     try:
         return function in functions
@@ -192,7 +197,7 @@ def is_one_of(function: Any, functions: frozenset[Any]) -> bool:
         return False
 
 
-def _is_container(value: Any) -> bool:
+def _is_container(value: object) -> bool:
     return type(value) in (*_CONTAINERS, *_IMMUTABLE) or isinstance(value, VIEWS)
 
 
@@ -200,7 +205,7 @@ def _is_named_tuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-def _is_foreign(function: Any) -> bool:
+def _is_foreign(function: object) -> bool:
     """Return whether a function is not written in Python, or is NumPy's."""
     module = str(getattr(function, "__module__", ""))
     if module.partition(".")[0] == "numpy":
@@ -208,7 +213,7 @@ def _is_foreign(function: Any) -> bool:
     return isinstance(function, (types.BuiltinFunctionType, np.ufunc))
 
 
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     """Return the usual name of a function."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     name = name.rpartition("<locals>.")[2]
@@ -217,14 +222,14 @@ def name_of(function: Any) -> str:
     return f"{top}.{name}" if top in ("numpy", "time", "random", "torch") else name
 
 
-def _holds_arrays(value: Any) -> bool:
+def _holds_arrays(value: PyTree) -> bool:
     return any(isinstance(each, Array) for each in flatten_in_order(value)[0])
 
 
 # ---- looking into values ------------------------------------------------------------
 
 
-def refuse_use(value: Any) -> Any:
+def refuse_use(value: Value) -> Value:
     """Return a value, or refuse it in a region if code is not made for it.
 
     Raises:
@@ -242,15 +247,15 @@ def refuse_use(value: Any) -> Any:
     raise Break(f"a {type(value).__name__} may be another one in the next call")
 
 
-def refuse_comparison(value: Any) -> Any:
+def refuse_comparison(value: Value) -> Value:
     """Refuse to compare values in a region that it may not look into as a whole.
 
     Raises:
         Break: there is an object in it.
     """
-    left, seen = list[Any]([value]), set[int]()
+    left, seen = list[object]([value]), set[int]()
     while left:
-        each: Any = left.pop()
+        each = left.pop()
         refuse_use(each)
         if id(each) in seen or len(seen) > _MOST_PARTS:
             raise Break("a container is too large to be looked into")
@@ -261,7 +266,7 @@ def refuse_comparison(value: Any) -> Any:
     return value
 
 
-def refuse_text(value: Any) -> Any:
+def refuse_text(value: Value) -> Value:
     """Return a value, or refuse to write it as text if Python's text would differ.
 
     Raises:
@@ -272,7 +277,7 @@ def refuse_text(value: Any) -> Any:
     return refuse_comparison(value)
 
 
-def refuse_iteration(value: Any) -> Any:
+def refuse_iteration(value: Value) -> Value:
     """Return a value, or refuse to iterate over it if a second time would differ.
 
     Raises:
@@ -288,7 +293,7 @@ def refuse_iteration(value: Any) -> Any:
     return refuse_use(value)
 
 
-def refuse_identity(one: Any, other: Any) -> None:
+def refuse_identity(one: object, other: object) -> None:
     """Refuse to compare identities of values that differ from those in Python.
 
     Raises:
@@ -300,7 +305,7 @@ def refuse_identity(one: Any, other: Any) -> None:
     raise Break("whether two values are one is for Python to say")
 
 
-def refuse_change(owner: Any, what: str) -> None:
+def refuse_change(owner: object, what: str) -> None:
     """Refuse a change of any object but a container made by the region.
 
     Raises:
@@ -313,7 +318,7 @@ def refuse_change(owner: Any, what: str) -> None:
     raise Break(f"{what} may change an object from outside")
 
 
-def refuse_change_in_place(value: Any) -> None:
+def refuse_change_in_place(value: object) -> None:
     """Let a region assign `x += …` only where that changes no object from outside.
 
     Raises:
@@ -330,7 +335,7 @@ def refuse_change_in_place(value: Any) -> None:
 # ---- attributes ---------------------------------------------------------------------
 
 
-def read_attribute(owner: Any, name: str) -> Any:
+def read_attribute(owner: object, name: str) -> object:
     """An attribute, if a region may read it; functions that it calls may read more.
 
     Raises:
@@ -351,7 +356,7 @@ def read_attribute(owner: Any, name: str) -> Any:
     return value
 
 
-def note_attribute(found: Inside, owner: Any, name: str, value: Any) -> None:
+def note_attribute(found: Inside, owner: object, name: str, value: object) -> None:
     """Note an attribute that was read, of methods the function behind."""
     if isinstance(value, types.MethodType):
         look = functools.partial(_function_behind, owner, name)
@@ -361,11 +366,12 @@ def note_attribute(found: Inside, owner: Any, name: str, value: Any) -> None:
         found.note_reading((id(owner), name), look, value)
 
 
-def _function_behind(owner: Any, name: str) -> Any:
-    return getattr(owner, name).__func__
+def _function_behind(owner: object, name: str) -> object:
+    method: types.MethodType = getattr(owner, name)
+    return method.__func__
 
 
-def _has_known_attributes(owner: Any) -> bool:
+def _has_known_attributes(owner: object) -> bool:
     """Return whether an object's attributes are known to be constant or tracked."""
     if isinstance(owner, types.ModuleType):
         return is_own(owner)
@@ -377,7 +383,7 @@ def _has_known_attributes(owner: Any) -> bool:
     )
 
 
-def _refuse_computed_attribute(owner: Any, name: str) -> None:
+def _refuse_computed_attribute(owner: object, name: str) -> None:
     """Refuse attributes whose reading executes code of the user.
 
     Raises:
@@ -399,7 +405,7 @@ def _refuse_computed_attribute(owner: Any, name: str) -> None:
         raise Break(f"'{name}' of {_kind(owner)} is computed when it is read")
 
 
-def _kind(owner: Any) -> str:
+def _kind(owner: object) -> str:
     if isinstance(owner, (types.ModuleType, type, types.FunctionType)):
         return str(owner.__name__)
     return f"a {type(owner).__name__}"

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
 
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.python.making import make_function, value_outside
@@ -19,7 +18,7 @@ from aotc.hybrid_programs.python.names import (
     reads,
     stores,
 )
-from aotc.hybrid_programs.python.regions import Broken, StatementRegion
+from aotc.hybrid_programs.python.regions import Broken, JitOptions, StatementRegion
 from aotc.hybrid_programs.python.rewriting import Rewriter, head_of
 from aotc.hybrid_programs.python.statements import (
     AUGMENTED,
@@ -31,6 +30,7 @@ from aotc.hybrid_programs.python.statements import (
 )
 from aotc.just_in_time import JitFunction
 from aotc.runtime.in_place import augmented, augmented_attribute, augmented_part
+from aotc.tracing.entry import Weights
 
 
 class Island:
@@ -51,7 +51,7 @@ class Island:
         inside: list[ast.stmt],
         inputs: Sequence[str],
         outputs: Sequence[str],
-        run: Callable[..., tuple[Any, ...]],
+        run: Callable[..., tuple[object, ...]],
         boundary: Boundary | None,
     ) -> None:
         self.inside = inside
@@ -63,7 +63,7 @@ class Island:
         self._is_block = head is not None
         self._read = (reads(head) if head else needed(body)) & set(inputs)
 
-    def __call__(self, env: dict[str, Any]) -> None:
+    def __call__(self, env: dict[str, object]) -> None:
         """Compute the outputs."""
         values = [env[name] for name in self.inputs]
         if self.boundary is None:
@@ -126,7 +126,7 @@ class Run:
             return [piece]
         return [x for each in self._parts[id(piece)] for x in self._parts_of(each)]
 
-    def __call__(self, *values: Any) -> tuple[Any, ...]:
+    def __call__(self, *values: object) -> tuple[object, ...]:
         """The outputs, in order, for values of the inputs."""
         env = dict(zip(self.inputs, values, strict=True))
         # other calls, in other threads or in an island of this one, may split pieces
@@ -139,7 +139,9 @@ class Run:
                 left += self._split(piece, broken)[::-1]
         return tuple(env[name] for name in self.outputs)
 
-    def _split(self, piece: Any, broken: Broken) -> list[StatementRegion | Island]:
+    def _split(
+        self, piece: StatementRegion | Island, broken: Broken
+    ) -> list[StatementRegion | Island]:
         """The parts of a region: those before and after an operation, and an island."""
         with self._lock:
             if id(piece) not in self._parts:
@@ -187,9 +189,9 @@ class Run:
         if not computes(body):
             return [self._python(body, inputs, outputs, "")]
         if outputs:
-            name, options = owner.next_name(), owner.options
+            name, given = owner.next_name(), (owner.options, owner.sources)
             return [
-                StatementRegion(body, inputs, outputs, owner.function, name, options)
+                StatementRegion(body, inputs, outputs, owner.function, name, *given)
             ]
         *first, last = body
         rewriter = owner.rewriter
@@ -232,7 +234,8 @@ class Workshop:
         function: of the user.
         names: of its variables.
         late_bound: those that functions inside see change.
-        options: of `aotc.jit`, with `sources`.
+        options: of `aotc.jit`.
+        sources: Weights by the names of parameters.
     """
 
     def __init__(
@@ -240,9 +243,10 @@ class Workshop:
         function: FunctionType,
         names: set[str],
         late_bound: set[str],
-        options: Mapping[str, Any],
+        options: JitOptions,
+        sources: Mapping[str, Weights],
     ) -> None:
-        self.function, self.options = function, options
+        self.function, self.options, self.sources = function, options, sources
         self.name, self._file = function.__name__, function.__code__.co_filename
         self.runs: list[Run] = []
         self.rewriter = Rewriter(
@@ -268,7 +272,7 @@ class Workshop:
         return len(self.listed) - 1
 
     @property
-    def tools(self) -> dict[str, Any]:
+    def tools(self) -> dict[str, object]:
         """Return the names that rewritten code uses, for runs and for counting."""
         return {
             "_aotc_runs": self.runs,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Container, Sequence
 from copy import deepcopy
-from typing import Any
 
 from aotc.hybrid_programs.python.syntax import with_fields
 
@@ -47,11 +46,11 @@ def _stays(*nodes: ast.AST) -> bool:
     return not any(isinstance(part, _EFFECTS) for n in nodes for part in ast.walk(n))
 
 
-def _inner(node: Any) -> list[ast.stmt]:
+def _inner(node: ast.If | ast.For | ast.While) -> list[ast.stmt]:
     return [*node.body, *node.orelse]
 
 
-def _head(node: Any) -> ast.AST:
+def _head(node: ast.For | ast.While) -> ast.AST:
     """Return the test or iterator of a loop, which is evaluated by itself."""
     return ast.Expr(node.test if isinstance(node, ast.While) else node.iter)
 
@@ -164,6 +163,8 @@ def operations(
         case ast.Assign(targets=targets) if not all(map(_is_name, targets)):
             rest = with_fields(node, value=splitter.name_of(node.value))
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Expr():
+            if node.value is None:  # a variable is only declared
+                return None
             rest = with_fields(node, value=splitter.without_operands(node.value))
         case _:
             return None
@@ -206,7 +207,7 @@ class _Splitter:
         self._taken, self._fresh = taken, fresh
         self._variables, self._is_module = variables, is_module
 
-    def name_of(self, node: ast.expr) -> Any:
+    def name_of(self, node: ast.expr) -> ast.expr:
         """A name for the value of an expression; itself if nothing can change it."""
         node = self.without_operands(node)
         if self._is_fixed(node):
@@ -234,7 +235,7 @@ class _Splitter:
             case _:
                 return False
 
-    def without_operands(self, node: ast.expr | None) -> Any:
+    def without_operands(self, node: ast.expr) -> ast.expr:
         """An expression whose operands are names."""
         match node:
             case ast.Call():
@@ -296,7 +297,7 @@ class _Splitter:
         arguments = [*node.args, *(each.value for each in node.keywords)]
         return not self._is_module(root.id) and any(map(_may_change, arguments))
 
-    def _index(self, node: ast.expr) -> Any:
+    def _index(self, node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Tuple) and not _has_stars(node.elts):
             return with_fields(node, elts=[self._index(each) for each in node.elts])
         if isinstance(node, ast.Slice):

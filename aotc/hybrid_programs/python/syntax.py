@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from copy import deepcopy
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TypeVar
 
+Node = TypeVar("Node", bound=ast.AST)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -53,7 +54,7 @@ def _is_same(one: CodeType, other: CodeType) -> bool:
     )
 
 
-def _facts(code: CodeType) -> tuple[Any, ...]:
+def _facts(code: CodeType) -> tuple[object, ...]:
     variables = code.co_varnames, code.co_freevars, code.co_cellvars
     return code.co_firstlineno, code.co_code, code.co_names, variables
 
@@ -107,7 +108,7 @@ class _PrivateNames(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def with_fields(node: Any, **fields: Any) -> Any:
+def with_fields(node: Node, **fields: object) -> Node:
     """A node like another, with other fields."""
     kept = {name: getattr(node, name, None) for name in node._fields}
     return ast.copy_location(type(node)(**{**kept, **fields}), node)

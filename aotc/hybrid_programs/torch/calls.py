@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from aotc.core.pytree import flatten
 from aotc.errors import InputError
 from aotc.importers.torch.tensors import PARTS, name_of_dtype, numpy_of
 from aotc.importers.torch.trees import tree_of
-from aotc.just_in_time.signature import CallSignature
+from aotc.just_in_time.signature import CallSignature, StaticArgument
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 _, _LEAF = flatten(0)
@@ -31,7 +30,7 @@ class _TensorCallForm:
         dtype: of new tensors.
     """
 
-    tree: Any
+    tree: torch_trees.TreeSpec
     repeated: tuple[int, ...]
     dtype: torch.dtype
 
@@ -42,7 +41,7 @@ class _TensorCallForm:
 
 
 def signature_of(
-    names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    names: Sequence[str], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> CallSignature:
     """Return the signature of a call, which selects its code.
 
@@ -63,13 +62,14 @@ def signature_of(
             "bad-call", "torch.autocast is on", hint="convert the module before it"
         )
     leaves, form = torch_trees.tree_flatten_with_path((args, kwargs))
-    static, tensors = list[tuple[str, Any]](), []
+    static, tensors = list[tuple[str, StaticArgument]](), []
     for path, leaf in leaves:
         name = _name_of(path, names)
         if isinstance(leaf, torch.Tensor):
             tensors.append((name, leaf))
         elif isinstance(leaf, _PLAIN):
-            static.append((name, f"{type(leaf).__name__} {leaf!r}"))  # -0.0 is not 0.0
+            text = f"{type(leaf).__name__} {leaf!r}"  # -0.0 is not 0.0
+            static.append((name, StaticArgument(text)))
         else:
             raise InputError(
                 "input-type",
@@ -78,9 +78,8 @@ def signature_of(
                 hint="give it as a tensor, or leave the module to PyTorch",
             )
     repeated = _repeated([leaf for _, leaf in tensors])
-    static.append(
-        ("arguments", _TensorCallForm(form, repeated, torch.get_default_dtype()))
-    )
+    whole = _TensorCallForm(form, repeated, torch.get_default_dtype())
+    static.append(("arguments", StaticArgument(whole)))
     return CallSignature(
         tuple((name, _LEAF) for name, _ in tensors),
         tuple(_dtype_of(name, leaf) for name, leaf in tensors),
@@ -90,7 +89,7 @@ def signature_of(
     )
 
 
-def _name_of(path: Any, names: Sequence[str]) -> str:
+def _name_of(path: torch_trees.KeyPath, names: Sequence[str]) -> str:
     """Return an argument leaf's name in messages, such as `x` or `cache['keys']`."""
     group, key, *rest = path
     if group.idx == 1:
@@ -100,13 +99,13 @@ def _name_of(path: Any, names: Sequence[str]) -> str:
     return f"{own}{torch_trees.keystr(tuple(rest))}"
 
 
-def _repeated(tensors: Sequence[Any]) -> tuple[int, ...]:
+def _repeated(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
     """Return, for each tensor, the first identical one: modules ask `query is key`."""
     first: dict[int, int] = {}
     return tuple(first.setdefault(id(x), number) for number, x in enumerate(tensors))
 
 
-def _dtype_of(name: str, tensor: Any) -> np.dtype[Any]:
+def _dtype_of(name: str, tensor: torch.Tensor) -> np.dtype:
     """Return a tensor's dtype, or raise an InputError if code cannot take it."""
     is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     is_dense = tensor.layout is torch.strided and tensor.device.type == "cpu"
@@ -123,14 +122,16 @@ def _dtype_of(name: str, tensor: Any) -> np.dtype[Any]:
     return np.dtype(known) if known in PARTS else dtypes.to_numpy(known)
 
 
-def arrays_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+def arrays_of(
+    args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> list[np.ndarray]:
     """The arrays of a call, in the order of the inputs of an entry that computes it.
 
     Args:
         args: of the call.
         kwargs: likewise, in the order of the call that was exported.
     """
-    found = list[Any]()
+    found = list[np.ndarray]()
     for argument in (*args, *kwargs.values()):
         leaves, form = torch_trees.tree_flatten(argument)
         arrays = [numpy_of(x) if isinstance(x, torch.Tensor) else None for x in leaves]

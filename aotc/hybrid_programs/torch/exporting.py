@@ -15,11 +15,13 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 from unittest import mock
 
+import numpy as np
 import torch
 from torch.export.graph_signature import (
+    ArgumentSpec,
     ConstantArgument,
     OutputKind,
     SymBoolArgument,
@@ -28,6 +30,7 @@ from torch.export.graph_signature import (
 )
 from torch.utils import _pytree as torch_trees
 
+from aotc.core.pytree import PyTree, flatten
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 from aotc.hybrid_programs.torch.calls import arrays_of
@@ -47,8 +50,11 @@ from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.tracing import TracedSpecialization
 from aotc.just_in_time.variants import CodeVariant
 from aotc.programs.program import Title
-from aotc.tracing.dims import Dim
+from aotc.tracing.dims import Dim, DimTerm
+from aotc.tracing.entry import Spec
 from aotc.tracing.source_locations import fail
+
+Shape = tuple[int | Dim, ...]
 
 _ENTRY = "main"
 _PYTHON = {SymIntArgument: int, SymFloatArgument: float, SymBoolArgument: bool}
@@ -63,12 +69,15 @@ class TracedModule(TracedSpecialization):
         result_form: of torch: the containers of the result.
     """
 
-    results: tuple[Any, ...]
-    result_form: Any
+    results: tuple[ArgumentSpec, ...]
+    result_form: torch_trees.TreeSpec
 
     def compute(
-        self, variant: CodeVariant, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+        self,
+        variant: CodeVariant,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> object:
         """Compute the result of a call by a variant's code."""
         found = variant.run(arrays_of(args, kwargs))
         leaves = leaves_of(self.result_form, found)
@@ -78,7 +87,9 @@ class TracedModule(TracedSpecialization):
         )
 
 
-def _result(result: Any, leaf: Any) -> Any:
+def _result(
+    result: ArgumentSpec, leaf: np.ndarray
+) -> torch.Tensor | bool | int | float | str | None:
     """A leaf of a result as torch has it."""
     if isinstance(result, ConstantArgument):
         return result.value
@@ -106,8 +117,8 @@ class ModuleTracer:
     def __call__(
         self,
         call: CallSignature,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
         sizes: Sizes | None = None,
     ) -> TracedModule:
         """Export the module for calls like one.
@@ -144,8 +155,11 @@ class ModuleTracer:
         )
 
     def _exported(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Sizes | None
-    ) -> Any:
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        sizes: Sizes | None,
+    ) -> torch.export.ExportedProgram:
         if (reason := obstacle_inside(self.module)) is not None:
             raise InputError("bad-model", reason)
         copied = _copy_sharing_tensors(self.module)
@@ -176,11 +190,11 @@ def _quiet_export() -> Iterator[None]:
         logger.disabled = before
 
 
-def _ignore(*_: Any, **__: Any) -> None:
+def _ignore(*_: object, **__: object) -> None:
     """Print nothing."""
 
 
-def _digest(program: Any) -> str:
+def _digest(program: torch.export.ExportedProgram) -> str:
     """Return the sha256 of the exported graph, weights and constants."""
     found = hashlib.sha256(program.graph_module.code.encode())
     for name, value in sorted({**program.state_dict, **program.constants}.items()):
@@ -201,7 +215,9 @@ def _copy_sharing_tensors(module: torch.nn.Module) -> torch.nn.Module:
     return copied
 
 
-def copy_of(module: torch.nn.Module, shared: dict[int, Any]) -> torch.nn.Module:
+def copy_of(
+    module: torch.nn.Module, shared: dict[int, torch.Tensor]
+) -> torch.nn.Module:
     """A copy of a module and of all that it refers to.
 
     Args:
@@ -234,7 +250,7 @@ def _note_changes(module: torch.nn.Module) -> list[str]:
     original = module.forward
 
     @functools.wraps(original)
-    def forward(*args: Any, **kwargs: Any) -> Any:
+    def forward(*args: object, **kwargs: object) -> object:
         state, numbers = StateSnapshot(module), RandomNumbers()
         leaves, form = torch_trees.tree_flatten((args, kwargs))
         try:
@@ -258,10 +274,10 @@ def _note_changes(module: torch.nn.Module) -> list[str]:
 
 def _dynamic_shapes(
     module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
     sizes: Sizes | None,
-) -> Any:
+) -> PyTree:
     """Return the varying sizes in torch.export's form, which finds equal ones
     itself.
     """
@@ -269,7 +285,7 @@ def _dynamic_shapes(
         return None
     leaves = torch_trees.tree_leaves((args, dict(kwargs)))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    axes: dict[int, dict[int, Any]] = {}
+    axes: dict[int, dict[int, object]] = {}
     for tensor, shape in zip(tensors, sizes, strict=True):
         auto = torch.export.Dim.AUTO
         varying = {i: auto for i, size in enumerate(shape) if not isinstance(size, int)}
@@ -282,8 +298,8 @@ def _dynamic_shapes(
 
 
 def _leaf_sizes(
-    network: Imported, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> list[tuple[Any, ...] | None]:
+    network: Imported, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> list[Shape | None]:
     """Return the sizes that code takes of each leaf of the arguments; None for fixed
     ones.
 
@@ -294,25 +310,30 @@ def _leaf_sizes(
     given = [any(isinstance(x, torch.Tensor) for x in leaves) for leaves, _ in forms]
     if sum(given) != len(network.inputs):
         raise InputError("bad-model", "its arguments are not tensors alone")
-    trees, found = iter(network.inputs.values()), list[tuple[Any, ...] | None]()
+    trees, found = iter(network.inputs.values()), list[Shape | None]()
     for (leaves, form), is_input in zip(forms, given, strict=True):
         specs = leaves_of(form, next(trees)) if is_input else [None] * len(leaves)
-        found += map(_sizes_of, specs)
+        # of complex numbers, both parts have the same
+        found += (_sizes_of(next(iter(flatten(x)[0]), None)) for x in specs)
     return found
 
 
-def _sizes_of(spec: Any) -> tuple[Any, ...] | None:
+def _sizes_of(spec: Spec | None) -> Shape | None:
     """The sizes of a tensor; a trace of several holds for 2 and more."""
     if spec is None:
         return None
-    part: Any = spec
-    if isinstance(part, tuple):  # of both parts
-        part = part.real  # type: ignore[attr-defined]
-    shape = part.shape
-    return tuple(Dim(n.name, min=2) if _is_any(n) else n for n in shape)
+    return tuple(map(_size_of, spec.shape))
 
 
-def _is_any(size: Any) -> bool:
+def _size_of(size: int | DimTerm) -> int | Dim:
+    if isinstance(size, int):
+        return size
+    if not isinstance(size, Dim):
+        raise InputError("bad-model", f"it holds for some sizes only: {size}")
+    return Dim(size.name, min=2) if _is_any(size) else size
+
+
+def _is_any(size: object) -> TypeGuard[Dim]:
     """Return whether a size is a Dim without limits of its own."""
     if not isinstance(size, Dim):
         return False
@@ -326,7 +347,9 @@ def _require_pure(network: Imported) -> None:
 
 
 def _require_new_results(
-    program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    program: torch.export.ExportedProgram,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
 ) -> None:
     """Refuse results that share memory with anything, as those of code never do.
 
@@ -349,13 +372,13 @@ def _require_new_results(
         kept.add(place)
 
 
-def _memory_of(leaf: Any) -> int:
+def _memory_of(leaf: object) -> int:
     if not isinstance(leaf, torch.Tensor):
         return 0
     return int(leaf.untyped_storage().data_ptr())
 
 
-def _require_any_size(network: Imported, leaves: Sequence[Any]) -> None:
+def _require_any_size(network: Imported, leaves: Sequence[Shape | None]) -> None:
     """Refuse a trace for sizes that meet conditions, which no guard of aotc.jit has."""
     guards = getattr(network.function, "guards", ())
     unmet = [str(each.condition.text) for each in guards if not _is_met(each, leaves)]
@@ -365,9 +388,13 @@ def _require_any_size(network: Imported, leaves: Sequence[Any]) -> None:
         raise InputError("bad-model", f"it holds for some sizes only: {unmet[0]}")
 
 
-def _is_met(guard: ExportSizeGuard, leaves: Sequence[Any]) -> bool:
+def _is_met(guard: ExportSizeGuard, leaves: Sequence[Shape | None]) -> bool:
     """Return whether a guard only says that two sizes are equal which share a Dim."""
     if re.fullmatch(r"\w+ == \w+", guard.condition.text) is None:
         return False
-    found = [leaves[number][axis] for number, axis in guard.sizes.values()]
+    found = [
+        shape[axis]
+        for number, axis in guard.sizes.values()
+        if (shape := leaves[number]) is not None
+    ]
     return len(found) == 2 and bool(found[0] == found[1])

@@ -12,13 +12,14 @@ torch_parts      one module of a hybrid one: by which code, or by PyTorch
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch.utils import _pytree as torch_trees
 
+from aotc.core.json_values import JsonObject
 from aotc.errors import InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.torch.exporting import copy_of
@@ -47,7 +48,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         self._settings = settings
         self._parts = _parts_of(self.module, settings)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> object:
         """The result, of tensors on the processor that need no gradient.
 
         Raises:
@@ -71,7 +72,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         found = [each.boundary for each in self._parts]
         return tuple(each for each in found if each is not None)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JsonObject:
         """Report the boundaries and compiled modules: schema `aotc.hybrid-module/1`."""
         regions = [each.report() for each in self._parts]
         return {
@@ -83,9 +84,10 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
 
     # ---- as a module of PyTorch
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+    def state_dict(self, *args: object, **kwargs: object) -> dict[str, object]:
         """Return the module's state dict, under its names."""
-        return self.module.state_dict(*args, **kwargs)
+        found: dict[str, object] = self.module.state_dict(*args, **kwargs)
+        return found
 
     def train(self, mode: bool = True) -> HybridModule:
         """Refuse training mode: raise an InputError, `inference-only`, if `mode` is
@@ -100,7 +102,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
             )
         return self
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def _load_from_state_dict(self, *args: object, **kwargs: object) -> NoReturn:
         _refuse(
             "fixed-weights",
             "expected a hybrid module to keep its weights, which code is made for; got "
@@ -108,7 +110,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
             _FIXED_HINT,
         )
 
-    def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
+    def _apply(self, fn: object, recurse: bool = True) -> NoReturn:
         """Refuse the changes of `to`, `half`, `cuda` and their like."""
         _refuse(
             "fixed-weights",
@@ -117,7 +119,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
             _FIXED_HINT,
         )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> HybridModule:
+    def __deepcopy__(self, memo: dict[int, object]) -> HybridModule:
         return HybridModule(self.module, self._settings)
 
     def __reduce__(self) -> NoReturn:
@@ -156,9 +158,9 @@ def _has_forward(module: torch.nn.Module) -> bool:
 
 
 def hybrid_module(
-    module: Any,
-    args: Any,
-    kwargs: Mapping[str, Any],
+    module: object,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
     *,
     target: str | None,
     threads: int | None,

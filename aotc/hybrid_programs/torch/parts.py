@@ -6,19 +6,22 @@ import copy
 import inspect
 import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch.utils import _pytree as torch_trees
 
+from aotc.core.json_values import JsonObject
+from aotc.core.pytree import PyTree
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.torch.calls import signature_of
 from aotc.hybrid_programs.torch.exporting import ModuleTracer, TracedModule
 from aotc.hybrid_programs.torch.states import StateSnapshot, Unobserved
 from aotc.just_in_time.compiling import compile_program
+from aotc.just_in_time.shapes import Sizes
 from aotc.just_in_time.signature import CallSignature
 from aotc.just_in_time.variants import CodeVariant, Variants
 from aotc.machine.target import Target
@@ -79,7 +82,7 @@ class ModulePart(Unobserved):
         self._lock = threading.RLock()
         vars(module)["forward"] = self
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         """The result of `forward`."""
         if torch.is_grad_enabled():
             return self._by_torch(args, kwargs, None, "gradients are enabled")
@@ -104,7 +107,7 @@ class ModulePart(Unobserved):
         """The counts of calls that PyTorch has computed; None without any."""
         return self._boundary if self._is_island else None
 
-    def report(self) -> dict[str, Any] | None:
+    def report(self) -> JsonObject | None:
         """Report the compiled code for people and scripts; None without any."""
         found = self._variants
         if not found.compiles + found.cached:
@@ -118,7 +121,7 @@ class ModulePart(Unobserved):
             "notes": [*self.notes],
         }
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> object:
         """The module's own `forward`, of the module that is a copy of this one's."""
         if self._given_forward is not None:
             return copy.deepcopy(self._given_forward, memo)
@@ -131,7 +134,10 @@ class ModulePart(Unobserved):
     # ---- which code
 
     def _variant_for(
-        self, call: CallSignature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        call: CallSignature,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
     ) -> CodeVariant | None:
         """Return the code for a call, made if there is none; None for islands.
 
@@ -161,7 +167,10 @@ class ModulePart(Unobserved):
         return self._change is not None
 
     def _compile(
-        self, call: CallSignature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        call: CallSignature,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
     ) -> CodeVariant:
         self._note_miss(call)
         state = self._state or StateSnapshot(self._module)
@@ -186,7 +195,10 @@ class ModulePart(Unobserved):
             raise
 
     def _traced_for(
-        self, call: CallSignature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        call: CallSignature,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
     ) -> TracedModule:
         """The module, exported for sizes that vary where that is possible."""
         sizes = self._variants.symbolic_sizes(call, call.names)
@@ -208,11 +220,11 @@ class ModulePart(Unobserved):
 
     def _by_torch(
         self,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
         call: CallSignature | None,
         reason: str,
-    ) -> Any:
+    ) -> object:
         """The result by the module's own `forward`.
 
         Where that raises, too, the call is wrong, and says nothing of others.
@@ -244,7 +256,7 @@ class ModulePart(Unobserved):
                 self._variants.refuse(call, reason)
 
 
-def _positional_names(forward: Any) -> tuple[str, ...]:
+def _positional_names(forward: Callable[..., object]) -> tuple[str, ...]:
     try:
         parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):  # of a function that is not Python's
@@ -253,7 +265,7 @@ def _positional_names(forward: Any) -> tuple[str, ...]:
     return tuple(each.name for each in parameters if each.kind in kinds)
 
 
-def _are_traceable(sizes: Any, call: CallSignature) -> bool:
+def _are_traceable(sizes: Sizes, call: CallSignature) -> bool:
     """Return whether torch.export can trace sizes as symbols; it fixes 0 and 1."""
     return all(
         isinstance(size, int) or given >= 2
@@ -262,7 +274,7 @@ def _are_traceable(sizes: Any, call: CallSignature) -> bool:
     )
 
 
-def _dense(tree: Any) -> list[Any]:
+def _dense(tree: PyTree) -> list[torch.Tensor]:
     """Return the dense (strided) tensors in a tree."""
     leaves = torch_trees.tree_leaves(tree)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

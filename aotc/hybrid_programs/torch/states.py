@@ -57,7 +57,9 @@ class StateSnapshot:
             for key, value in before.items()
             if key not in _MACHINERY
         ]
-        self._tensors = [x for x in held if isinstance(x[1], torch.Tensor)]
+        self._tensors = [
+            (path, value) for path, value in held if isinstance(value, torch.Tensor)
+        ]
         self._mutable = [
             (path, value)
             for path, value in held
@@ -102,7 +104,7 @@ class StateSnapshot:
         return [found.after(value) for _, value in self._mutable]
 
 
-def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any]]]:
+def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield the dicts that hold the state of a module's parts, not its own hooks."""
     for path, part in module.named_modules():
         yield path, vars(part)
@@ -113,7 +115,7 @@ def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield path, vars(part)[name]
 
 
-def _changed_key(table: dict[str, Any], before: dict[str, Any]) -> str | None:
+def _changed_key(table: dict[str, object], before: dict[str, object]) -> str | None:
     for key in (*before, *table):
         if key in _DERIVED:
             continue
@@ -126,18 +128,18 @@ def _changed_key(table: dict[str, Any], before: dict[str, Any]) -> str | None:
     return None
 
 
-def _version(tensor: Any) -> tuple[int, int]:
+def _version(tensor: torch.Tensor) -> tuple[int, int]:
     """Return a tensor's count of writes, and its address."""
     count = tensor._version if _counts_writes(tensor) else 0
     return count, tensor.data_ptr() if _has_memory(tensor) else 0
 
 
-def _counts_writes(tensor: Any) -> bool:
+def _counts_writes(tensor: torch.Tensor) -> bool:
     """Return whether torch counts writes to a tensor: not in inference or lazy ones."""
     return not isinstance(tensor, _LAZY) and not tensor.is_inference()
 
 
-def _has_memory(tensor: Any) -> bool:
+def _has_memory(tensor: torch.Tensor) -> bool:
     """Return whether a tensor has one block of memory: neither traced nor sparse."""
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return is_plain and tensor.layout is torch.strided
@@ -146,12 +148,12 @@ def _has_memory(tensor: Any) -> bool:
 class _StateDigest(ContentDigest):
     """A digest of objects with all that they refer to, and of their identities."""
 
-    def after(self, value: Any) -> bytes:
+    def after(self, value: object) -> bytes:
         """Take in a value; return the digest of all so far."""
         self.value(value)
         return self.digest()
 
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         if isinstance(value, torch.Tensor):
             self.note(id(value), *_version(value))
         elif isinstance(value, _WRITTEN):
@@ -161,7 +163,7 @@ class _StateDigest(ContentDigest):
             if not isinstance(value, _FIXED) or isinstance(value, torch.nn.Module):
                 super().value(value)
 
-    def other(self, value: Any) -> None:
+    def other(self, value: object) -> None:
         for part in parts_of(value) or _hidden_parts(value):
             self.value(part)
         for key, part in getattr(value, "__dict__", {}).items():
@@ -169,12 +171,12 @@ class _StateDigest(ContentDigest):
                 self.value(part)
 
 
-def _hidden_parts(value: Any) -> Iterable[Any]:
+def _hidden_parts(value: object) -> Iterable[object]:
     found = (parts(value) for kinds, parts in _PARTS if isinstance(value, kinds))
     return next(found, ())
 
 
-_PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+_PARTS: tuple[tuple[type, Callable[[Any], Iterable[object]]], ...] = (
     (np.ndarray, lambda value: (value.tobytes(),)),
     (random.Random, lambda value: (repr(value.getstate()),)),
     (np.random.Generator, lambda value: (repr(value.bit_generator.state),)),

@@ -54,7 +54,7 @@ def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
     return SymbolicFloat(size, kind, (("*", float(rounded)),)).round(math.floor)
 
 
-def rounding(function: Callable[[Any], int]) -> Callable[[object], object]:
+def rounding(function: Callable[..., int]) -> Callable[[object], object]:
     """Return a rounding of numbers, such as `math.floor`, that takes sizes as well.
 
     It leaves whole numbers as they are, and those that are not finite.
@@ -92,13 +92,13 @@ class SymbolicFloat:
     kind: Float
     steps: tuple[tuple[str, float], ...] = ()
 
-    def __add__(self, number: float) -> Any:
+    def __add__(self, number: float) -> object:
         return self._then("+", number)
 
-    def __sub__(self, number: float) -> Any:
+    def __sub__(self, number: float) -> object:
         return self._then("-", number)
 
-    def __mul__(self, number: float) -> Any:
+    def __mul__(self, number: float) -> object:
         return self._then("*", number)
 
     def __truediv__(self, number: float) -> object:
@@ -106,7 +106,7 @@ class SymbolicFloat:
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def _then(self, sign: str, number: Any) -> object:
+    def _then(self, sign: str, number: float) -> object:
         kinds = (int, float, numpy.floating)
         is_number = isinstance(number, kinds) and math.isfinite(number)
         if not is_number or (sign == "/" and number == 0):
@@ -128,7 +128,7 @@ class SymbolicFloat:
             found = _ARRAYS[sign](found, number)
         return found
 
-    def round(self, rounding: Callable[[Any], int]) -> Size:
+    def round(self, rounding: Callable[..., int]) -> Size:
         """Round the float to a size.
 
         Args:
@@ -173,7 +173,7 @@ class SymbolicFloat:
         return found
 
     def _require_exact(
-        self, rounding: Callable[[object], int], numbers: tuple[int, int, int]
+        self, rounding: Callable[..., int], numbers: tuple[int, int, int]
     ) -> None:
         """Refuse calls for which floats give another number than `(p * size + r) // q`.
 

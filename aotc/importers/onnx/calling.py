@@ -23,7 +23,7 @@ from aotc.importers.onnx.graph import OnnxGraph, OnnxNode
 from aotc.importers.onnx.values import Known, Value, as_array, known_of
 from aotc.tracing.source_locations import fail
 
-Imports = Callable[..., Any]
+Imports = Callable[..., Value | Sequence[Value]]
 FACTS = ("opset", "wanted", "number")
 
 
@@ -62,7 +62,7 @@ class OperatorSignature:
         """The names of all attributes and facts."""
         return self.keywords.union(*(_names(group) for _, group in self.groups))
 
-    def arguments(self, named: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, named: Mapping[str, object]) -> dict[str, object]:
         """The keyword arguments for these attributes and facts."""
         return {
             **_select(named, self.keywords),
@@ -138,7 +138,7 @@ def call(
     function: Imports,
     node: OnnxNode,
     values: Sequence[Value | None],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
     facts: Mapping[str, int],
     padded: bool = False,
 ) -> list[Value] | None:
@@ -159,12 +159,12 @@ def call(
     results = function(*arguments, **takes.arguments({**facts, **attributes}))
     if results is NotImplemented:
         return None
-    return list(results) if isinstance(results, (tuple, list)) else [results]
+    return list(results) if isinstance(results, Sequence) else [results]
 
 
 def _argument(
     name: str, known: bool, value: Value | None, node: OnnxNode, padded: bool
-) -> Any:
+) -> Value | Known | None:
     if value is None:
         return None
     if not known:

@@ -95,7 +95,7 @@ def _size(x: Any) -> Size:
     return whole(x)
 
 
-def _of_floats(function: Callable[[Any, Any], Any], dtype: str) -> Callable[..., Any]:
+def _of_floats(function: Callable[..., object], dtype: str) -> Callable[..., Known]:
     """Return a function of floats that are computed of sizes as one of tensors."""
 
     def call(a: Any, b: Any) -> Any:
@@ -129,7 +129,7 @@ def _variadic(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
     return lambda *xs: reduce(_of_sizes(function), xs)
 
 
-def _rounded(function: Callable[[Any], int]) -> Callable[..., Known]:
+def _rounded(function: Callable[..., int]) -> Callable[..., Known]:
     return elementwise(rounding(function), 1)
 
 
@@ -162,7 +162,11 @@ def _concat(*xs: Known, axis: int) -> Known:
 
 
 def _slice(
-    x: Known, starts: Known, ends: Known, axes: Any = None, steps: Any = None
+    x: Known,
+    starts: Known,
+    ends: Known,
+    axes: Known | None = None,
+    steps: Known | None = None,
 ) -> Known:
     first, last = _ints(starts), _ints(ends)
     along = range(len(first)) if axes is None else _ints(axes)
@@ -182,11 +186,15 @@ def _slice_10(x: Known, *parts: object, **named: object) -> Known:
     return _slice(x, *given, *axes, *parts)
 
 
-def _unsqueeze(x: Known, listed: Any = None, *, axes: Any = ()) -> Known:
+def _unsqueeze(
+    x: Known, listed: Known | None = None, *, axes: Sequence[int] = ()
+) -> Known:
     return np.expand_dims(x, tuple(axes if listed is None else _ints(listed)))
 
 
-def _squeeze(x: Known, listed: Any = None, *, axes: Any = None) -> Known:
+def _squeeze(
+    x: Known, listed: Known | None = None, *, axes: Sequence[int] | None = None
+) -> Known:
     places = axes if listed is None else _ints(listed)
     found: Known = np.squeeze(x, None if places is None else tuple(places))
     return found
@@ -201,14 +209,16 @@ def _expand(x: Known, shape: Known) -> Known:
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_ints(shape))))
 
 
-def _split(x: Known, sizes: Any = None, *, axis: int = 0, **named: Any) -> list[Known]:
+def _split(
+    x: Known, sizes: Known | None = None, *, axis: int = 0, **named: Any
+) -> list[Known]:
     if sizes is None and "split" not in named:
         raise _LeftToModel
     parts = list(named["split"]) if sizes is None else _ints(sizes)
     return np.split(x, np.cumsum(parts)[:-1], axis)
 
 
-def _reduction(function: Callable[[Any], Any]) -> Callable[..., Known]:
+def _reduction(function: Callable[..., object]) -> Callable[..., Known]:
     """A reduction of a vector of sizes."""
 
     def reduce_sizes(

@@ -23,7 +23,7 @@ from aotc.errors import InputError
 
 if TYPE_CHECKING:
     from aotc.importers.common.imported import Imported
-    from aotc.importers.stablehlo.network import StableHloModule
+    from aotc.importers.stablehlo.network import ModuleReader
     from aotc.programs.program import Program
     from aotc.tracing.entry import Spec
 
@@ -33,7 +33,7 @@ __all__ = ["from_jax", "from_stablehlo", "load"]
 def from_stablehlo(
     source: str | bytes | Path,
     specs: Mapping[str, Spec] | None = None,
-    module_class: type[StableHloModule] | None = None,
+    module_class: ModuleReader | None = None,
 ) -> Imported:
     """A StableHLO module as a network.
 

@@ -13,7 +13,12 @@ from aotc.core.pytree import PyTree
 from aotc.errors import InputError
 from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
-from aotc.importers.stablehlo.network import StableHloModule, network_of, value_of
+from aotc.importers.stablehlo.network import (
+    ModuleReader,
+    StableHloModule,
+    network_of,
+    value_of,
+)
 from aotc.importers.stablehlo.original import of_export
 from aotc.importers.stablehlo.reading import BYTECODE
 from aotc.importers.stablehlo.symbolic import PLATFORM, is_leaf, require_jax, spec_of
@@ -38,7 +43,7 @@ def is_export(data: bytes) -> bool:
 
 
 def from_export(
-    data: bytes, name: str, module_class: type[StableHloModule] = StableHloModule
+    data: bytes, name: str, module_class: ModuleReader = StableHloModule
 ) -> Imported:
     """Make a network of the serialized result of `jax.export`.
 
@@ -68,7 +73,7 @@ def from_export(
 def from_exported(
     exported: Exported,
     name: str = "exported",
-    module_class: type[StableHloModule] = StableHloModule,
+    module_class: ModuleReader = StableHloModule,
 ) -> Imported:
     """A network of a `jax.export.Exported`: of `arg0`, … and its keywords."""
     _require_known(exported, name)
@@ -99,7 +104,7 @@ def from_exported(
 
 
 def _module_of(
-    exported: Exported, name: str, module_class: type[StableHloModule]
+    exported: Exported, name: str, module_class: ModuleReader
 ) -> StableHloModule:
     """The module of an export, in the form in which it can be read.
 

@@ -17,7 +17,12 @@ from aotc.errors.system import raise_system_error
 from aotc.importers.common.imported import Imported
 from aotc.importers.stablehlo.contracts import global_constants
 from aotc.importers.stablehlo.interpreter import functions_of
-from aotc.importers.stablehlo.network import StableHloModule, network_of, value_of
+from aotc.importers.stablehlo.network import (
+    ModuleReader,
+    StableHloModule,
+    network_of,
+    value_of,
+)
 from aotc.importers.stablehlo.original import of_function
 from aotc.importers.stablehlo.symbolic import (
     PLATFORM,
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
 def from_jax(
     function: Callable[..., object],
     specs: PyTree,
-    module_class: type[StableHloModule] = StableHloModule,
+    module_class: ModuleReader = StableHloModule,
 ) -> Imported:
     """A function of JAX as a network.
 

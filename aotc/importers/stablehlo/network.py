@@ -150,6 +150,10 @@ def _is_large(op: Op) -> bool:
     return not ir.DenseElementsAttr(op.attribute("value")).is_splat
 
 
+# makes a module of its contents and its name
+ModuleReader = Callable[[bytes | str, str], StableHloModule]
+
+
 def from_module(
     module: StableHloModule, given: Mapping[str, Spec] | None = None
 ) -> Imported:

@@ -68,7 +68,9 @@ def takes_vectors(op: GraphOp) -> bool:
     return bool(type(op).on_vectors) or isinstance(op, Cast)
 
 
-def apply_to_vectors(op: GraphOp, operands: Sequence[Value]) -> Value:
+def apply_to_vectors(
+    op: GraphOp, operands: Sequence[Value], machine: Machine | None
+) -> Value:
     """Return what an elementwise op of floats makes of vectors, in its dtype."""
     if isinstance(op, Cast):
         found = operands[0]
@@ -76,7 +78,7 @@ def apply_to_vectors(op: GraphOp, operands: Sequence[Value]) -> Value:
         (found,) = as_tuple(type(op).lower(VectorLowering(), op, *operands))
     if isinstance(op, _EXACT):
         return found
-    return round_to(found, Tensor.of(op.results[0]).dtype)
+    return round_to(found, Tensor.of(op.results[0]).dtype, machine)
 
 
 class VectorLowering(Lowering):
@@ -268,7 +270,7 @@ class Epilogue:
         for count in split_evenly(len(places), together):
             here = slice(first, first + count)
             known = {
-                value: [round_to(x, Tensor.of(value).dtype) for x in found[here]]
+                value: self._rounded(value, found[here])
                 for value, found in every.items()
             }
             some, first = places[here], first + count
@@ -339,10 +341,14 @@ class Epilogue:
             else:
                 found = [round_to_bytes(x, quantized) for x in given[0]]
             if not isinstance(op, _EXACT):
-                dtype = Tensor.of(value).dtype
-                found = [round_to(x, dtype) for x in found]
+                found = self._rounded(value, found)
         known[value] = found
         return found
+
+    def _rounded(self, value: Value, found: Sequence[Value]) -> list[Value]:
+        """Return vectors of a value, rounded to its dtype."""
+        dtype = Tensor.of(value).dtype
+        return [round_to(x, dtype, self.machine) for x in found]
 
     def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
         """Apply an op to vectors, at each of some places.

@@ -350,7 +350,7 @@ class _Combination:
         totals = self._visit_first([start for _ in self.places])
         kind = Tensor.of(self.statement.value).dtype
         if writer.has_vectors_of_results:
-            return [round_to(total, kind) for total in totals]
+            return [round_to(total, kind, writer.given.machine) for total in totals]
         if writer.lanes > 1:
             lanes = [vectors.reduce_lanes([x], self._combine) for x in totals]
             totals = [vectors.first_of(each) for each in lanes]
@@ -467,7 +467,7 @@ class _Body:
 
     def _apply(self, op: GraphOp, operands: Sequence[Value]) -> Value:
         if self.writer.lanes > 1:
-            return apply_to_vectors(op, operands)
+            return apply_to_vectors(op, operands, self.writer.given.machine)
         numbers = _Elements([*self.writer.given.symbols])
         found: Value
         (found,) = as_tuple(type(op).lower(numbers, op, *operands))

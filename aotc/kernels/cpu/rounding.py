@@ -1,13 +1,20 @@
 """Rounding vectors of f32 to narrower floats, which stay f32, and to bytes, as i32.
 
-By integer operations and sums: IREE takes a conversion to bf16 or f16 and back again
-for nothing at all.
+By an instruction of the processor, or by integer operations and sums: IREE takes a
+conversion to bf16 or f16 and back again for nothing at all.
 """
 
 from __future__ import annotations
 
 from aotc.dialects.lowering.scalars import constant, float_compare
-from aotc.kernels.cpu.vectors import bits_of
+from aotc.kernels.cpu.vectors import (
+    bits_of,
+    call_intrinsic,
+    concatenate,
+    split,
+    vector_type,
+)
+from aotc.kernels.machine import Machine
 from aotc.kernels.quantization import Quantization
 from aotc.mlir import Value, arith, ir, math
 
@@ -25,15 +32,16 @@ _F16_LEAST, _F16_MOST = 2.0**-14, 65504.0  # of the numbers that are not subnorm
 _F16_BEYOND = 2.0**16
 
 
-def round_to(x: Value, dtype: str) -> Value:
+def round_to(x: Value, dtype: str, machine: Machine | None = None) -> Value:
     """A vector of f32 rounded to the nearest `dtype`, ties to even; NaN stays NaN.
 
     Args:
         x: the vector.
         dtype: `bf16` or `f16`; of another one the vector is as it is.
+        machine: that computes it; None if that is not known.
     """
     if dtype == "bf16":
-        return _round_to_bf16(x)
+        return _round_to_bf16(x, machine)
     return _round_to_f16(x) if dtype == "f16" else x
 
 
@@ -53,10 +61,21 @@ def round_to_bytes(x: Value, found: Quantization) -> Value:
     return arith.select(float_compare("UNO", x, x), _integers(x, 0), whole)
 
 
-def _round_to_bf16(x: Value) -> Value:
+def _round_to_bf16(x: Value, machine: Machine | None) -> Value:
     """Round to bf16: add half a unit of the upper half, less one bit where it is
     even.
+
+    An instruction does that to whole vectors; what is below 2**-126 becomes 0.
     """
+    count = 0 if machine is None or not machine.rounds_bf16 else machine.lanes
+    if count and x.type.shape[0] % count == 0:
+        assert machine is not None
+        kind = vector_type(count, ir.BF16Type.get())
+        parts = [
+            call_intrinsic(machine.rounds_bf16, [part], kind)
+            for part in split(x, count)
+        ]
+        return arith.extf(x.type, concatenate(parts))
     bits = bits_of(x)
     odd = arith.andi(arith.shrui(bits, _integers(x, 16)), _integers(x, 1))
     rounded = arith.addi(bits, arith.addi(odd, _integers(x, _LOWER_HALF >> 1)))

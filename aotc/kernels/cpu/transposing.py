@@ -9,7 +9,8 @@ written:
   in registers. So all of a line of the cache is used when it is there.
 - A short one, as the channels of an image: its vectors are mixed, or taken apart.
 
-Of narrow elements, those that stay side by side are moved as words of 32 bits.
+Of narrow elements, those that stay side by side are moved as words of 32 bits. What is
+rounded to such is so as it is read.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from typing import TypeAlias
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.movement.views import StridedLoop
 from aotc.dialects.ops.shape import Transpose
-from aotc.dialects.types import (
-    static_size,
-)
+from aotc.dialects.types import Tensor, static_size
 from aotc.kernels.cpu import loops, vectors
 from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.runs import write_run
 from aotc.kernels.cpu.vectors import add, index, scale
 from aotc.kernels.cpu.walks import parts
@@ -40,7 +40,8 @@ def write(
     """Write the kernel of a region."""
     nest = loops_of(anchor)
     assert nest is not None
-    kernel = _TransposeKernel(nest, schedule.lanes, schedule.block, given)
+    dtype = Tensor.of(anchor.y).dtype
+    kernel = _TransposeKernel(nest, schedule.lanes, schedule.block, dtype, given)
     if nest.is_of_runs:
         kernel.write_runs()
     elif nest.is_of_few:
@@ -60,12 +61,14 @@ class _TransposeKernel:
         nest: what is gone through.
         lanes: of a vector.
         block: of the long axis, that a workgroup has.
+        dtype: of the result.
         given: where operand and result are.
     """
 
     nest: TransposeLoops
     lanes: int
     block: int
+    dtype: str
     given: Arguments
 
     def write_runs(self) -> None:
@@ -213,12 +216,19 @@ class _TransposeKernel:
         return read, add(written, self.given.scale(count, loop.steps[1]))
 
     def _load(self, at: Value, count: int) -> Value:
-        memory, together = self.given.memories[0], self.nest.together
+        (memory, result), together = self.given.memories, self.nest.together
         lanes, count = (n * together for n in (self.lanes, count))
+        at, element = scale(at, together), result.type.element_type
+        if memory.type.element_type != element:
+            found = vectors.load(memory, at, lanes, count)
+            found = round_to(found, self.dtype, self.given.machine)
+        elif together == 1:
+            found = vectors.load(memory, at, lanes, count)
+        else:
+            found = vectors.load_as_is(memory, at, lanes, count)
         if together == 1:
-            return vectors.load(memory, at, lanes, count)
-        found = vectors.load_as_is(memory, scale(at, together), lanes, count)
-        return vectors.as_words(found)
+            return found
+        return vectors.as_words(vectors.as_stored(found, element))
 
     def _store(self, vector: Value, at: Value, count: int) -> None:
         memory, together = self.given.memories[1], self.nest.together

@@ -175,7 +175,7 @@ def store(
     Memory narrower than f32 can hold them: they were rounded
     (`aotc.kernels.cpu.rounding`).
     """
-    vector = _narrow(vector, memory.type.element_type)
+    vector = as_stored(vector, memory.type.element_type)
     if count is None or count == lanes:
         ir.Operation.create("vector.store", operands=[vector, memory, at])
         return
@@ -192,8 +192,8 @@ def _widen(x: Value) -> Value:
     return arith.extf(wide, x)
 
 
-def _narrow(x: Value, element: Type) -> Value:
-    """A vector of f32 that are all bf16 or f16, as such.
+def as_stored(x: Value, element: Type) -> Value:
+    """A vector of f32 that are all of a narrower type of memory, as that.
 
     A bf16 is the upper half of its f32. IREE's own conversion rounds, with as many
     operations again.
@@ -309,6 +309,24 @@ def concatenate(parts: Sequence[Value]) -> Value:
         x, y = found[:2]
         found = [_shuffle(x, y, list(range(_lanes(x) + _lanes(y)))), *rest]
     return found[0]
+
+
+def interleave(parts: Sequence[Value]) -> Value:
+    """The first elements of some vectors of equal length, then the second ones, ….
+
+    There are one, two, four, … of them.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    element = parts[0].type.element_type
+    known: Any = element
+    x, y = (
+        _make("vector.bitcast", [part], _integers(_lanes(part), known.width))
+        for part in (interleave(parts[::2]), interleave(parts[1::2]))
+    )  # LLVM has no shuffles of some lengths for bf16
+    count = _lanes(x)
+    found = _shuffle(x, y, [at for n in range(count) for at in (n, count + n)])
+    return _make("vector.bitcast", [found], vector_type(2 * count, element))
 
 
 def split(x: Value, lanes: int) -> Values:

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import KEPT_BYTES, LINE_BYTES, Machine
-from aotc.kernels.planning.tile import ContractionTile, choose_tile, cycles, widths_of
+from aotc.kernels.planning.tile import (
+    ContractionTile,
+    choose_tile,
+    cycles,
+    terms_at_a_time,
+    widths_of,
+)
 
 _FULL_PANELS = 1.1  # by what a product may take longer whose panels are all full
 _WORTH_TRANSPOSING = 256  # columns for which it pays to transpose the left operand
@@ -63,7 +69,9 @@ def gains_by_transposing(geometry: ConvolutionGeometry, machine: Machine) -> boo
         machine: that computes it.
     """
     layout, distance = geometry.layout, geometry.left_steps[1] * geometry.bytes
-    if layout is None or not isinstance(layout.terms, int) or geometry.is_narrow:
+    if layout is None or not isinstance(layout.terms, int):
+        return False
+    if geometry.is_narrow and terms_at_a_time(geometry, machine) == 1:
         return False
     if layout.splits_rows or distance < LINE_BYTES:
         return False

@@ -36,6 +36,7 @@ from aotc.kernels.planning.tile import (
     choose_tile,
     cycles,
     group_count,
+    multiplier,
     terms_at_a_time,
     widths_of,
     with_blocks,
@@ -67,9 +68,10 @@ def plan(op: GraphOp, machine: Machine) -> ContractionTile | None:
 def plan_unpacked(op: GraphOp, machine: Machine) -> ContractionTile | None:
     """Plan a tile for a right operand that may change from call to call.
 
-    It is read as it lies if its columns are side by side, terms are multiplied one by
-    one, and what tiles of rows read again stays in the second cache. Packing it takes
-    as long as some rows of the product, so it pays if there are more.
+    It is read as it lies if its columns are side by side, and what tiles of rows read
+    again stays in the second cache. Packing it takes as long as some rows of the
+    product, so it pays if there are more, and earlier where terms are multiplied one by
+    one as it lies, or brought together by each tile of rows.
     """
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
@@ -77,8 +79,7 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> ContractionTile | None:
     typical, machine = geometry.typical, _with_filled_vectors(machine, geometry)
     terms = terms_at_a_time(geometry, machine)
     can_be_read = geometry.right_step is not None and geometry.is_float
-    lying = replace(choose_tile(typical, machine), packed=0) if can_be_read else None
-    # as it lies, floats are multiplied one by one: two at a time pay for the packing
+    lying = _plan_lying(geometry, machine, terms) if can_be_read else None
     is_slow = lying is not None and (
         terms > 1 or displaces_panels(typical, lying, machine)
     )
@@ -87,6 +88,19 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> ContractionTile | None:
     if lying and not (pays and is_slow):
         return lying
     return choose_packed_in_calls(typical, machine, terms) if pays else None
+
+
+def _plan_lying(
+    geometry: ConvolutionGeometry, machine: Machine, terms: int
+) -> ContractionTile:
+    """Plan a tile for a right operand that is read as it lies.
+
+    Terms that are multiplied at a time are brought together as they are loaded, where
+    no run of them ends with fewer.
+    """
+    pairs = multiplier(geometry, machine, terms).rows == 1 and geometry.ends_with(terms)
+    tile = choose_tile(geometry.typical, machine, terms if pairs else 1)
+    return replace(tile, packed=0)
 
 
 def factor_orders(

@@ -15,7 +15,7 @@ from aotc.dialects.functions.walking import defining_op, has_one_use, users_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.activation import Gelu
 from aotc.dialects.ops.binary import Binary
-from aotc.dialects.ops.selection import Clamp, Select
+from aotc.dialects.ops.selection import Cast, Clamp, Select
 from aotc.dialects.ops.shape import Broadcast
 from aotc.dialects.ops.unary import Unary
 from aotc.dialects.patterns.values import made_by
@@ -116,13 +116,23 @@ def _is_repeated(op: GraphOp) -> bool:
         and other != op
         and dict(other.operation.attributes) == attributes
         and all(map(_are_equal, op.operands, other.operands))
-        for other in users_of(whole[:1])
+        for other in users_of(_alike(whole[:1]))
     )
 
 
+def _alike(values: Sequence[Value]) -> list[Value]:
+    """Return values, and what other casts widen to the same numbers."""
+    found = dict.fromkeys(values)
+    for value in values:
+        made = made_by(value, Cast)
+        casts = [] if made is None else users_of([made.x])
+        found |= dict.fromkeys(x.y for x in casts if isinstance(x, Cast))
+    return [value for value in found if Tensor.of(value) == Tensor.of(values[0])]
+
+
 def _are_equal(one: Value, other: Value) -> bool:
-    """Return whether two values are one, or repeat one value alike."""
-    if one == other:
+    """Return whether two values are one, widen one alike, or repeat one alike."""
+    if one == other or other in _alike([one]):
         return True
     both = [made_by(x, Broadcast) for x in (one, other)]
     first, second = both

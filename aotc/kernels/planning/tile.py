@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from aotc.core.dtypes import bits, is_float
+from aotc.core.dtypes import bits
 from aotc.dialects.types import Size, bounds, ceil_divide, element_count, static_size
 from aotc.kernels import grain
 from aotc.kernels.bit_planes import in_planes
@@ -126,7 +126,14 @@ def choose_multiplier(geometry: ConvolutionGeometry, machine: Machine) -> Mma | 
     """Return the instruction for elements as they lie; None if there is none."""
     dtypes = geometry.dtype, geometry.right_dtype
     found = machine.multipliers_of(*dtypes, geometry.within)
-    return next((mma for mma in found if geometry.has_runs_of(mma.terms)), None)
+    return next((mma for mma in found if _can_multiply(geometry, mma)), None)
+
+
+def _can_multiply(geometry: ConvolutionGeometry, mma: Mma) -> bool:
+    """Return whether terms that an instruction multiplies are together, or can be."""
+    if geometry.has_runs_of(mma.terms):
+        return True
+    return mma.rows == 1 and geometry.interleaves_runs_of(mma.terms)
 
 
 def multiplier(geometry: ConvolutionGeometry, machine: Machine, terms: int) -> Mma:
@@ -137,8 +144,8 @@ def multiplier(geometry: ConvolutionGeometry, machine: Machine, terms: int) -> M
 def widens(geometry: ConvolutionGeometry, mma: Mma) -> bool:
     """Return whether a kernel copies rows of the left operand before they are read.
 
-    Those of narrow elements, in the type that they are multiplied in; not bytes that
-    are multiplied as they are, if those of each run are a multiple of its terms.
+    Those of narrow elements, in the type that they are multiplied in; not such as are
+    multiplied as they are, if those of each run are a multiple of its terms.
 
     Args:
         geometry: what is computed.
@@ -147,7 +154,7 @@ def widens(geometry: ConvolutionGeometry, mma: Mma) -> bool:
     if not geometry.is_narrow or 1 not in geometry.left_steps:
         return False
     is_kept = bits(mma.factor) == bits(geometry.dtype) and not mma.offset
-    is_whole = not is_float(geometry.dtype) and geometry.ends_with(mma.terms)
+    is_whole = geometry.left_steps[1] == 1 and geometry.ends_with(mma.terms)
     return not (is_kept and is_whole)
 
 
@@ -357,7 +364,9 @@ def cycles(
             whole_rows = -(-size // mma.rows) * mma.rows
             busy = whole_rows * width * mma.operations + widening * width
             busy += width if mma.offset else 0
-            if is_copied:  # of the rows: a vector is loaded, and stored
+            if is_copied and terms > 1 and geometry.left_steps[1] != 1:
+                busy += 2 * terms  # rows are loaded, brought together, and stored
+            elif is_copied:  # of the rows: a vector is loaded, and stored
                 busy += (2 + widening) * terms * size / copied
             steps = -(-geometry.depth // terms)
             total += times * count * machine.tile_cycles(steps, size, width, busy)

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.core.dtypes import bits
-from aotc.dialects.functions.walking import defining_op
+from aotc.dialects.functions.walking import defining_op, has_one_use
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.movement.views import StridedLoop, View, common_loops
+from aotc.dialects.ops.selection import Cast
 from aotc.dialects.ops.shape import Reshape, Transpose
+from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import (
     Size,
     Tensor,
@@ -75,9 +77,9 @@ class TransposeLoops:
 def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
     """The schedule of a transpose; None where there is no kernel for it.
 
-    What is before and after it is in memory anyway: IREE makes one dispatch of a
-    transpose and what it computes around it. Of narrow integers that is no gain: it
-    moves them one by one.
+    What is before and after it is in memory anyway, but for a cast to fewer bits, which
+    the kernel does: IREE makes one dispatch of a transpose and what it computes around
+    it. Of narrow integers that is no gain: it moves them one by one.
     """
     source = Tensor.of(op.x)
     size = element_count(source.shape)
@@ -109,16 +111,29 @@ def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
     dtype = Tensor.of(op.x).dtype
     if nest.together == 1 and dtype in _NARROW:
         return nest.is_of_few and bits(dtype) == 8  # the channels of an image
-    return (dtype in _NARROW or _is_in_memory(op.x)) and _is_for_memory(op.y)
+    return (dtype in _NARROW or is_in_memory(read_by(op))) and _is_for_memory(op.y)
 
 
-def _is_in_memory(value: Value) -> bool:
+def read_by(op: Transpose) -> Value:
+    """Return what a transpose reads: what it rounds, or its operand."""
+    made = made_by(op.x, Cast)
+    is_own = made is not None and rounds(made) and has_one_use(op.x)
+    return made.x if made is not None and is_own else op.x
+
+
+def rounds(op: Cast) -> bool:
+    """Return whether a cast rounds f32 to floats of fewer bits."""
+    source, kind = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
+    return source == "f32" and kind in ("bf16", "f16")
+
+
+def is_in_memory(value: Value) -> bool:
     """Return whether a value is an argument, or a kernel makes or transposes it."""
     made = defining_op(value)
     if isinstance(made, Reshape):
-        return _is_in_memory(made.x)
+        return is_in_memory(made.x)
     if isinstance(made, Transpose):
-        return _is_in_memory(made.x) and _is_for_memory(made.y)
+        return is_in_memory(made.x) and _is_for_memory(made.y)
     return made is None or isinstance(made, func.CallOp)
 
 
@@ -202,6 +217,8 @@ def why_misread(function: Function, anchor: Transpose, schedule: MovementBlocks)
     """Return why a function, which may have been edited, is no transpose alone."""
     *ops, end = function.entry_block.operations
     arguments = [*function.entry_block.arguments]
-    reads = arguments == [*anchor.operands] and [*end.operands] == [*anchor.results]
-    is_right = ops == [anchor] and reads
+    read = read_by(anchor)
+    before = [] if read == anchor.x else [anchor.x.owner.opview]
+    reads = arguments == [read] and [*end.operands] == [*anchor.results]
+    is_right = ops == [*before, anchor] and reads
     return "" if is_right else "expected a transpose of its argument alone"

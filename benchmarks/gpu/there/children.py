@@ -47,9 +47,11 @@ class Python:
     def __init__(self, program, site, work):
         self.program, self.site, self.work = program, site, work
 
-    def environment(self):
-        """Return the environment of a child: what it finds, and where it may write."""
+    def environment(self, flags=""):
+        """Return the environment of a child, with flags of IREE's runtime."""
         found = dict(os.environ)
+        if flags:
+            found["IREE_PY_RUNTIME_FLAGS"] = flags
         if self.site is not None:
             before = [found["PYTHONPATH"]] if found.get("PYTHONPATH") else []
             found["PYTHONPATH"] = os.pathsep.join([str(self.site), *before])
@@ -58,11 +60,11 @@ class Python:
         found.pop("AOTC_TARGETS", None)
         return found
 
-    def start(self, script, *words, log):
+    def start(self, script, *words, log, flags=""):
         """A child that runs a script of this folder."""
         return subprocess.Popen(
             [self.program, str(HERE / script), *map(str, words)],
-            env=self.environment(),
+            env=self.environment(flags),
             cwd=self.work,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -71,7 +73,7 @@ class Python:
         )
 
     def run(self, *words, seconds):
-        """Run a command of this Python; return exit code, output and errors."""
+        """Run a command of this Python; return its exit code, output and errors."""
         try:
             done = subprocess.run(
                 [self.program, *map(str, words)],
@@ -211,11 +213,11 @@ class Comparison:
         return False
 
 
-def timed(python, script, words, out, key, seconds):
+def timed(python, script, words, out, more, seconds, flags=""):
     """Return what a child that times something has found; `error` says how it ended."""
     log = out.with_suffix(".log")
     with open(log, "wb") as output:
-        child = python.start(script, *words, out, *key, log=output)
+        child = python.start(script, *words, out, *more, log=output, flags=flags)
         try:
             code = child.wait(max(seconds, 1))
         except subprocess.TimeoutExpired:

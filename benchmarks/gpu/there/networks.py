@@ -1,11 +1,14 @@
 """Run and time whole networks: aotc's bundles, or with --peers PyTorch's.
 
-    python networks.py ARCHIVE OUT [--peers [--compiled]] [--only NAME,…]
+    python networks.py FOLDER OUT [--peers [--compiled]] [--only NAME,…]
+        [--target ID] [--in-all SECONDS]
 
-ARCHIVE is what `prepare` makes of them. For each network, results are compared with
-those of PyTorch on a processor, and a call is timed with inputs and results on the
-device, and with both on the host; the kernels that it launches are noted by PyTorch's
-profiler, where there is one. OUT, JSON, is written anew after each network.
+FOLDER is what `prepare` makes of them: an archive each, unpacked one at a time. For
+each network, results are compared with those of PyTorch on a processor: those of one
+call, or the losses of a few steps of training. A call is timed with inputs and results
+on the device, and with both on the host; the kernels that it launches are noted by
+PyTorch's profiler, where there is one. OUT, JSON, is written anew after each network.
+With --in-all no network is begun after so many seconds; those that are left are told.
 """
 
 from __future__ import annotations
@@ -20,11 +23,15 @@ from pathlib import Path
 
 import numpy as np
 from measuring import captured, measure, write
+from seconds import TRAINED
+from text import NO_TIME
+
+SUFFIX = ".tar.xz"
 
 
 def arrays_of(folder, row):
     """The inputs of a network by name, and samples of the results expected."""
-    stored = np.load(folder / row["arrays"])
+    stored = np.load(folder / "arrays.npz")
     inputs = {
         name: bits_to(stored[f"in_{name}"], dtype)
         for name, dtype in row["inputs"].items()
@@ -52,7 +59,7 @@ def error(found, expected):
     return float(np.abs(x - expected).max() / scale)
 
 
-def ours(folder, row, seconds):
+def ours(folder, row, seconds, target=None):
     """Measure aotc's bundle of a network."""
     from times import invocation, kernel_times
 
@@ -61,7 +68,8 @@ def ours(folder, row, seconds):
     inputs, expected = arrays_of(folder, row)
     start = time.perf_counter()
     bundle = folder / row["bundle"]
-    model = load(bundle, trust=folder / "networks.pub", fallback=False)
+    key = folder / "networks.pub"
+    model = load(bundle, trust=key, target=target, fallback=False)
     facts = {"load_ms": (time.perf_counter() - start) * 1e3}
     (name,) = model.entries
     entry = model.entry(name)
@@ -70,6 +78,11 @@ def ours(folder, row, seconds):
     results = entry.call_flat(leaves)
     facts["first_call_ms"] = (time.perf_counter() - start) * 1e3
     facts["variant"] = model.variant.id
+    results = [*results]
+    for _ in range(row["calls"] - 1):
+        results += entry.call_flat(leaves)
+    if len(results) != len(expected):
+        raise ValueError(f"{len(results)} results, expected {len(expected)}")
     facts["error"] = max(map(error, results, expected))
     invoke = invocation(entry.function, leaves, len(entry.spec.outputs))
     facts["invocation"] = measure(invoke, seconds)
@@ -80,21 +93,13 @@ def ours(folder, row, seconds):
 
 def in_torch(folder, row, seconds, is_compiled):
     """Measure a network in PyTorch: eagerly or compiled, and as a CUDA graph."""
-    import models_zoo
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
-    module = models_zoo.module(row["name"]).cuda()
-    given = models_zoo.inputs(row["name"], row["batch"])
-    if row["dtype"] == "bf16":
-        module = module.to(torch.bfloat16)
-        wide = {k: x for k, x in given.items() if x.is_floating_point()}
-        given |= {k: x.to(torch.bfloat16) for k, x in wide.items()}
-    on_gpu = {k: x.cuda() for k, x in given.items()}
-    if row["name"] == "resnet50":
-        module = module.to(memory_format=torch.channels_last)
+    is_trained = row["name"].startswith(TRAINED)
+    call, on_gpu = _step(row) if is_trained else _network(row)
     facts = {}
 
     def settled(call):
@@ -104,10 +109,10 @@ def in_torch(folder, row, seconds, is_compiled):
 
         return run
 
-    with torch.no_grad():
-        start, call, name = time.perf_counter(), module, "eager"
+    start, name = time.perf_counter(), "eager"
+    with torch.set_grad_enabled(is_trained):
         if is_compiled:
-            call, name = torch.compile(module), "compiled"
+            call, name = torch.compile(call), "compiled"
         call(**on_gpu)
         torch.cuda.synchronize()
         facts[f"{name}_first_s"] = time.perf_counter() - start
@@ -117,43 +122,93 @@ def in_torch(folder, row, seconds, is_compiled):
     return facts
 
 
+def _network(row):
+    """A network of PyTorch, and its inputs."""
+    import models_zoo
+    import torch
+
+    module = models_zoo.module(row["name"]).cuda()
+    given = models_zoo.inputs(row["name"], row["batch"])
+    if row["dtype"] == "bf16":
+        module = module.to(torch.bfloat16)
+        wide = {k: x for k, x in given.items() if x.is_floating_point()}
+        given |= {k: x.to(torch.bfloat16) for k, x in wide.items()}
+    if row["name"] == "resnet50":
+        module = module.to(memory_format=torch.channels_last)
+    return module, {k: x.cuda() for k, x in given.items()}
+
+
+def _step(row):
+    """A step of training in PyTorch, and its inputs; one that a graph can capture."""
+    import models_zoo
+    from models_zoo import training
+
+    name = row["name"].removeprefix(TRAINED)
+    module = training.module(name).cuda()
+    given = models_zoo.inputs(name, row["batch"])
+    given["labels"] = training.labels(name, row["batch"])
+    options = (
+        {"capturable": True} if training.TRAININGS[name].peer[0] == "AdamW" else {}
+    )
+    step = training.torch_step(name, module, **options)
+    return step, {k: x.cuda() for k, x in given.items()}
+
+
 def main():
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("archive", type=Path)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--compiled", action="store_true", help="with --peers")
     parser.add_argument("--only", default="")
-    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--target", help="id of the variant; the best by default")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a figure")
+    parser.add_argument("--in-all", type=float, default=float("inf"))
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
+    end = time.monotonic() + asked.in_all
     wanted = [name for name in asked.only.split(",") if name]
     found = []
+    for archive in archives(asked.folder):
+        name = archive.name.removesuffix(SUFFIX)
+        if wanted and name not in wanted:
+            continue
+        if time.monotonic() > end:
+            found.append({"name": name, "failed": NO_TIME})
+        else:
+            found.append(one(archive, name, asked))
+        print(json.dumps(line(found[-1])), flush=True)
+        write(asked.out, {"rows": found})
+
+
+def archives(folder):
+    """The archives of a folder: networks first, and then their training steps."""
+    found = sorted(folder.glob(f"*{SUFFIX}"))
+    return sorted(found, key=lambda each: each.name.startswith("train-"))
+
+
+def one(archive, name, asked):
+    """Unpack and measure one network; what failed leaves the others."""
+    row = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        with tarfile.open(asked.archive) as packed:
-            packed.extractall(folder, filter="data")
-        document = json.loads((folder / "networks.json").read_text(encoding="utf-8"))
-        for row in document["rows"]:
-            title = f"{row['name']}-{row['dtype']}"
-            if wanted and title not in wanted and row["name"] not in wanted:
-                continue
-            try:
-                if asked.peers:
-                    facts = in_torch(folder, row, asked.seconds, asked.compiled)
-                else:
-                    facts = ours(folder, row, asked.seconds)
-            except Exception as failure:  # one that fails leaves the others
-                facts = {"failed": f"{type(failure).__name__}: {failure}"[:400]}
-            found.append({**row, **facts})
-            print(json.dumps(line(found[-1])), flush=True)
-            write(asked.out, found)
+        try:
+            with tarfile.open(archive) as packed:
+                packed.extractall(folder, filter="data")
+            row = json.loads((folder / "row.json").read_text(encoding="utf-8"))
+            if asked.peers:
+                facts = in_torch(folder, row, asked.seconds, asked.compiled)
+            else:
+                facts = ours(folder, row, asked.seconds, asked.target)
+        except Exception as failure:
+            facts = {"failed": f"{type(failure).__name__}: {failure}"[:400]}
+    return {**row, **facts, "name": name}
 
 
 def line(row):
     """The figures of a network that fit on a line."""
-    told = {"name": f"{row['name']}-{row['dtype']}"}
+    told = {"name": row["name"]}
     for key, value in row.items():
         if isinstance(value, dict) and "p50_ms" in value:
             told[key] = round(value["p50_ms"], 3)

@@ -1,7 +1,7 @@
 """Run what this folder holds on this machine, and write a report.
 
-    python run.py [--targets auto|all|cpu|ID,…] [--out FOLDER] [--seconds 230]
-        [--no-times]
+    python run.py [--targets auto|all|cpu|ID,…] [--out FOLDER] [--seconds 350]
+        [--parts compare,times,networks,schedules]
 
 Needs Python, and nothing that is not here: wheels are unpacked beside the report's
 folder. NumPy is taken from the Python that there is, unless it is among the wheels.
@@ -28,12 +28,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import children
+import seconds as seconds_of
 import text
 
 HERE = Path(__file__).resolve().parent
-TIMING_SECONDS = 110  # of the run are kept for timing
-PEER_SECONDS = 60  # of those, at most, for PyTorch
-CALL_SECONDS = 0.7  # for each figure
+PARTS = ("compare", "times", "networks", "schedules")
+NETWORK_SECONDS, SCHEDULE_SECONDS = 20, 5  # at least for one of them, once begun
+PEER_SECONDS = 30  # of times, at most, for PyTorch
+AS_GRAPHS = "--cuda_use_streams=false"  # of IREE's runtime
 _LIBRARIES = {"cuda": "libcuda.so.1", "vulkan-spirv": "libvulkan.so.1"}
 
 
@@ -180,8 +182,7 @@ class Run:
     def compare(self):
         """Every case of every variant, several at a time."""
         wanted = set(self.report["targets"])
-        kept = TIMING_SECONDS if self.deadline.left > 2 * TIMING_SECONDS else 0
-        deadline = self.deadline.earlier(kept)
+        deadline = self.end_of("compare")
         jobs = [
             (program, row, variant)
             for program in self.plan["programs"]
@@ -226,47 +227,99 @@ class Run:
 
     # ---- times
 
-    def measure(self):
-        """PyTorch's calls, and then those of bundles, one after the other."""
-        self.write(torch=self._peers())
+    def times(self):
+        """PyTorch's calls, and then those of bundles, one after the other.
+
+        On CUDA those are timed a second time with IREE's driver told to make graphs.
+        """
+        deadline = self.end_of("times")
+        self.write(torch=self._peers(deadline))
         self.report["times"] = rows = []
+        calls = [*self._timed_calls()]
+        again = [call for call in calls if self.plan["backends"][call[-1]] == "cuda"]
+        for flags, some in ("", calls), (AS_GRAPHS, again):
+            for call in some:
+                rows.append(self._time(*call, flags, deadline))
+                self.write()
+
+    def _timed_calls(self):
+        """Program, call, bundle and variant: of the loader's choice, if it made one."""
+        cells = self.report.get("compat", {}).get("cells", ())
+        chosen = {cell["bundle"]: cell["variant"] for cell in cells}
         for program in self.plan["programs"]:
             for call in program["timed"]:
                 for row in program["bundles"]:
                     if call["entry"] not in row["entries"]:
                         continue
-                    for variant in self.report["targets"]:
-                        if variant in row["variants"]:
-                            rows.append(self._time(program, call, row, variant))
-                            self.write()
+                    here = [x for x in self.report["targets"] if x in row["variants"]]
+                    best = chosen.get(row["path"])
+                    for variant in [best] if best in here else here:
+                        yield program, call, row, variant
 
-    def _time(self, program, call, row, variant):
-        head = {"program": program["name"], "variant": variant, **call}
-        if self.deadline.left < 5:
+    def _time(self, program, call, row, variant, flags, deadline):
+        head = {"program": program["name"], "variant": variant, "flags": flags, **call}
+        if deadline.left < 5:
             return {**head, "error": "no time was left"}
-        out = self.work / f"time-{program['name']}-{call['entry']}-{variant}.json"
+        name = f"time-{program['name']}-{call['entry']}-{variant}-{len(flags)}.json"
         words = [self.programs / row["path"], variant, call["entry"]]
-        words += [json.dumps(call["sizes"]), CALL_SECONDS]
-        seconds = min(40, self.deadline.left)
-        key = [self.key]
-        found = children.timed(self.python, "times.py", words, out, key, seconds)
+        words += [json.dumps(call["sizes"]), seconds_of.CALL]
+        seconds = min(40, deadline.left)
+        out, key = self.work / name, [self.key]
+        found = children.timed(self.python, "times.py", words, out, key, seconds, flags)
         return {**head, **found}
 
-    def _peers(self):
+    # ---- whole networks, and kernels in many schedules
+
+    def networks(self):
+        """Whole networks and their training steps, as far as there is time."""
+        seconds = self.end_of("networks").left
+        auto = self.asked.targets == "auto"
+        more = [] if auto else ["--target", self.report["targets"][0]]
+        more += ["--in-all", seconds - NETWORK_SECONDS]
+        out, words = self.work / "networks.json", [HERE / "networks"]
+        found = children.timed(self.python, "networks.py", words, out, more, seconds)
+        self.write(networks=found)
+
+    def schedules(self):
+        """Kernels in many schedules, on NVIDIA's GPUs, as far as there is time."""
+        archive = HERE / "schedules.tar.xz"
+        seconds = self.end_of("schedules").left
+        words = ["--archive", archive, "--out"]
+        more = ["--seconds", seconds - SCHEDULE_SECONDS]
+        out = self.asked.out / "schedules.json"
+        found = children.timed(self.python, "schedules.py", words, out, more, seconds)
+        told = {k: x for k, x in found.items() if k != "rows"}
+        self.write(schedules={**told, "count": len(found.get("rows", ()))})
+
+    def end_of(self, part):
+        """Return the deadline of a part: its share of what is left."""
+        following = self.parts[self.parts.index(part) :]
+        shares = [self.expected[each] for each in following]
+        return children.Deadline(self.deadline.left * shares[0] / sum(shares))
+
+    def plan_parts(self):
+        """Choose the parts that are asked for and have something to do."""
+        targets, jobs = self.report["targets"], self.asked.jobs
+        self.expected = seconds_of.estimate(self.plan, targets, jobs)
+        asked = [part for part in PARTS if part in self.asked.parts]
+        self.parts = [part for part in asked if self.expected[part]]
+        self.write(expected=self.expected)
+
+    def _peers(self, deadline):
         """Time the calls in PyTorch, of the Python that this script runs in."""
         calls = [
             [program["name"], call["entry"], call["sizes"]]
             for program in self.plan["programs"]
             for call in program["timed"]
         ]
-        if self.deadline.left < 10 or not calls:
+        if deadline.left < 10 or not calls:
             return {"error": "no time was left" if calls else "nothing is timed"}
         plain = children.Python(sys.executable, None, self.work)
         if plain.run("-c", "import torch", seconds=60)[0] != 0:
             return {"error": "PyTorch is not here"}
         out = self.work / "torch.json"
-        words = [json.dumps(calls), CALL_SECONDS]
-        seconds = min(PEER_SECONDS, self.deadline.left - 2)
+        words = [json.dumps(calls), seconds_of.CALL]
+        seconds = min(PEER_SECONDS, deadline.left - 2)
         return children.timed(plain, "peers.py", words, out, [], seconds)
 
 
@@ -324,8 +377,9 @@ def main():
             print(failed, file=sys.stderr)
             return 2
         run.write(targets=run.chosen_targets())
-        parts = [run.profile, run.compat, run.compare]
-        for part in parts if asked.no_times else [*parts, run.measure]:
+        run.plan_parts()
+        own = [getattr(run, part) for part in run.parts]
+        for part in [run.profile, run.compat, *own]:
             try:
                 part()
             except Exception as error:  # the other parts are worth having
@@ -345,10 +399,14 @@ def _arguments():
     add = parser.add_argument
     add("--targets", default="auto", help="by default those of the GPU, or else cpu")
     add("--out", type=Path, default=default, help=f"for the report ({default})")
-    add("--seconds", type=float, default=230, help="for all (230)")
-    add("--no-times", action="store_true", help="compare alone")
+    add("--seconds", type=float, default=seconds_of.RUN, help="for all (350)")
+    add("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)} (all)")
     add("--jobs", type=int, default=jobs, help=f"comparisons at a time ({jobs})")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    asked.parts = [part for part in asked.parts.split(",") if part]
+    if unknown := [part for part in asked.parts if part not in PARTS]:
+        parser.error(f"unknown: {', '.join(unknown)}; parts are {', '.join(PARTS)}")
+    return asked
 
 
 if __name__ == "__main__":

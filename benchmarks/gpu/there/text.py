@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+NO_TIME = "not run: no time was left"
+# the largest difference of a result over the root of its mean square
+MOST_OFF = {"f32": 1e-3, "bf16": 0.15}
 OUTCOMES = ("right", "wrong", "failed", "died", "hung", "not run")
 
 
@@ -29,20 +32,33 @@ def bad_cases(report):
     ]
 
 
+def wrong_networks(report):
+    """Networks that failed, or differ from PyTorch's by more than rounding does."""
+    return [
+        row
+        for row in report.get("networks", {}).get("rows", ())
+        if row.get("failed", NO_TIME) != NO_TIME
+        or row.get("error", 0.0) > MOST_OFF[row.get("dtype", "f32")]
+    ]
+
+
 def is_clean(report):
     """Return whether all that there is was compared and is right, and compat too."""
     compared = any(row["cases"] for row in report.get("comparisons", ()))
+    compared |= any("error" in x for x in report.get("networks", {}).get("rows", ()))
     return not (
         not compared
         or report.get("errors")
         or bad_cases(report)
+        or wrong_networks(report)
         or contradictions(report)
     )
 
 
 def report(data):
     """All of it, in lines."""
-    parts = (_head, _machine, _verdicts, _outcomes, _bad, _times, _refused)
+    compared = (_head, _machine, _verdicts, _outcomes, _bad)
+    parts = (*compared, _times, _networks, _schedules, _refused)
     lines = [line for part in parts for line in part(data)]
     return "\n".join(lines)
 
@@ -129,6 +145,7 @@ def _times(data):
     )
     for row in rows:
         name = f"{row['program']}.{row['entry']} {row['variant']}"
+        name += ", graphs" if row.get("flags") else ""
         yield f"  {name:34}{_figures(row)}"
     yield from _peers(data.get("torch", {}))
 
@@ -165,6 +182,35 @@ def _peers(found):
         ]
         error = f"  {row['error'][:120]}" if "error" in row else ""
         yield f"  {name:34}{''.join(f'{cell:>9}' for cell in cells)}{error}"
+
+
+def _networks(data):
+    found = data.get("networks")
+    if not found:
+        return
+    yield ""
+    yield (
+        f"{'networks, p50, ms':36}{'call':>9}{'invoked':>9}{'kernels':>9}{'on GPU':>9}"
+        f"{'load':>9}{'first':>9}{'error':>9}"
+    )
+    wrong = wrong_networks(data)
+    for row in found.get("rows", ()):
+        kernels = row.get("kernels", {})
+        launches = {"kernels": len(kernels["each"]) if "each" in kernels else None}
+        launches["kernel_us"] = kernels.get("total_us")
+        told = {**row, "launches": launches, "error": None}
+        off = "-" if row.get("error") is None else f"{row['error']:.0e}"
+        why = row.get("failed", "")[:120] or ("WRONG" if row in wrong else "")
+        yield f"  {row['name']:34}{_figures(told)}{off:>9}  {why}".rstrip()
+    if "error" in found:
+        yield f"  {found['error']}"
+
+
+def _schedules(data):
+    told = data.get("schedules")
+    if told:
+        yield ""
+        yield f"schedules: {told['count']} timed {told.get('error', '')}".rstrip()
 
 
 def _ms(figures):

@@ -111,6 +111,14 @@ ROWS = (
         Elsewhere("takes an NVIDIA GPU; read in cuda_allocator.c"),
     ),
     Fault(
+        "no-cuda-graph-twice",
+        Symptom.MISSING,
+        "Makes no CUDA graph of a recording that calls share, and a new one in each "
+        "call of any other.",
+        ("aotc/worker/recordings.py: module",),
+        Elsewhere("tests/runtime/test_cuda_driver.py counts what calls launch"),
+    ),
+    Fault(
         "no-python-memory",
         Symptom.DIES,
         "Drops references to buffers on its own threads, without the interpreter's "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aotc import debug
 from aotc import numpy as np
@@ -28,12 +27,16 @@ from aotc.importers.common.padded.values import (
 from aotc.tracing.array import Array
 
 
-def _along(x: Value, axis: int, key: Any) -> tuple[Any, ...]:
+def _along(x: Value, axis: int, key: object) -> tuple[object, ...]:
     return (*[slice(None)] * (axis % len(x.shape)), key)
 
 
 def slice_axis(
-    x: Value, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+    x: Value,
+    axis: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
 ) -> Value:
     """The positions `start, start + step, …` below `end` of an axis."""
     axis %= len(x.shape)
@@ -62,7 +65,7 @@ def slice_axes(x: Value, key: Sequence[slice]) -> Value:
     return x
 
 
-def _position(end: Any, size: Size) -> Size:
+def _position(end: Size, size: Size) -> Size:
     """Return the start or end of a slice, within the axis; negative ones count from
     its end.
     """
@@ -73,7 +76,7 @@ def _position(end: Any, size: Size) -> Size:
     if not is_at_most(end, size):
         text = f"the end of a slice, at most the {shown_size(size)} of the axis"
         debug.check(np.less_equal(count_of(end), count_of(size)), text)
-    return end  # type: ignore[no-any-return]
+    return end
 
 
 def length_between(first: Size, last: Size) -> Size:
@@ -95,7 +98,7 @@ def _part(x: Value, axis: int, first: Size, shape: list[Size]) -> Value:
     return from_first(np.take(data, places, axis, mode="clip"), shape)
 
 
-def select(x: Value, axis: int, index: Any) -> Value:
+def select(x: Value, axis: int, index: Size | Array) -> Value:
     """Select one position of an axis, which goes away; the call fails if there is
     none.
     """
@@ -120,5 +123,5 @@ def _whole(index: Size) -> Size:
     return max(index, 0) if isinstance(index, int) else index
 
 
-def _index_text(index: Any) -> str:
+def _index_text(index: Size | Array) -> str:
     return "an index" if isinstance(index, Array) else shown_size(index)

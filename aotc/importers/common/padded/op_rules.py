@@ -44,7 +44,7 @@ from aotc.importers.common.padded.values import (
     mask_padding_gradient,
     refuse,
 )
-from aotc.mlir import Block, Value, func, ir
+from aotc.mlir import Block, Module, Value, func, ir
 from aotc.tracing.array import Array
 from aotc.tracing.scopes import Interceptor, current_interceptor, intercepted_by
 from aotc.tracing.source_locations import location
@@ -55,7 +55,7 @@ def by_op_rules(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, of arrays and sizes, for values that may be padded."""
 
     @wraps(function)
-    def rule(*args: Any, **named: Any) -> Any:
+    def rule(*args: object, **named: object) -> Any:
         if not is_involved([args, named]):
             return function(*args, **named)
         try:
@@ -80,7 +80,7 @@ class _Exact(Array):
         self.padded = padded
 
 
-def _exact(part: Any) -> Any:
+def _exact(part: object) -> Any:
     """An argument with arrays of their own sizes in the place of padded values."""
     if isinstance(part, Padded):
         return _Exact(part)
@@ -94,7 +94,7 @@ def _exact(part: Any) -> Any:
     return canonical(part) if isinstance(part, SymbolicDim) else part
 
 
-def _as_values(part: Any) -> Any:
+def _as_values(part: object) -> Any:
     """A result with padded values in the place of arrays of their own sizes."""
     if isinstance(part, _Exact):
         return part.padded
@@ -193,12 +193,12 @@ def _apply_padded(
     ]
 
 
-def _padded(value: Any) -> Padded:
+def _padded(value: object) -> Padded:
     assert isinstance(value, Padded), "it has sizes that values decide"
     return value
 
 
-def _block(module: Any, types: Sequence[Tensor]) -> Block:
+def _block(module: Module, types: Sequence[Tensor]) -> Block:
     """The block of a new function with arguments of these types."""
     with ir.InsertionPoint(module.body):
         function = func.FuncOp("sketch", ([kind.to_mlir() for kind in types], []))

@@ -13,6 +13,7 @@ from aotc.importers.common.padded.values import (
     fill_padding,
     mask_padding_gradient,
 )
+from aotc.tracing.array import Array
 
 Axes = Sequence[int] | int | None
 
@@ -24,7 +25,7 @@ def of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
         function: of a value, the axes it looks along (None for all) and more.
     """
 
-    def rule(x: Value, dim: Axes = None, *rest: Any, **named: Any) -> Any:
+    def rule(x: Value, dim: Axes = None, *rest: object, **named: object) -> Any:
         every = range(len(x.shape))
         along = [dim] if isinstance(dim, int) else list(dim or every)
         with with_elements([x.shape[axis] for axis in along]):
@@ -34,7 +35,7 @@ def of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def running_reduction(
-    function: Callable[..., Any], x: Padded, axis: int, neutral: Any
+    function: Callable[..., Array], x: Padded, axis: int, neutral: float
 ) -> Value:
     """Run a cumulative function, a sum say, with the neutral element in padding."""
     data = function(fill_padding(x, neutral, (axis % x.ndim,)), axis)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeGuard, TypeVar
 
 from aotc import debug
 from aotc import numpy as np
@@ -127,7 +127,7 @@ def _symbol(count: Array, bound: Size) -> SymbolicDim:
     return SymbolicDim.symbol(_FIRST + len(symbols.known) - 1)
 
 
-def is_data_dependent(size: Any) -> bool:
+def is_data_dependent(size: object) -> TypeGuard[SymbolicDim]:
     """Return whether values decide a size."""
     if not isinstance(size, SymbolicDim):
         return False

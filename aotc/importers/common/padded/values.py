@@ -76,7 +76,7 @@ def refuse(what: str, help: str) -> NoReturn:
     fail("data-dependent-shape", what, help)
 
 
-def is_involved(value: Any) -> bool:
+def is_involved(value: object) -> bool:
     """Return whether a value, or a part of it, has sizes that depend on values."""
     if isinstance(value, (Padded, Equality)):
         return True
@@ -96,7 +96,7 @@ def by_padding(
 ) -> Callable[..., Value]:
     """`padded` where a size in the arguments depends on values, else `plain`."""
 
-    def call(*args: Any) -> Value:
+    def call(*args: object) -> Value:
         return (padded if is_involved(args) else plain)(*args)
 
     return call
@@ -112,7 +112,7 @@ def in_dtype(x: Value, dtype: str | None) -> Value:
     return x if dtype is None else as_padded(np.astype(data_of(x), dtype), x.shape)
 
 
-def data_of(value: Any) -> Any:
+def data_of(value: object) -> Any:
     """The array of a value; sizes that depend on values as scalars."""
     if isinstance(value, Padded):
         return value.data
@@ -143,7 +143,7 @@ def inside(shape: Shape, axes: Sequence[int] | None = None) -> Array:
     return found
 
 
-def fill_padding(x: Value, neutral: Any, axes: Sequence[int] | None = None) -> Array:
+def fill_padding(x: Value, neutral: float, axes: Sequence[int] | None = None) -> Array:
     """The array with a number in the place of padding along some axes."""
     if isinstance(x, Array):
         return x

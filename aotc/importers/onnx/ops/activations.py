@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aotc import nn
 from aotc import numpy as np
 from aotc.importers.onnx.calling import Imports
@@ -87,10 +89,11 @@ def _hardmax(x: Array, axis: int) -> Array:
     return np.astype(np.equal(along, chosen), x.dtype)
 
 
-def _by_version(function: Imports, x: Array, axis: int | None, opset: int) -> Array:
+def _by_version(
+    function: Callable[..., Array], x: Array, axis: int | None, opset: int
+) -> Array:
     if opset >= 13:
-        found: Array = function(x, -1 if axis is None else axis)
-        return found
+        return function(x, -1 if axis is None else axis)
     flat = flatten(x, axis=1 if axis is None else axis)
     return np.reshape(function(flat, 1), x.shape)
 

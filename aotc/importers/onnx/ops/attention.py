@@ -5,6 +5,8 @@ What that op does not do is left to the body by which ONNX defines the operator.
 
 from __future__ import annotations
 
+from typing import Any
+
 from aotc import nn
 from aotc import numpy as np
 from aotc.importers.onnx.calling import Imports
@@ -30,7 +32,7 @@ def attention(
     softcap: float = 0.0,
     softmax_precision: int = 1,
     wanted: int,
-) -> object:
+) -> Any:
     """`softmax(q k^T * scale + mask) v` for batch, heads, length, depth.
 
     Inputs of three axes have the heads beside each other in the last one, and so has

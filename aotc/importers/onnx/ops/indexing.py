@@ -140,12 +140,12 @@ def one_hot(indices: Array, depth: Known, values: Array, *, axis: int = -1) -> A
 
 def nonzero(x: Array) -> Array:
     """The positions of the elements that are not 0."""
-    return Array(data=numpy.array(numpy.nonzero(x._data), numpy.int64))
+    return Array(data=numpy.array(numpy.nonzero(numpy.asarray(x)), numpy.int64))
 
 
 def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
     """The elements, or slices, for which the condition holds."""
-    return Array(data=numpy.compress(condition._data, x._data, axis))
+    return Array(data=numpy.compress(numpy.asarray(condition), numpy.asarray(x), axis))
 
 
 def unique(
@@ -153,7 +153,11 @@ def unique(
 ) -> tuple[Array, Array, Array, Array]:
     """Return distinct elements, places of the first of each, inverse, and counts."""
     distinct, first, inverse, counts = numpy.unique(
-        x._data, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        numpy.asarray(x),
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=axis,
     )
     inverse = inverse.reshape(-1)
     if not sorted:

@@ -246,7 +246,7 @@ def qattention(
     mask_filter_value: float = -10000.0,
     do_rotary: int = 0,
     past_present_share_buffer: int = 0,
-) -> object:
+) -> tuple[Array, Array]:
     """Self-attention of quantised rows, projected by a quantised matrix."""
     if do_rotary or past_present_share_buffer:
         fail("unsupported-ops", "QAttention with rotary embeddings or a shared buffer")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from aotc import numpy as np
 from aotc import special
 from aotc.core import dtypes
-from aotc.dialects.types import bounds
+from aotc.dialects.types import Size, bounds
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.values import Known, number, numbers
+from aotc.numpy.axes import Axes
 from aotc.numpy.elementwise import root_of_squares
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import to_accumulator
@@ -37,11 +37,11 @@ def _reduces(function: Reduction) -> Imports:
     return reduction
 
 
-def _sum(x: Array, axes: Any, *, keepdims: bool) -> Array:
+def _sum(x: Array, axes: Axes, *, keepdims: bool) -> Array:
     return np.sum(x, axes, keepdims=keepdims)
 
 
-def _mean(x: Array, axes: Any, *, keepdims: bool) -> Array:
+def _mean(x: Array, axes: Axes, *, keepdims: bool) -> Array:
     if dtypes.is_float(x.dtype):
         return np.mean(x, axes, keepdims=keepdims)
     return np.astype(np.mean(np.astype(x, "f64"), axes, keepdims=keepdims), x.dtype)
@@ -50,7 +50,7 @@ def _mean(x: Array, axes: Any, *, keepdims: bool) -> Array:
 def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction:
     """The largest or smallest element; of none at all an infinity."""
 
-    def extreme(x: Array, axes: object, *, keepdims: bool) -> Array:
+    def extreme(x: Array, axes: Axes, *, keepdims: bool) -> Array:
         if x.dtype == "bool":
             return as_bool(x, axes, keepdims=keepdims)
         if bounds(x.size)[0] == 0:  # or a call may have none
@@ -68,25 +68,25 @@ def _dtype_limit(dtype: str, empty: float) -> int:
     return int(bounds.max if empty > 0 else bounds.min)
 
 
-def _l1(x: Array, axes: Any, *, keepdims: bool) -> Array:
+def _l1(x: Array, axes: Axes, *, keepdims: bool) -> Array:
     return np.sum(np.absolute(x), axes, keepdims=keepdims)
 
 
-def _l2(x: Array, axes: object, *, keepdims: bool) -> Array:
+def _l2(x: Array, axes: Axes, *, keepdims: bool) -> Array:
     squares = _sum_square(to_accumulator(x), axes, keepdims=keepdims)
     return np.astype(root_of_squares(squares), x.dtype)
 
 
-def _sum_square(x: Array, axes: Any, *, keepdims: bool) -> Array:
+def _sum_square(x: Array, axes: Axes, *, keepdims: bool) -> Array:
     return np.sum(np.square(x), axes, keepdims=keepdims)
 
 
-def _log_sum(x: Array, axes: Any, *, keepdims: bool) -> Array:
+def _log_sum(x: Array, axes: Axes, *, keepdims: bool) -> Array:
     total = np.sum(to_accumulator(x), axes, keepdims=keepdims)
     return np.astype(np.log(total), x.dtype)
 
 
-def _log_sum_exp(x: Array, axes: Any, *, keepdims: bool) -> Array:
+def _log_sum_exp(x: Array, axes: Axes, *, keepdims: bool) -> Array:
     return special.logsumexp(x, axes, keepdims=keepdims)
 
 
@@ -119,7 +119,7 @@ def _cumulative(function: Callable[..., Array], neutral: int) -> Imports:
     return running
 
 
-def _one_along(x: Array, axis: int) -> list[Any]:
+def _one_along(x: Array, axis: int) -> list[Size]:
     return [1 if i == axis else n for i, n in enumerate(x.shape)]
 
 

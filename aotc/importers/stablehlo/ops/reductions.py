@@ -12,6 +12,7 @@ from aotc import control
 from aotc import numpy as np
 from aotc.complexes import Complex
 from aotc.core import dtypes
+from aotc.dialects.types import Size
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.regions import (
     arg_reducer,
@@ -56,17 +57,17 @@ _COMBINE: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def lowest(dtype: str) -> Any:
+def lowest(dtype: str) -> float:
     """The least element of a dtype."""
     return -numpy.inf if dtypes.is_float(dtype) else _integer_bounds(dtype).min
 
 
-def highest(dtype: str) -> Any:
+def highest(dtype: str) -> float:
     """The greatest element of a dtype."""
     return numpy.inf if dtypes.is_float(dtype) else _integer_bounds(dtype).max
 
 
-def _integer_bounds(dtype: str) -> Any:
+def _integer_bounds(dtype: str) -> numpy.iinfo:
     return numpy.iinfo(dtypes.to_numpy(dtype))
 
 
@@ -110,6 +111,9 @@ def reduce_by_name(
 
 def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
     reduction, neutral = NAMED[name]
+    if any(x.type.shape[axis] == 0 for axis in axes):  # there is only the first
+        rest = [size for axis, size in enumerate(x.shape) if axis not in axes]
+        return np.broadcast_to(first, rest)
     whole = emit(reduction, x, axes=tuple(sorted(axes))) if axes else x
     if number(first) == neutral(x.dtype):
         return whole
@@ -166,7 +170,7 @@ def reduce_by_region(
     if total == 0:
         return _initial(firsts, [shape[axis] for axis in kept])
 
-    def combine(earlier: Any, later: Any) -> Any:
+    def combine(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
         return [materialize(value) for value in op.regions[0](*earlier, *later)]
 
     found = control.reduce(combine, flat, len(kept))
@@ -174,7 +178,7 @@ def reduce_by_region(
     return tuple(combine(starts, found))
 
 
-def _initial(firsts: Sequence[Value], shape: Sequence[Any]) -> tuple[Value, ...]:
+def _initial(firsts: Sequence[Value], shape: Sequence[Size]) -> tuple[Value, ...]:
     return tuple(
         each_part(lambda part: np.broadcast_to(part, tuple(shape)), materialize(first))
         for first in firsts

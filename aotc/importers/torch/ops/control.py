@@ -10,7 +10,7 @@ from aotc import numpy as np
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift
 
-Graph = Callable[..., Any]
+Graph = Callable[..., Sequence[Array]]
 
 
 def cond(
@@ -31,20 +31,20 @@ def cond(
 
 
 def while_loop(
-    cond_fn: Graph,
+    cond_fn: Callable[..., Array | Sequence[Array]],
     body_fn: Graph,
-    carried: Sequence[object],
+    carried: Sequence[ArrayLike],
     extra: Sequence[object] = (),
 ) -> list[Array]:
     """The carried values when the condition no longer holds."""
     first = [lift(value, "i64") for value in carried]
 
-    def condition(values: Sequence[Array]) -> Any:
+    def condition(values: Sequence[Array]) -> Array:
         found = cond_fn(*values, *extra)
-        flag = found[0] if isinstance(found, (list, tuple)) else found
+        flag = found if isinstance(found, Array) else found[0]
         return np.reshape(flag, ())
 
-    def body(values: Sequence[Array]) -> list[Any]:
+    def body(values: Sequence[Array]) -> list[Array]:
         return list(body_fn(*values, *extra))
 
     last: list[Array] = control.while_loop(condition, body, first)
@@ -52,12 +52,17 @@ def while_loop(
 
 
 def scan(
-    step: Graph, initial: Sequence[Any], xs: Sequence[Any], extra: Sequence[Any] = ()
+    step: Graph,
+    initial: Sequence[ArrayLike],
+    xs: Sequence[Array],
+    extra: Sequence[object] = (),
 ) -> list[Array]:
     """The carried values after all steps, then the stacked results."""
     count = len(initial)
 
-    def body(carried: Sequence[Array], x: Sequence[Array]) -> Any:
+    def body(
+        carried: Sequence[Array], x: Sequence[Array]
+    ) -> tuple[list[Array], list[Array]]:
         found = list(step(*carried, *x, *extra))
         return found[:count], found[count:]
 

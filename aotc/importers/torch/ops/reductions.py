@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from aotc import nn
 from aotc import numpy as np
@@ -12,9 +12,10 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import as_float
 
 Axes = int | Sequence[int] | None
+Spread = TypeVar("Spread")
 
 
-def _axes(x: Array, dim: Axes) -> Any:
+def _axes(x: Array, dim: Axes) -> int | tuple[int, ...] | None:
     """Return axes in aotc.numpy's form; an empty list is all, and scalars have none."""
     if isinstance(dim, int) or dim is None:
         return dim if x.ndim else None
@@ -70,7 +71,7 @@ def all_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
     return np.all(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
-def variance_rule(function: Callable[..., object]) -> Callable[..., Any]:
+def variance_rule(function: Callable[..., Spread]) -> Callable[..., Spread]:
     """`var` or `std`, as their overloads take their arguments.
 
     Args:
@@ -78,13 +79,13 @@ def variance_rule(function: Callable[..., object]) -> Callable[..., Any]:
     """
 
     def call(
-        x: Any,
+        x: object,
         dim: Axes | bool = None,
         unbiased: bool | None = None,
         keepdim: bool = False,
         *,
         correction: float | None = None,
-    ) -> Any:
+    ) -> Spread:
         if isinstance(dim, bool):  # the overload without axes
             dim, unbiased = None, dim
         own = 1 if unbiased is None else int(unbiased)
@@ -99,7 +100,9 @@ def with_mean(
 ) -> Callable[..., object]:
     """A rule of `variance_rule` as one of the pair of its result and the mean."""
 
-    def call(x: Any, dim: Any = None, *rest: Any, **named: Any) -> list[Any]:
+    def call(
+        x: object, dim: Axes | bool = None, *rest: object, **named: object
+    ) -> list[object]:
         axes = None if isinstance(dim, bool) else dim
         keepdim = named.get("keepdim", rest[1] if len(rest) > 1 else False)
         return [variance(x, dim, *rest, **named), mean(x, axes, keepdim)]
@@ -145,7 +148,7 @@ def _with_position(
     return call
 
 
-def histogram(x: Array, bins: int = 100, first: Any = 0, last: Any = 0) -> Array:
+def histogram(x: Array, bins: int = 100, first: float = 0, last: float = 0) -> Array:
     """Count the elements in each of `bins` equal parts from `first` to `last`."""
     x = np.ravel(x)
     if first == last:

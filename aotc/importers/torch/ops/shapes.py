@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 
@@ -15,10 +15,11 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike
 from aotc.tracing.source_locations import fail
 
+Part = TypeVar("Part")
 _END = 2**63 - 1  # how torch writes the end of a slice that has none
 
 
-def view(x: Array, shape: Any) -> Array:
+def view(x: Array, shape: str | Sequence[Size]) -> Array:
     """`x` in another shape, or its bits as another dtype of equal width."""
     return np.bitcast(x, shape) if isinstance(shape, str) else np.reshape(x, shape)
 
@@ -68,7 +69,7 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
 # ---- parts --------------------------------------------------------------------------
 
 
-def along(x: Array, dim: int, key: Any) -> tuple[Any, ...]:
+def along(x: Array, dim: int, key: object) -> tuple[object, ...]:
     """The key that is `key` on one axis and takes all of the others."""
     axis = dim % x.ndim
     return (*[slice(None)] * axis, key)
@@ -80,7 +81,7 @@ def select(x: Array, dim: int, index: object) -> Array:
 
 
 def slice_axis(
-    x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    x: Array, dim: int = 0, start: object = None, end: object = None, step: int = 1
 ) -> Array:
     """The positions `start, start + step, …` below `end` of an axis."""
     return np.getitem(x, along(x, dim, _slice(start, end, step)))
@@ -96,15 +97,15 @@ def narrow(x: Array, dim: int, start: Any, length: Size) -> Array:
     return slice_axis(x, dim, start, start + length)
 
 
-def splitting(narrow: Callable[..., object]) -> Callable[..., list[Any]]:
+def splitting(narrow: Callable[..., Part]) -> Callable[..., list[Part]]:
     """Return a function that splits an axis into given sizes, by one that cuts out a
     part.
     """
 
     def split_with_sizes(
         x: ArrayLike, sizes: Sequence[Size], dim: int = 0
-    ) -> list[Array]:
-        parts: list[Any] = []
+    ) -> list[Part]:
+        parts: list[Part] = []
         start: Size = 0
         for size in sizes:
             parts.append(narrow(x, dim, start, size))
@@ -201,7 +202,9 @@ def as_strided_scatter(
     return np.reshape(np.ravel(x).at[places].set(np.ravel(src)), x.shape)
 
 
-def _strided_places(size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+def _strided_places(
+    size: Sequence[int], stride: Sequence[int], offset: int
+) -> numpy.ndarray:
     places = numpy.full((), offset)
     for count, step in zip(size, stride, strict=True):
         places = places[..., None] + numpy.arange(count) * step
@@ -231,11 +234,12 @@ def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Ar
     return np.searchsorted(np.cumsum(repeats, 0), places, "right")
 
 
-def roll(x: Array, shifts: Any, dims: Sequence[int] = ()) -> Array:
+def roll(x: Array, shifts: Size | Sequence[Size], dims: Sequence[int] = ()) -> Array:
     """Move elements along axes, from the end to the start."""
+    listed = list(shifts) if isinstance(shifts, Sequence) else [shifts]
     if not dims:
-        return np.roll(x, shifts[0] if isinstance(shifts, list) else shifts)
-    return np.roll(x, tuple(shifts), tuple(dims))
+        return np.roll(x, listed[0])
+    return np.roll(x, tuple(listed), tuple(dims))
 
 
 def flip(x: Array, dims: Sequence[int]) -> Array:
@@ -252,7 +256,7 @@ def _widths(x: Array, pad: Sequence[Size]) -> list[tuple[Size, Size]]:
     return [(0, 0)] * (x.ndim - len(pairs)) + pairs
 
 
-def constant_pad(x: Array, pad: Sequence[Size], value: Any = 0) -> Array:
+def constant_pad(x: Array, pad: Sequence[Size], value: float = 0) -> Array:
     """A value around `x`; negative widths cut elements off."""
     return np.pad(x, _widths(x, pad), constant_values=float(value))
 

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy
 
@@ -18,8 +18,12 @@ from aotc.importers.common.known_sizes import is_different, is_equal
 from aotc.importers.common.scaling import SymbolicFloat, rounding
 from aotc.importers.torch.promotion import as_dtype
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
+
+# a number that ops compare, or compute with: that of a size is no array yet
+Compared: TypeAlias = Size | float | Array
+Number: TypeAlias = Compared | SymbolicFloat
 
 
 def size(x: Array, axis: int) -> Size:
@@ -32,17 +36,17 @@ def stride(x: Array, axis: int) -> Size:
     return element_count(x.shape[axis % x.ndim + 1 :])
 
 
-def quotient(a: object, b: object) -> object:
+def quotient(a: Number, b: Number) -> Number:
     """`a / b` as a number or a float of a size; of two sizes as an f32 scalar."""
     if isinstance(a, Array) or isinstance(b, Array):
         return np.divide(*(as_dtype(as_array(each), "f32") for each in (a, b)))
     return _in_floats(operator.truediv, number(a), number(b))
 
 
-def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _arithmetic(operation: Callable[..., Number]) -> Callable[[Number, Number], Number]:
     """Return an operator of sizes, numbers, and floats that are computed of them."""
 
-    def call(a: Any, b: Any) -> Any:
+    def call(a: Number, b: Number) -> Number:
         if isinstance(a, Array) or isinstance(b, Array):
             return operation(as_array(a), as_array(b))
         if any(isinstance(each, float | SymbolicFloat) for each in (a, b)):
@@ -52,9 +56,7 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return call
 
 
-def _in_floats(
-    operation: Callable[[object, object], object], a: ArrayLike, b: ArrayLike
-) -> Any:
+def _in_floats(operation: Callable[..., Number], a: Number, b: Number) -> Number:
     """Apply an operator; return a float of a size if there is one, else an array."""
     try:
         return operation(a, b)
@@ -62,7 +64,7 @@ def _in_floats(
         return operation(as_array(a), as_array(b))
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: object) -> Any:
     """Return a float of a size as an f32 array; all else as it is."""
     return x.array("f32") if isinstance(x, SymbolicFloat) else x
 
@@ -85,7 +87,7 @@ def power(a: Any, b: Any) -> Any:
     )
 
 
-def number(x: Any) -> Any:
+def number(x: Size | float | SymbolicFloat) -> SymbolicFloat | float:
     """Return a size or a number as a float of 64 bits, as Python's are."""
     if isinstance(x, SymbolicDim):
         return SymbolicFloat(x, numpy.float64)
@@ -93,11 +95,11 @@ def number(x: Any) -> Any:
 
 
 def _comparison(
-    known: Callable[[Any, Any], bool], computed: Callable[..., Array]
-) -> Callable[[Any, Any], Any]:
+    known: Callable[..., bool], computed: Callable[..., Array]
+) -> Callable[[Compared, Compared], bool | Array]:
     """Make a comparison that contracts decide, or else the running model."""
 
-    def call(a: Any, b: Any) -> Any:
+    def call(a: Compared, b: Compared) -> bool | Array:
         if isinstance(a, Array) or isinstance(b, Array):
             return computed(a, b)
         try:
@@ -117,7 +119,7 @@ def choose(condition: object, x: object, y: object) -> object:
     return np.where(condition, lift(x, dtype), lift(y, dtype))
 
 
-def square_root(x: object) -> object:
+def square_root(x: Number) -> float | Array:
     """The root of a number or of a size."""
     if isinstance(x, (int, float)):
         return math.sqrt(x)
@@ -147,7 +149,7 @@ def assert_condition(
 _EXPRESSION = re.compile(r"Runtime assertion failed for expression (.*) on node '.*'")
 
 
-def in_range(size: Any, min: int | None = None, max: int | None = None) -> None:
+def in_range(size: Compared, min: int | None = None, max: int | None = None) -> None:
     """Refuse a call unless a number is between two others.
 
     Raises:
@@ -193,8 +195,8 @@ ASSERTIONS: dict[str, Callable[..., Any]] = {
 
 
 def assert_in_order(
-    token: Any, op: object, *args: object, **named: object
-) -> list[Any]:
+    token: object, op: object, *args: object, **named: object
+) -> list[object]:
     """An assertion in the order of those that have effects."""
     name = str(op)
     assertion = ASSERTIONS.get(name) or ASSERTIONS[name.rpartition(".")[0]]

@@ -227,7 +227,7 @@ class _Decoder(WorkgroupAttention):
         factor = reciprocal(total, safe=self.op.safe)
         for first, count in parts(self.sizes.width, lanes):
             x = vectors.load(*self._sum_at(query, first), lanes, count)
-            result = round_to(arith.mulf(x, factor), self.dtype)
+            result = round_to(arith.mulf(x, factor), self.dtype, self.given.machine)
             at = add(self._result_of(query), first)
             vectors.store(result, self.memories.result, at, lanes, count)
 

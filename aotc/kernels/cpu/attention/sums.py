@@ -155,7 +155,7 @@ class WeightedSums(TiledWork):
         vectors.store(x, *self._sum_at(place), self.tile.lanes, place.count)
 
     def _store(self, place: _ResultVector, x: Value) -> None:
-        at, rounded = self._at(place), round_to(x, self.dtype)
+        at, rounded = self._at(place), round_to(x, self.dtype, self.given.machine)
         vectors.store(rounded, self.memories.result, at, self.tile.lanes, place.count)
 
     def _at(self, place: _ResultVector) -> Value:

@@ -95,6 +95,20 @@ class Factors:
         x = vectors.load_as_is(memory, at, lanes)
         return self._extend(x, lanes, self.sources[1])
 
+    def columns_of(self, memory: Value, places: Sequence[Value], count: int) -> Value:
+        """A vector of columns that lie by terms, the terms of each brought together.
+
+        Args:
+            memory: that holds them.
+            places: of the columns of each term that is multiplied at a time.
+            count: of the columns that are there.
+        """
+        if self.terms == 1:
+            (at,) = places
+            return self.columns(memory, at, count)
+        found = [vectors.load_as_is(memory, at, self.lanes, count) for at in places]
+        return vectors.interleave(found)
+
     @property
     def run_lanes(self) -> int:
         """The number of elements of either operand that an instruction multiplies."""

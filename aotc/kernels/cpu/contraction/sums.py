@@ -285,6 +285,11 @@ class Sums:
             def columns(number: int) -> Value:
                 is_last = number == count - 1 and not self.tile.packed
                 held = panel.last if is_last else lanes
+                if self.prologue is None and not self.tile.packed:
+                    at = add(here, number * lanes)
+                    step = self._right_step
+                    places = [add(at, term * step) for term in range(terms)]
+                    return factors.columns_of(self._right, places, held)
                 at = add(here, number * factors.run_lanes)
                 if self.prologue is None:
                     return factors.columns(self._right, at, held)

@@ -2,11 +2,13 @@
 
 Rows of elements that are narrower than f32 are widened before they are multiplied, some
 terms at a time, in memory that stays in the first cache: each element is then read once
-for each vector of a panel, as one of f32 is.
+for each vector of a panel, as one of f32 is. Of rows that lie side by side, the terms
+that one instruction multiplies are brought together there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.dialects.lowering.scalars import constant
@@ -45,11 +47,13 @@ class Widening:
         memory: for `PART` terms of as many rows as a tile may have.
         rows: so many.
         factors: what multiplies them.
+        rest: terms of a sum that are left after the last ones multiplied together.
     """
 
     memory: Value
     rows: int
     factors: Factors
+    rest: int
 
     @classmethod
     def of(
@@ -67,14 +71,13 @@ class Widening:
         if not widens(geometry, factors.mma):
             return None
         memory = vectors.allocate(tile.rows * PART, factors.element)
-        return cls(memory, tile.rows, factors)
+        return cls(memory, tile.rows, factors, geometry.depth % factors.terms)
 
     def widen(self, left: Left, rows: int, length: Value) -> Left:
         """Widen some rows: by rows or by terms, as they are in memory.
 
         Args:
-            left: the rows; one of their distances is 1, that of terms where more than
-                one is multiplied at a time.
+            left: the rows; one of their distances is 1.
             rows: how many there are.
             length: the number of terms, at most `PART`.
         """
@@ -84,12 +87,21 @@ class Widening:
                 self._copy_run(left.memory, source, index(row * PART), length)
             return Left(self.memory, index(0), PART, 1)
 
-        def widen_term(number: Value) -> None:
-            source = add(left.begin, scale(number, left.step))
-            self._copy(left.memory, source, scale(number, self.rows), rows)
+        terms = self.factors.terms
 
-        loops.repeat_for(0, length, 1, widen_term)
-        return Left(self.memory, index(0), 1, self.rows)
+        def widen_terms(number: Value, count: int = terms) -> None:
+            source = add(left.begin, scale(number, terms * left.step))
+            places = [add(source, term * left.step) for term in range(count)]
+            self._interleave(
+                left.memory, places, scale(number, terms * self.rows), rows
+            )
+
+        whole = arith.divui(length, index(terms)) if terms > 1 else length
+        loops.repeat_for(0, whole, 1, widen_terms)
+        if self.rest:  # after the last part of the terms
+            last = arith.ceildivui(length, index(terms))
+            loops.repeat_for(whole, last, 1, lambda at: widen_terms(at, self.rest))
+        return Left(self.memory, index(0), terms, self.rows)
 
     def _copy_run(
         self, memory: Value, source: Value, target: Value, length: Value
@@ -113,6 +125,19 @@ class Widening:
                 1,
                 lambda at: vectors.store(zero, self.memory, add(target, at), 1),
             )
+
+    def _interleave(
+        self, memory: Value, sources: Sequence[Value], target: Value, rows: int
+    ) -> None:
+        """Copy some terms of rows that lie side by side, those of a row together.
+
+        Zeros are the terms of which there is no place.
+        """
+        found = [self.factors.rows(memory, source, rows) for source in sources]
+        missing = self.factors.terms - len(found)
+        found += [constant(found[0].type, 0)] * missing
+        x = vectors.interleave(found)
+        vectors.store(x, self.memory, target, self.factors.terms * rows)
 
     def _copy(self, memory: Value, source: Value, target: Value, count: int) -> None:
         x = self.factors.rows(memory, source, count)

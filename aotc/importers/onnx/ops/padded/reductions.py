@@ -35,7 +35,8 @@ def _running(key: str, neutral: int) -> Imports:
         along = int(number(axis)) % len(x.shape)
 
         def function(data: Array, _: int) -> Array:
-            found: Array = plainly(data, axis, exclusive=exclusive, reverse=reverse)
+            found = plainly(data, axis, exclusive=exclusive, reverse=reverse)
+            assert isinstance(found, Array)
             return found
 
         assert isinstance(x, Padded), "the axis is known"

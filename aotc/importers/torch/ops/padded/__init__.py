@@ -29,10 +29,10 @@ PADDED: dict[str, Rule] = {
 }
 
 
-def written_into_first(rule: Rule) -> Rule:
+def written_into_first(rule: Callable[..., Value]) -> Callable[..., Value]:
     """The result of a rule in the dtype of its first argument, whose shape it keeps."""
 
-    def call(x: Value, *rest: Any, **named: Any) -> Value:
+    def call(x: Value, *rest: object, **named: object) -> Value:
         found = in_dtype(rule(x, *rest, **named), x.dtype)
         return found if found.shape == x.shape else expand(found, x.shape)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc import numpy as np
+from aotc.dialects.types import Size
 from aotc.importers.common.padded import cutting
 from aotc.importers.common.padded.op_rules import by_op_rules
 from aotc.importers.common.padded.sizes import bound_of, count_of, has_data_dependent
@@ -20,17 +21,21 @@ Rule = Callable[..., Any]
 
 
 def _slice_axis(
-    x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    x: Value,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
 ) -> Value:
     whole = isinstance(end, int) and end >= shapes._END
     return cutting.slice_axis(x, dim, start, None if whole else end, step)
 
 
-def _narrow(x: Value, dim: int, start: Any, length: Any) -> Value:
+def _narrow(x: Value, dim: int, start: Size, length: Size) -> Value:
     return cutting.slice_axis(x, dim, start, start + length)
 
 
-def _repeat(x: Value, repeats: Sequence[Any]) -> Value:
+def _repeat(x: Value, repeats: Sequence[Size]) -> Value:
     if has_data_dependent(repeats):
         refuse("copies whose number depends on values", "use expand, or an index")
     return by_op_rules(shapes.repeat)(x, repeats)  # type: ignore[no-any-return]

@@ -23,13 +23,13 @@ from aotc.importers.common.padded.values import Equality, data_of
 from aotc.importers.torch.ops import size_ops
 from aotc.tracing.array import Array
 
-Rule = Callable[..., Any]
 
-
-def _comparison(known: Callable[[Size, Size], bool], computed: Rule) -> Rule:
+def _comparison(
+    known: Callable[[Size, Size], bool], computed: Callable[..., Array]
+) -> Callable[[Size | Array, Size | Array], bool | Array]:
     """Return a comparison: decided by bounds of sizes, else when the model runs."""
 
-    def rule(a: Any, b: Any) -> Any:
+    def rule(a: Size | Array, b: Size | Array) -> bool | Array:
         if not (isinstance(a, Array) or isinstance(b, Array)) and known(a, b):
             return True
         return computed(_number(a), _number(b))
@@ -37,7 +37,7 @@ def _comparison(known: Callable[[Size, Size], bool], computed: Rule) -> Rule:
     return rule
 
 
-def _number(x: Any) -> Array:
+def _number(x: Size | Array) -> Array:
     return x if isinstance(x, Array) else count_of(x)
 
 
@@ -45,14 +45,16 @@ def _is_less(a: Size, b: Size) -> bool:
     return is_at_most(a + 1, b)
 
 
-def _equality(a: Any, b: Any) -> Any:
+def _equality(a: Size | Array, b: Size | Array) -> bool | Array | Equality:
     """Return whether two numbers are equal; for sizes an assertion can guard it."""
     if isinstance(a, Array) or isinstance(b, Array):
         return np.equal(_number(a), _number(b))
     return is_equal(a, b) or Equality(a, b)
 
 
-def assert_condition(condition: Any, message: str = "an assertion", *rest: Any) -> None:
+def assert_condition(
+    condition: object, message: str = "an assertion", *rest: object
+) -> None:
     """Refuse a call unless a condition holds."""
     if not isinstance(condition, Equality):
         size_ops.assert_condition(condition, message, *rest)
@@ -75,22 +77,22 @@ def in_range(size: Size, min: int | None = None, max: int | None = None) -> None
         assert_condition(_comparison(is_at_most, np.less_equal)(size, max))
 
 
-def _on_truths(function: Callable[..., Array]) -> Rule:
+def _on_truths(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of conditions, which also may say that two sizes are equal."""
 
-    def rule(*conditions: Any) -> Array:
+    def rule(*conditions: object) -> Array:
         return function(*map(_truth_of, conditions))
 
     return rule
 
 
-def _truth_of(condition: Any) -> Any:
+def _truth_of(condition: object) -> object:
     if isinstance(condition, Equality):
         return np.equal(count_of(condition.left), count_of(condition.right))
     return condition
 
 
-def _choose(condition: Any, x: Any, y: Any) -> Any:
+def _choose(condition: object, x: Size | Array, y: Size | Array) -> Size | Array:
     """`x` if a condition holds, else `y`."""
     truth = _truth_of(condition)
     if isinstance(truth, Array):
@@ -98,7 +100,7 @@ def _choose(condition: Any, x: Any, y: Any) -> Any:
     return x if truth else y
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, Callable[..., Any]] = {
     **size_ops.ASSERTIONS,
     **{
         name: assert_condition

@@ -1,0 +1,54 @@
+"""Estimates of how long the parts of a run take.
+
+The seconds below are taken for true, not measured on a device: those of processes are
+what they take on a processor of two cores, with room for a driver that translates PTX.
+A run gives each part its share of the time by them, and `prepare` prints them.
+"""
+
+from __future__ import annotations
+
+RUN = 350  # seconds of a run
+JOBS = 8  # comparisons at a time, on a machine of 16 cores
+CALL = 0.5  # for each figure of a time
+
+_SET_UP = 20  # wheels and programs unpacked, profile, compat
+_START = 6  # of a process, with the device and the code of a bundle
+_CASE = 0.05
+_TIME = 6 + 2 * CALL
+_PEERS = 30
+_NETWORK, _TRAINED = 12, 25
+_SCHEDULE = 0.08
+TRAINED = "train:"
+
+
+def estimate(plan, targets, jobs=JOBS):
+    """Seconds of each part of a run on these targets; 0 of one with nothing to do.
+
+    Args:
+        plan: what folder.json says.
+        targets: ids of the variants that run.
+        jobs: comparisons at a time.
+    """
+    on_cuda = any(plan["backends"][each] == "cuda" for each in targets)
+    rows = [(p, row) for p in plan["programs"] for row in p["bundles"]]
+    starts = [p for p, row in rows for each in row["variants"] if each in targets]
+    compare = sum(_START + _CASE * each["cases"] for each in starts) / jobs
+    timed = sum(len(each["timed"]) for each in plan["programs"])
+    networks = plan["networks"]
+    trained = sum(name.startswith(TRAINED) for name in networks)
+    return {
+        "compare": compare,
+        "times": timed * _TIME * (2 if on_cuda else 1) + (_PEERS if timed else 0),
+        "networks": trained * _TRAINED + (len(networks) - trained) * _NETWORK,
+        "schedules": plan["schedules"] * _SCHEDULE if on_cuda else 0,
+    }
+
+
+def told(parts):
+    """A line on an estimate, and on what does not fit into a run."""
+    whole = _SET_UP + sum(parts.values())
+    each = ", ".join(f"{name} {seconds:.0f}" for name, seconds in parts.items())
+    line = f"there: about {whole:.0f} s: {each}, the rest {_SET_UP}"
+    if whole > RUN:
+        line += f"; a run has {RUN} s, and cuts each part (--parts NAME has it all)"
+    return line

@@ -1,0 +1,249 @@
+"""Plant faults in the product's code, one at a time, and see whether tests catch them.
+
+    python benchmarks/mutations.py [--count 60] [--seed 0] [--write FILE.json]
+
+Draws functions from all packages in turn, and in each an operator, a comparison, a
+condition, a number or a truth value, which it changes in a copy of the tree. On that it
+runs the tests that are nearest to the module: those of files that import it, then those
+of its package, until one fails or `--seconds` are over. A fault that none of them
+catches is printed with its place; run the whole suite on it, or judge whether anything
+could have: some faults change no behaviour.
+
+DeMillo, Lipton and Sayward, "Hints on test data selection", Computer 11(4), 1978.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import cycle
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# folder → where it is installed in the package
+FOLDERS = {"aotc": "", "dialects": "dialects", "passes": "passes", "cli": "cli"}
+FOLDERS["artifacts"] = "artifacts"
+_OPPOSITES: dict[type[ast.AST], str] = {
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.Div: "*",
+    ast.Mod: "//", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
+    ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in", ast.NotIn: "in",
+    ast.Is: "is not", ast.IsNot: "is",
+}  # fmt: skip
+_LONGEST = 60  # characters of an expression that is changed
+_TOO_LONG = "tests took too long"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A change of one expression of a module.
+
+    Args:
+        file: of the module, from the root of the repository.
+        line: of the expression.
+        column: of it, in bytes of UTF-8.
+        function: that it is in.
+        before: the text of the expression.
+        after: what stands in its place.
+    """
+
+    file: str
+    line: int
+    column: int
+    function: str
+    before: str
+    after: str
+
+    def apply(self, source: str) -> str:
+        """Return the text of the module with the change."""
+        lines = source.encode().splitlines(keepends=True)
+        line, before = lines[self.line - 1], self.before.encode()
+        head, rest = line[: self.column], line[self.column :]
+        if not rest.startswith(before):
+            raise ValueError(f"{self.file}:{self.line} has changed")
+        lines[self.line - 1] = head + self.after.encode() + rest[len(before) :]
+        return b"".join(lines).decode()
+
+
+def main() -> None:
+    """Draw faults, run tests on each, print what was caught and what was not."""
+    options = parse()
+    drawn = draw(options.count, random.Random(options.seed))
+    outcomes = []
+    for number, mutation in enumerate(drawn, 1):
+        start = time.monotonic()
+        caught = outcome(mutation, options.seconds)
+        took = time.monotonic() - start
+        print(
+            f"{number:3} {caught or 'NOT CAUGHT':40} {took:4.0f} s  {mutation.file}:"
+            f"{mutation.line} {mutation.function}: {mutation.before} -> "
+            f"{mutation.after}",
+            flush=True,
+        )
+        outcomes.append({**asdict(mutation), "caught_by": caught})
+        if options.write:
+            options.write.write_text(json.dumps(outcomes, indent=1))
+    found = [row["caught_by"] for row in outcomes]
+    slow, none = found.count(_TOO_LONG), found.count(None)
+    print(f"{len(found)} faults: {none} not caught, {slow} not decided in time")
+
+
+def parse() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=int, default=240, help="of tests of a fault")
+    parser.add_argument("--write", type=Path, metavar="FILE.json")
+    return parser.parse_args()
+
+
+def draw(count: int, rng: random.Random) -> list[Mutation]:
+    """Return mutations of functions of all packages, the packages in turn."""
+    modules = defaultdict(list)
+    for folder in FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            modules[file.parent].append(file)
+    packages = sorted(modules)
+    rng.shuffle(packages)
+    found: list[Mutation] = []
+    for package in cycle(packages):
+        if len(found) == count:
+            break
+        possible = [*mutations(rng.choice(modules[package]))]
+        if possible:
+            found.append(rng.choice(possible))
+    return found
+
+
+def mutations(file: Path) -> Iterator[Mutation]:
+    """Iterate over the changes that can be made in a module's functions."""
+    source = file.read_text()
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for statement in function.body:
+            if isinstance(statement, ast.FunctionDef):
+                continue  # it has its own turn
+            for node in ast.walk(statement):
+                text = ast.get_source_segment(source, node)
+                after = _changed(node, source)
+                if not isinstance(node, ast.expr) or not text or not after:
+                    continue
+                if "\n" not in text and len(text) < _LONGEST:
+                    name, at = (
+                        str(file.relative_to(ROOT)),
+                        (node.lineno, node.col_offset),
+                    )
+                    change = Mutation(name, *at, function.name, text, after)
+                    if _differs(change, source):
+                        yield change
+
+
+def _changed(node: ast.AST, source: str) -> str | None:
+    """Return the text of an expression with a fault; None if none can be planted."""
+    parts: tuple[ast.AST, ast.AST] | None = None
+    operator: ast.AST | None = None
+    if isinstance(node, ast.BinOp) and not _is_text(node):
+        parts, operator = (node.left, node.right), node.op
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        parts, operator = (node.left, node.comparators[0]), node.ops[0]
+    elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
+        word = "or" if isinstance(node.op, ast.And) else "and"
+        left, right = (ast.get_source_segment(source, x) for x in node.values)
+        return f"({left} {word} {right})"
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return f"({ast.get_source_segment(source, node.operand)})"
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return str(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return str(node.value + 1)
+    if parts is None or type(operator) not in _OPPOSITES:
+        return None
+    left, right = (ast.get_source_segment(source, x) for x in parts)
+    return f"{left} {_OPPOSITES[type(operator)]} {right}"
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    """Return whether an operator joins or formats text."""
+    return any(
+        isinstance(part, ast.JoinedStr)
+        or (isinstance(part, ast.Constant) and isinstance(part.value, str))
+        for part in ast.walk(node)
+    )
+
+
+def _differs(change: Mutation, source: str) -> bool:
+    """Return whether the changed module is another program."""
+    try:
+        changed = ast.dump(ast.parse(change.apply(source)))
+    except SyntaxError:
+        return False
+    return changed != ast.dump(ast.parse(source))
+
+
+def outcome(mutation: Mutation, seconds: int) -> str | None:
+    """Return the test that fails with a fault; None if none does in this time."""
+    with tempfile.TemporaryDirectory() as folder:
+        installed = Path(folder) / "aotc"
+        for source, place in FOLDERS.items():
+            shutil.copytree(ROOT / source, installed / place, dirs_exist_ok=True)
+        top, _, rest = mutation.file.partition("/")
+        file = installed / FOLDERS[top] / rest
+        file.write_text(mutation.apply(file.read_text()))
+        end = time.monotonic() + seconds
+        for tests in nearest_tests(mutation.file):
+            left = max(1.0, end - time.monotonic())
+            failed = _first_failure(tests, folder, left)
+            if failed:
+                return failed
+    return None
+
+
+def nearest_tests(file: str) -> list[list[str]]:
+    """Return the test files that import a module, then those of its package."""
+    top, *rest = Path(file).with_suffix("").parts
+    module = ".".join(("aotc", *((top,) if top != "aotc" else ()), *rest))
+    module = module.removesuffix(".__init__")
+    package = module.rpartition(".")[0]
+    texts = {test: test.read_text() for test in sorted(ROOT.glob("tests/**/test_*.py"))}
+    importing = [str(test) for test, text in texts.items() if f"{module} " in text]
+    of_package = [str(test) for test, text in texts.items() if package in text]
+    area = (rest[0] if top == "aotc" and len(rest) > 1 else top) if rest else top
+    folder = [str(test) for test in texts if test.relative_to(ROOT).parts[1] == area]
+    near = [test for test in [*of_package, *folder] if test not in importing]
+    return [tests for tests in (importing, [*dict.fromkeys(near)]) if tests]
+
+
+def _first_failure(tests: list[str], installed: str, seconds: float) -> str | None:
+    """Return the first of these tests that fails on an installation in this time."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--no-header"]
+    command += ["-p", "no:cacheprovider", "--tb=no", *tests]
+    variables = {**os.environ, "PYTHONPATH": installed, "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return _TOO_LONG
+    failed = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
+    return failed[0].split(" - ")[0].removeprefix("FAILED ") if failed else None
+
+
+if __name__ == "__main__":
+    main()
