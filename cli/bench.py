@@ -17,9 +17,9 @@ from aotc.cli.verb import (
     format_option,
     trust,
     trust_option,
+    variant_options,
     verb,
 )
-from aotc.core.options import MAX_THREADS
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,19 +90,7 @@ _SECONDS = 5.0
 @replay_options()
 @trust_option()
 @click.option("--allow-unsigned", is_flag=True, help="Run a bundle without signature.")
-@click.option("--target", help="Use this variant, not the best one for the machine.")
-@click.option(
-    "--no-fallback",
-    "fallback",
-    flag_value=False,
-    default=True,
-    help="Fail where the processor would run what has code for an accelerator too.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1, MAX_THREADS),
-    help="Threads to compute with.",
-)
+@variant_options()
 @format_option()
 @click.pass_context
 def bench(

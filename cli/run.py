@@ -21,10 +21,10 @@ from aotc.cli.verb import (
     format_option,
     trust,
     trust_option,
+    variant_options,
     verb,
 )
 from aotc.core import options
-from aotc.core.options import MAX_THREADS
 from aotc.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,19 +88,7 @@ if TYPE_CHECKING:
     help="When an output or state is not finite, name the op that made the first such "
     "number; MODEL is the file that the bundle was built from, or IR of its graph.",
 )
-@click.option("--target", help="Use this variant, not the best one for the machine.")
-@click.option(
-    "--no-fallback",
-    "fallback",
-    flag_value=False,
-    default=True,
-    help="Fail where the processor would run what has code for an accelerator too.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1, MAX_THREADS),
-    help="Threads to compute with.",
-)
+@variant_options()
 @click.option(
     "--ranks",
     "count",

@@ -269,6 +269,35 @@ def trust_option() -> Callable[[_Function], _Function]:
     )
 
 
+def variant_options() -> Callable[[_Function], _Function]:
+    """`--target`, `--no-fallback` and `--threads`: the code that runs, and how."""
+    shared = (
+        click.option(
+            "--target", help="Use this variant, not the best one for the machine."
+        ),
+        click.option(
+            "--no-fallback",
+            "fallback",
+            flag_value=False,
+            default=True,
+            help="Fail where the processor would run what has code for an accelerator "
+            "too.",
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(1, options.MAX_THREADS),
+            help="Threads to compute with.",
+        ),
+    )
+
+    def decorate(function: _Function) -> _Function:
+        for option in reversed(shared):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 def trust(keys: tuple[str, ...]) -> Trust:
     """Return the keys of `--trust`, or the user's development key."""
     from aotc.artifacts.trust import Trust

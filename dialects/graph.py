@@ -364,7 +364,7 @@ class GraphOp(_Declared):
 
 
 def has_view(op: Operation) -> bool:
-    """Return whether results of such ops may be views of their first operand."""
+    """Return whether results of the op may be views of its first operand."""
     return isinstance(op, GraphOp) and "view" in {
         name for cls in type(op).__mro__ if cls is not GraphOp for name in vars(cls)
     }

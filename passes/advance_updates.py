@@ -81,7 +81,7 @@ def _advance(function: Function) -> None:
 
 
 def _only_for_results(function: Function) -> set[Value]:
-    """Return the results of elementwise ops that only such ops and the return need.
+    """Return results of elementwise ops that only the return and each other need.
 
     Looked for from the ends backwards: most functions have none, and cost little.
     """

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from aotc.dialects.builder import replace_op
 from aotc.dialects.functions.functions import functions_of
-from aotc.dialects.functions.fusion import has_unfused_body
+from aotc.dialects.functions.fusion import unfused_functions
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
@@ -54,8 +54,7 @@ class ComposeOps(Pass):
         """Run the pass; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         left_out = frozenset(self.without.split("+"))
-        functions = functions_of(unit.module).values()
-        bodies = [each for each in functions if has_unfused_body(each)]
+        bodies = unfused_functions(functions_of(unit.module))
         if not any([_compose_in(each, capabilities, left_out) for each in bodies]):
             return False
         for kind in _TIDYING:

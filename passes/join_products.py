@@ -111,7 +111,7 @@ class _Family:
 
     @property
     def signature(self) -> Hashable:
-        """A key that families in two entries share if they are joined alike."""
+        """Key of how a family is joined: equal for two entries that join alike."""
         slices = (column_slices(product) for product in self.products)
         columns = (tuple((x.start, x.sizes) for x in each) for each in slices)
         return (*self.weights, *columns, *map(_packing_of, self.products))

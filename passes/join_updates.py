@@ -1,4 +1,4 @@
-"""Compute the new values of states that elementwise ops give with a few kernels.
+"""Join elementwise updates of states, so that a few kernels compute all of them.
 
     %m1 = graph.add(%m, %g)                  %p1, %m1, %q1, %n1 =
     %p1 = graph.subtract(%p, %m1)        →     call @updates(%m, %g, %p, %n, %h, %q)

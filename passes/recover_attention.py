@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.functions.functions import functions_of
-from aotc.dialects.functions.fusion import has_unfused_body
+from aotc.dialects.functions.fusion import unfused_functions
 from aotc.dialects.functions.transform import Jvp, Vjp, derived_of
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
@@ -45,8 +45,8 @@ class RecoverAttention(Pass):
             if isinstance(derived := derived_of(each), Vjp | Jvp)
             for name in reachable_functions(functions, derived.of)
         }
-        bodies = [x for name, x in functions.items() if name in found]
-        return any([_recover(each) for each in bodies if has_unfused_body(each)])
+        bodies = {name: x for name, x in functions.items() if name in found}
+        return any([_recover(each) for each in unfused_functions(bodies)])
 
 
 def _recover(function: Function) -> bool:

@@ -28,7 +28,7 @@ from math import prod
 from aotc.core import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions.functions import before, functions_of
-from aotc.dialects.functions.fusion import has_unfused_body
+from aotc.dialects.functions.fusion import unfused_functions
 from aotc.dialects.functions.walking import defining_op, in_order, users_of
 from aotc.dialects.ops.binary import Add, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast, varying_axes
@@ -58,10 +58,9 @@ class RotatePairs(Pass):
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether anything changed."""
         changed = False
-        for function in functions_of(unit.module).values():
-            if has_unfused_body(function):
-                with known_contracts(contracts_of(function)):
-                    changed |= _rewrite(function)
+        for function in unfused_functions(functions_of(unit.module)):
+            with known_contracts(contracts_of(function)):
+                changed |= _rewrite(function)
         return changed
 
 

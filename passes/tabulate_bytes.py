@@ -47,7 +47,7 @@ import numpy as np
 from aotc.core import dtypes
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions.functions import before, functions_of
-from aotc.dialects.functions.fusion import has_unfused_body
+from aotc.dialects.functions.fusion import unfused_functions
 from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.graph import GraphOp, evaluate
 from aotc.dialects.ops.contraction import BYTES
@@ -82,8 +82,8 @@ class TabulateBytes(Pass):
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether anything changed."""
         numbers = numbers_of_weights(unit.program)
-        functions = functions_of(unit.module).values()
-        return any([_change(x, numbers) for x in functions if has_unfused_body(x)])
+        functions = unfused_functions(functions_of(unit.module))
+        return any([_change(each, numbers) for each in functions])
 
 
 def _change(function: Function, numbers: Numbers) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions.functions import before, functions_of
-from aotc.dialects.functions.fusion import has_unfused_body
+from aotc.dialects.functions.fusion import unfused_functions
 from aotc.dialects.limits import is_limited
 from aotc.dialects.ops.indexing import Gather
 from aotc.dialects.ops.quantization import Dequantize
@@ -38,8 +38,7 @@ class WidenScales(Pass):
 
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether anything changed."""
-        functions = functions_of(unit.module).values()
-        bodies = [each for each in functions if has_unfused_body(each)]
+        bodies = unfused_functions(functions_of(unit.module))
         return any([_change(each, unit.target) for each in bodies])
 
 

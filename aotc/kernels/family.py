@@ -161,7 +161,7 @@ class KernelFamily(Generic[A, S]):
         return [op for op in operations if isinstance(op, self.anchors)]
 
     def anchor_in(self, function: Function) -> A:
-        """Return the op that the kernel of a region is for: no other such needs it."""
+        """Return the op that the kernel of a region is for: no other one needs it."""
         found = self.anchors_in(function)
         if len(found) == 1:
             return found[0]

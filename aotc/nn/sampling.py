@@ -130,23 +130,10 @@ def grid_sample(
         N, …, C.
     """
     x, grid = one_dtype(as_float(x), grid)
-    spatial = x.ndim - 2
-    sizes = grid.type.shape
-    if spatial < 1 or sizes[-1:] != (spatial,) or sizes[:1] != x.type.shape[:1]:
-        fail(
-            "shape-mismatch",
-            "expected x as N, spatial…, C and a grid N, …, spatial axes; got "
-            f"{x.type}, {grid.type}",
-        )
-    for value, known, what in (
-        (method, METHODS, "method"),
-        (padding, PADDINGS, "padding"),
-    ):
-        if value not in known:
-            fail("bad-method", f"expected {what} {', '.join(known)}; got {value!r}")
+    _require_sampling(x, grid, method, padding)
     sizes = x.shape[1:-1]
     places = [
-        to_pixels(grid[..., spatial - 1 - axis], size, align_corners)
+        to_pixels(grid[..., len(sizes) - 1 - axis], size, align_corners)
         for axis, size in enumerate(sizes)
     ]
 
@@ -169,3 +156,20 @@ def grid_sample(
     if method == "nearest":
         return pixels([np.round(place) for place in places])
     return interpolate(places, linear, pixels)
+
+
+def _require_sampling(x: Array, grid: Array, method: str, padding: str) -> None:
+    """Refuse shapes that do not fit, and methods and paddings that there are not."""
+    spatial, shape = x.ndim - 2, grid.type.shape
+    if spatial < 1 or shape[-1:] != (spatial,) or shape[:1] != x.type.shape[:1]:
+        fail(
+            "shape-mismatch",
+            "expected x as N, spatial…, C and a grid N, …, spatial axes; got "
+            f"{x.type}, {grid.type}",
+        )
+    for value, known, what in (
+        (method, METHODS, "method"),
+        (padding, PADDINGS, "padding"),
+    ):
+        if value not in known:
+            fail("bad-method", f"expected {what} {', '.join(known)}; got {value!r}")

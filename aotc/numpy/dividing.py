@@ -47,7 +47,7 @@ def _integers(x1: ArrayLike, x2: ArrayLike) -> list[Array]:
 
 
 def _unsigned_dtype(dtype: str) -> str:
-    """The dtype that holds the size of the least number as well."""
+    """Return the unsigned dtype, which holds the magnitude of the least number."""
     return "u" + dtype.lstrip("iu")
 
 

@@ -99,11 +99,7 @@ def nanvar(
     keepdims: bool = False,
 ) -> Array:
     """Return the variance over `axis`, leaving NaNs out; NaN of no more than `ddof`."""
-    x = as_float(a)
-    found = reducing.var(
-        x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x)
-    )
-    return _nan_of_too_few(found, x, axis, ddof, keepdims)
+    return _nan_spread(reducing.var, a, axis, dtype, ddof, keepdims)
 
 
 def nanstd(
@@ -115,17 +111,20 @@ def nanstd(
     keepdims: bool = False,
 ) -> Array:
     """The square root of `nanvar`."""
-    x = as_float(a)
-    found = reducing.std(
-        x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x)
-    )
-    return _nan_of_too_few(found, x, axis, ddof, keepdims)
+    return _nan_spread(reducing.std, a, axis, dtype, ddof, keepdims)
 
 
-def _nan_of_too_few(
-    found: Array, x: Array, axis: Axes, ddof: float, keepdims: bool
+def _nan_spread(
+    spread: Callable[..., Array],
+    a: ArrayLike,
+    axis: Axes,
+    dtype: DTypeLike | None,
+    ddof: float,
+    keepdims: bool,
 ) -> Array:
-    """Return `found`, with NaN where no more than `ddof` elements of x are not NaN."""
+    """Return a spread of the numbers; NaN where no more than `ddof` are not NaN."""
+    x = as_float(a)
+    found = spread(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x))
     if ddof <= 0:
         return found
     count = reducing.sum(_not_nan(x), axis, keepdims=keepdims)

@@ -106,7 +106,7 @@ class LossMetric:
             raise _bad(f"a function '{name}' in '{path}'; {error!r}") from error
 
     def resolved(self, outputs: Outputs) -> LossMetric:
-        """Return the metric that `auto` is for a program with such outputs.
+        """Return the metric that `auto` stands for, given a program's outputs.
 
         Args:
             outputs: of all entries that are measured.

@@ -161,7 +161,7 @@ def _require_success(name: str, code: int) -> None:
 
 
 class _Kind(NamedTuple):
-    """GPUs of one of IREE's drivers.
+    """DLPack's facts on the GPUs of one of IREE's drivers.
 
     Args:
         types: DLPack's, of their memory (dlpack.h, DLDeviceType); results have the

@@ -41,7 +41,7 @@ def column(b: Builder, x: Value, j: Value) -> Value:
 
 
 def element(b: Builder, v: Value, j: Value) -> Value:
-    """Return element `j` along the last axis: the same of all vectors, or one each."""
+    """Return element `j` of vectors along the last axis; one `j` or one for each."""
     kind, at = Tensor.of(v), axis_positions(b, v, -1)
     wanted = for_each(b, j, kind.shape) if Tensor.of(j).rank else number(b, j, at)
     kept = b.where_true(b.compare(at, wanted, direction="eq"), v)

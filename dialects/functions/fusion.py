@@ -11,6 +11,7 @@ which kernel computes it, and how that is cut up for the target.
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.dialects.functions.function_table import Functions
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.mlir import Function
 
@@ -46,6 +47,11 @@ def fused_of(function: Function) -> Fused | None:
 def has_unfused_body(function: Function) -> bool:
     """Return whether a function has a body, and is no region."""
     return not function.is_external and not is_region(function)
+
+
+def unfused_functions(functions: Functions) -> list[Function]:
+    """Return the functions that have a body and are no regions, in their order."""
+    return [each for each in functions.values() if has_unfused_body(each)]
 
 
 def mark_fused(function: Function, fused: Fused) -> None:

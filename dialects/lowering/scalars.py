@@ -106,7 +106,7 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def in_f32(body: Body) -> Body:
-    """`body`, which computes in f32 or f64, for the half-precision dtypes as well."""
+    """Extend `body`, which computes in f32 or f64, to the half-precision dtypes."""
 
     @wraps(body)
     def wide(*elements: Value) -> Value:

@@ -374,8 +374,8 @@ def _rows_of_itself(op: str) -> tuple[RewriteRow, ...]:
     )
 
 
-class Maximum(Binary, name="maximum"):
-    """y = the larger operand; NaN if either is. Ties share the derivative."""
+class Choice(Binary, traits=[Pure]):
+    """Base of ops that choose one of two numbers. Ties share the derivative."""
 
     selects = True
     on_vectors = True
@@ -383,12 +383,16 @@ class Maximum(Binary, name="maximum"):
     commutes = True
     why = "one instruction; ties share the derivative"
 
-    ref = staticmethod(np.maximum)
-
     @staticmethod
-    def partials(b: Builder, op: "Maximum") -> Partials:
+    def partials(b: Builder, op: "Choice") -> Partials:
         """1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
+
+
+class Maximum(Choice, name="maximum"):
+    """y = the larger operand; NaN if either is. Ties share the derivative."""
+
+    ref = staticmethod(np.maximum)
 
     simplify = _rows_of_itself("maximum")
 
@@ -400,21 +404,10 @@ class Maximum(Binary, name="maximum"):
         return is_known(op.lhs) or is_known(op.rhs)
 
 
-class Minimum(Binary, name="minimum"):
+class Minimum(Choice, name="minimum"):
     """y = the smaller operand; NaN if either is. Ties share the derivative."""
 
-    selects = True
-    on_vectors = True
-    on_integers = True
-    commutes = True
-    why = "one instruction; ties share the derivative"
-
     ref = staticmethod(np.minimum)
-
-    @staticmethod
-    def partials(b: Builder, op: "Minimum") -> Partials:
-        """1 for the operand that is chosen, 1/2 each at a tie."""
-        return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
     simplify = _rows_of_itself("minimum")
 
@@ -427,7 +420,7 @@ class Minimum(Binary, name="minimum"):
 
 
 def _choice(
-    b: Builder, op: Maximum | Minimum, mine: Value, other: Value
+    b: Builder, op: Choice, mine: Value, other: Value
 ) -> Callable[[Value], Value]:
     def partial(d: Value) -> Value:
         chosen = b.compare(op.y, mine, direction="eq")

@@ -138,12 +138,12 @@ class Barrier(GraphOp, name="barrier"):
 
     @staticmethod
     def jvp(b: Builder, op: "Barrier", dx: Value) -> Value:
-        """Return the tangent, kept apart as well."""
+        """Return the tangent behind a barrier of its own."""
         return b.barrier(dx)
 
     @staticmethod
     def vjp(b: Builder, op: "Barrier", dy: Value) -> list[Tangent]:
-        """Return the cotangent, kept apart as well."""
+        """Return the cotangent behind a barrier of its own."""
         return [b.barrier(dy)]
 
     batch = leading()

@@ -15,12 +15,12 @@ import numpy as np
 from aotc.dialects.attributes import Bool
 from aotc.dialects.builder import Builder
 from aotc.dialects.factorizations import elimination, reflections
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
+from aotc.dialects.graph import Operand, Pure, Result, Tangent
 from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.matrices import (
-    DTYPES,
     LEFT,
     RIGHT,
+    MatrixEquation,
     identity,
     matrix_transpose,
     on_diagonal,
@@ -54,17 +54,11 @@ def _each(
     ]
 
 
-class Cholesky(GraphOp, name="cholesky", traits=[Pure]):
+class Cholesky(MatrixEquation, name="cholesky", traits=[Pure]):
     """y = the lower triangle with y yᵀ = (x + xᵀ) / 2; NaN if that is not definite."""
-
-    is_costly = True
-    in_memory = True
-    is_approximated = True
-    why = "differentiated by its equation, not through the algorithm"
 
     x: Operand[Any]
     y: Result[Any]
-    dtypes = DTYPES
 
     @staticmethod
     def infer(x: Tensor) -> Tensor:
@@ -126,16 +120,13 @@ def _solve(
     return b.triangular_solve(a, y, transpose=transpose, **attributes)
 
 
-class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
+class TriangularSolve(MatrixEquation, name="triangular_solve", traits=[Pure]):
     """y = a⁻¹ x, or a⁻ᵀ x with `transpose`, where a is a triangle.
 
     Of `a` one triangle is read, the lower or the upper one, and with `unit_diagonal`
     not its diagonal, which counts as ones.
     """
 
-    is_costly = True
-    in_memory = True
-    is_approximated = True
     why = "its adjoints are triangular solves"
 
     a: Operand[Any]
@@ -144,7 +135,6 @@ class TriangularSolve(GraphOp, name="triangular_solve", traits=[Pure]):
     transpose: Bool
     unit_diagonal: Bool
     y: Result[Any]
-    dtypes = DTYPES
 
     @staticmethod
     def infer(a: Tensor, x: Tensor, **_: object) -> Tensor:
@@ -251,22 +241,16 @@ def _substitute(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray]:
     return (y,)
 
 
-class Lu(GraphOp, name="lu", traits=[Pure]):
+class Lu(MatrixEquation, name="lu", traits=[Pure]):
     """y = l - 1 + u, where x[permutation] = l u, by elimination with partial pivoting.
 
     l has ones on its diagonal, u is the upper triangle. The pivot is the first of the
     largest elements of a column; where all are 0, the column of l is 0 below 1.
     """
 
-    is_costly = True
-    in_memory = True
-    is_approximated = True
-    why = "differentiated by its equation, not through the algorithm"
-
     x: Operand[Any]
     y: Result[Any]
     permutation: Result[Any]
-    dtypes = DTYPES
 
     @staticmethod
     def infer(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -358,7 +342,7 @@ def _inverse(b: Builder, permutation: Value) -> Value:
     )
 
 
-class Qr(GraphOp, name="qr", traits=[Pure]):
+class Qr(MatrixEquation, name="qr", traits=[Pure]):
     """y = q, r: x = q r, with orthonormal columns in q and r upper triangular.
 
     The diagonal of r is at least 0, so the factors of a matrix of full rank are unique.
@@ -366,15 +350,9 @@ class Qr(GraphOp, name="qr", traits=[Pure]):
     derivative: it is infinite or NaN.
     """
 
-    is_costly = True
-    in_memory = True
-    is_approximated = True
-    why = "differentiated by its equation, not through the algorithm"
-
     x: Operand[Any]
     q: Result[Any]
     r: Result[Any]
-    dtypes = DTYPES
 
     @staticmethod
     def infer(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -337,39 +337,36 @@ def _highest(dtype: str) -> float | int:
     return np.inf if dt.is_float(dtype) else integer_bounds(dtype)[1]
 
 
-class ReduceMax(Reduction, name="reduce_max"):
-    """y = the largest element over `axes`; NaN if any is. Ties share the gradient."""
+class ReducedChoice(Reduction, traits=[Pure]):
+    """Base of reductions that choose one of the elements. Ties share the gradient."""
 
     selects = True
     why = "ties share the derivative"
-
     needs_elements = True
+    weights = staticmethod(_share_of_ties)
+
+
+class ReduceMax(ReducedChoice, name="reduce_max"):
+    """y = the largest element over `axes`; NaN if any is. Ties share the gradient."""
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """Compute np.max; of nothing, the lowest number there is."""
         return np.max(x, axis=axes, initial=_lowest(dt.canonical(x.dtype)))
 
-    weights = staticmethod(_share_of_ties)
     start = staticmethod(_lowest)
     combine = {"f": arith.maximumf, "i": arith.maxsi, "u": arith.maxui}
     ufunc = "maximum"
 
 
-class ReduceMin(Reduction, name="reduce_min"):
+class ReduceMin(ReducedChoice, name="reduce_min"):
     """y = the smallest element over `axes`; NaN if any is. Ties share the gradient."""
-
-    selects = True
-    why = "ties share the derivative"
-
-    needs_elements = True
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """Compute np.min; of nothing, the highest number there is."""
         return np.min(x, axis=axes, initial=_highest(dt.canonical(x.dtype)))
 
-    weights = staticmethod(_share_of_ties)
     start = staticmethod(_highest)
     combine = {"f": arith.minimumf, "i": arith.minsi, "u": arith.minui}
     ufunc = "minimum"

@@ -156,7 +156,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def counted_axis(op: "Slice", axis: int) -> int | None:
-        """Return the counted axis, of the first elements."""
+        """Return the axis if its first elements are taken, so that it still counts."""
         is_first = op.start[axis] == 0 and op.strides[axis] == 1
         return axis if is_first else None
 

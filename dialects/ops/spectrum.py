@@ -16,12 +16,12 @@ import numpy as np
 
 from aotc.dialects.builder import Builder
 from aotc.dialects.factorizations import rotations
-from aotc.dialects.graph import GraphOp, Operand, Pure, Result
+from aotc.dialects.graph import Operand, Pure, Result
 from aotc.dialects.rules.batching import leading
 from aotc.dialects.rules.matrices import (
-    DTYPES,
     LEFT,
     RIGHT,
+    MatrixEquation,
     along_columns,
     along_rows,
     diagonal,
@@ -68,21 +68,15 @@ def _largest_signs(vectors: np.ndarray) -> np.ndarray:
     return np.where(np.take_along_axis(vectors, at, -2) < 0, -1.0, 1.0)
 
 
-class Eigh(GraphOp, name="eigh", traits=[Pure]):
+class Eigh(MatrixEquation, name="eigh", traits=[Pure]):
     """y = w, v: (x + xᵀ) / 2 = v diag(w) vᵀ, w rising and v orthogonal.
 
     The largest element of each column of v is positive. See Note [equal values].
     """
 
-    is_costly = True
-    in_memory = True
-    is_approximated = True
-    why = "differentiated by its equation, not through the algorithm"
-
     x: Operand[Any]
     w: Result[Any]
     v: Result[Any]
-    dtypes = DTYPES
 
     @staticmethod
     def infer(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,23 +142,17 @@ def _with_diagonal(b: Builder, x: Value, v: Value) -> Value:
     return b.add(x, on_it)
 
 
-class Svd(GraphOp, name="svd", traits=[Pure]):
+class Svd(MatrixEquation, name="svd", traits=[Pure]):
     """y = u, s, vh: x = u diag(s) vh, with orthonormal columns in u and rows in vh.
 
     s falls. The largest element of each column of u is positive. x has at least as many
     rows as columns. See Note [equal values]; the same holds for u where s is 0.
     """
 
-    is_costly = True
-    in_memory = True
-    is_approximated = True
-    why = "differentiated by its equation, not through the algorithm"
-
     x: Operand[Any]
     u: Result[Any]
     s: Result[Any]
     vh: Result[Any]
-    dtypes = DTYPES
 
     @staticmethod
     def infer(x: Tensor) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Counting integers along an axis: a read at such positions moves elements.
+"""Integers that count along an axis: a read at them only moves elements.
 
 Frameworks read a table of positions at 0, 1, 2, …, and a mask at all of its places.
 """

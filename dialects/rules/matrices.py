@@ -9,12 +9,23 @@ import numpy as np
 
 from aotc.core import dtypes
 from aotc.dialects.builder import Builder
+from aotc.dialects.graph import GraphOp, Pure
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.types import Shape, Tensor
 from aotc.errors import InputError
 from aotc.mlir import Value
 
 DTYPES = ("f32", "f64")
+
+
+class MatrixEquation(GraphOp, traits=[Pure]):
+    """Base of ops whose results solve an equation of matrices, by an algorithm."""
+
+    is_costly = True
+    in_memory = True
+    is_approximated = True
+    why = "differentiated by its equation, not through the algorithm"
+    dtypes = DTYPES
 
 
 # ---- checks -------------------------------------------------------------------------

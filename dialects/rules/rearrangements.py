@@ -17,7 +17,7 @@ Write = Callable[[Builder, Value], Value]
 
 @dataclass(frozen=True)
 class Rearrangement:
-    """A chain of such ops.
+    """A chain of ops that rearrange elements, and its inverse.
 
     Args:
         shape: of the result; that of what is rearranged, to begin with.

@@ -1,4 +1,4 @@
-"""A module of PyTorch and a call of it → a traced program that computes such calls.
+"""A module of PyTorch and a call of it → a traced program for calls of that kind.
 
 What is exported is a copy, so that Python in `forward` changes the copy alone. It has
 the parameters and buffers of the module, and not its hooks, which stay Python's.

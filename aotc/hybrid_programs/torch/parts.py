@@ -266,7 +266,7 @@ def _positional_names(forward: Callable[..., object]) -> tuple[str, ...]:
 
 
 def _are_traceable(sizes: Sizes, call: CallSignature) -> bool:
-    """Return whether torch.export can trace such sizes: 0 and 1 are fixed."""
+    """Return whether torch.export can trace sizes as symbols; it fixes 0 and 1."""
     return all(
         isinstance(size, int) or given >= 2
         for spec, shape in zip(sizes, call.shapes, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,31 +54,16 @@ def network_of(
     stored = dict(_weights(model.graph))
     inputs = specs_of(model, dims)
     names = identifiers(model.graph.outputs)
-    codes = [model.graph.types[own].tensor_type.elem_type for own in model.graph.inputs]
 
     def run(*arguments: Any) -> Any:
         with data_dependent_sizes():
-            results = compute(*arguments)
+            weights = dict(arguments[0]) if stored else {}
+            arrays = {id(c): lift(weights[name]) for name, c in stored.items()}
+            given = arguments[1:] if stored else arguments
+            results = _compute(model, interpreter(model, arrays), given)
         if len(results) == 1:
             return results[0]
         return OrderedTree(zip(names, results, strict=True))
-
-    def compute(*arguments: Any) -> list[Array]:
-        weights = dict(arguments[0]) if stored else {}
-        arrays = {id(c): lift(weights[name]) for name, c in stored.items()}
-        given = arguments[1:] if stored else arguments
-        values = [
-            with_element(lift(x), element(code), code)
-            for x, code in zip(given, codes, strict=True)
-        ]
-        declared = map(model.graph.declared_shape, model.graph.inputs)
-        pairs = [(d or (), x.shape) for d, x in zip(declared, values, strict=True)]
-        with declared_shapes(pairs):
-            found = interpreter(model, arrays).run(values)
-        return [
-            _result(name, value)
-            for name, value in zip(model.graph.outputs, found, strict=True)
-        ]
 
     tree = {name: constant.data for name, constant in stored.items()}
     with at_location((model.file, 1)):
@@ -93,6 +78,25 @@ def network_of(
             own,
             frozenset(_buffers(model.graph, stored)),
         )
+
+
+def _compute(
+    model: OnnxModel, interpreter: OnnxInterpreter, inputs: Sequence[Any]
+) -> list[Array]:
+    """Run a model on inputs, which are held to the shapes that it declares."""
+    graph = model.graph
+    codes = [graph.types[own].tensor_type.elem_type for own in graph.inputs]
+    values = [
+        with_element(lift(x), element(code), code)
+        for x, code in zip(inputs, codes, strict=True)
+    ]
+    declared = map(graph.declared_shape, graph.inputs)
+    pairs = [(d or (), x.shape) for d, x in zip(declared, values, strict=True)]
+    with declared_shapes(pairs):
+        found = interpreter.run(values)
+    return [
+        _result(name, value) for name, value in zip(graph.outputs, found, strict=True)
+    ]
 
 
 def _result(name: str, value: Value) -> Array:

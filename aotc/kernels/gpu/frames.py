@@ -326,6 +326,22 @@ def axis_of(
     return TileAxis(tuple(loops), total, first, along, inside)
 
 
+def rows_of_program(
+    sizes: KernelSizes, shape: Shape, loops: Sequence[int], tile: int
+) -> TileAxis:
+    """Return the rows of this program, where each takes the next `tile` of them.
+
+    Args:
+        sizes: writes sizes.
+        shape: the sizes of all loops.
+        loops: of the rows.
+        tile: how many rows a program has.
+    """
+    program = sizes.integers.wide(ops.program_id())
+    first = sizes.integers.multiply(program, tile)
+    return axis_of(sizes, shape, loops, first, tile, 0)
+
+
 def batch_of(shape: Shape, loops: Sequence[int], index: Int) -> TileAxis:
     """Return an axis of which a program has one index."""
     total = element_count(tuple(shape[loop] for loop in loops))

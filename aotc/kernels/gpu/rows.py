@@ -28,7 +28,13 @@ from aotc.dialects.types import (
 )
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.elements import fastest_loop
-from aotc.kernels.gpu.frames import Frame, Reindexing, TileAxis, axis_of
+from aotc.kernels.gpu.frames import (
+    Frame,
+    Reindexing,
+    TileAxis,
+    axis_of,
+    rows_of_program,
+)
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import CannotLiftError
 from aotc.kernels.gpu.machines import Gpu
@@ -208,11 +214,8 @@ class _RowWriter:
         assert anchor is not None
         self._writing, self._schedule, self._anchor = writing, schedule, anchor
         self._shape, self._kept = anchor.nest.sizes, _kept(anchor)
-        sizes = writing.sizes
-        program = sizes.integers.wide(ops.program_id())
-        first = sizes.integers.multiply(program, schedule.rows)
-        self._rows = axis_of(
-            sizes, self._shape, anchor.nest.kept, first, schedule.rows, 0
+        self._rows = rows_of_program(
+            writing.sizes, self._shape, anchor.nest.kept, schedule.rows
         )
         self._held: dict[Value, Held] = {}  # in the frame of the rows alone
         self._wide: dict[Value, Held] = {}  # in that of rows and columns

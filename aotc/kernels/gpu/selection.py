@@ -17,7 +17,14 @@ from aotc.dialects.movement.nests import ARGSORT, ARGSORT_DESCENDING, COPY
 from aotc.dialects.ops.ordering import is_few
 from aotc.dialects.types import Size, Tensor, ceil_divide, element_count
 from aotc.kernels.gpu import ops
-from aotc.kernels.gpu.frames import Frame, Reindexing, TileAxis, axis_of, batch_of
+from aotc.kernels.gpu.frames import (
+    Frame,
+    Reindexing,
+    TileAxis,
+    axis_of,
+    batch_of,
+    rows_of_program,
+)
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import lift
 from aotc.kernels.gpu.machines import Gpu
@@ -118,10 +125,7 @@ class _Selection:
         self._writing, self._schedule, self._anchor = writing, schedule, anchor
         self._shape = anchor.nest.sizes
         *rows, self._places = anchor.nest.kept
-        sizes = writing.sizes
-        program = sizes.integers.wide(ops.program_id())
-        first = sizes.integers.multiply(program, schedule.rows)
-        self._rows = axis_of(sizes, self._shape, rows, first, schedule.rows, 0)
+        self._rows = rows_of_program(writing.sizes, self._shape, rows, schedule.rows)
         self._word = ir.IntegerType.get_signless(2 * _POSITION)
         length = self._shape[-1]
         self._is_whole = isinstance(length, int) and length <= schedule.columns

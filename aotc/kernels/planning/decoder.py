@@ -82,7 +82,7 @@ def _scratch_of(sizes: AttentionSizes, tile: DecoderTile) -> int:
 
 
 def computed_operands(op: Attention) -> list[Value]:
-    """Return the keys and values that are no other operands as well."""
+    """Return the operands that are keys or values alone, which a region may compute."""
     return [x for x in (op.key, op.value) if x not in (op.query, op.bias)]
 
 

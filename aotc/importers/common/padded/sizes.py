@@ -143,7 +143,7 @@ def has_data_dependent(shape: Sequence[Any]) -> bool:
 
 
 def bound_of(size: Size) -> Size:
-    """The most that a size can be, as a size of the inputs; others as they are."""
+    """Return the upper bound of a data-dependent size; other sizes unchanged."""
     if not isinstance(size, SymbolicDim) or not is_data_dependent(size):
         return size
     return maximum(_bound(size.expr), 0)
@@ -224,7 +224,7 @@ def shown_text(text: str) -> str:
 
 
 def shown_shape(shape: Shape) -> str:
-    """A shape for messages."""
+    """Return the text of a shape in messages."""
     return f"[{', '.join(map(shown_size, shape))}]"
 
 

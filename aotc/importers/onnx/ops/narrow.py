@@ -1,4 +1,4 @@
-"""Conversions, to types that are no dtypes of aotc as well.
+"""Conversions between ONNX's types, those that are no dtypes of aotc included.
 
 A float of 8 or 4 bits is an f32 that is rounded to what the type has. Micikevicius et
 al., "FP8 formats for deep learning", 2022; OCP, "Microscaling formats", 2023.

@@ -23,7 +23,7 @@ def sides(padding: Numbers, spatial: int) -> list[tuple[int, int]]:
 
 
 def allow_unbatched(function: Callable[..., Any], spatial: int) -> Callable[..., Any]:
-    """A function of N, C, spatial… for single images as well."""
+    """Wrap a function of N, C, spatial… to take single images (C, spatial…), too."""
 
     def call(x: Array, *args: Any, **options: Any) -> Any:
         if x.ndim == spatial + 2:

@@ -13,7 +13,7 @@ from aotc.tracing.array import Array
 
 
 def _network(layer: Callable[..., Any], states: int) -> Callable[..., list[Array]]:
-    """A network of such layers of `aotc.nn`; each has `states` states."""
+    """Return torch's network of a recurrent layer of `aotc.nn` with `states` states."""
 
     def call(
         x: Array,

@@ -53,7 +53,7 @@ class WeightedSums(TiledWork):
         self._visit_places(lambda place: self._store(place, self._rescaled(place)))
 
     def write_sums(self, block: KeyBlock) -> None:
-        """Let the results be the sums of a block, times their factors."""
+        """Store a block's weighted sums of values as the results."""
         zero = vectors.splat(0.0, self.tile.lanes)
 
         self._sum_rows(
