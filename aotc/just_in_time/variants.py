@@ -185,7 +185,7 @@ class Variants(CodeCache[CodeVariant, str]):
         latest = [each.specialization for each in self.by_use[::-1]]
         alike = [each for each in latest if each.form == call.form]
         if not alike:
-            forms = [[*call.form.differences(each.form)] for each in latest]
+            forms = [call.form.differences(each.form) for each in latest]
             nearest = min(forms, key=len)
             return nearest[0] if nearest else "the order of parameters"
         fitting = [each for each in alike if fits(each.sizes, call.shapes)]
