@@ -36,6 +36,8 @@ KERNELS = {
     "rows_by_bytes": 2,
     "column_sums": 4,
     "batch_norm": 9,
+    "trained_norm": 5,
+    "norm_of_halves": 2,
     "masked": 4,
     "side_by_side": 1,
     "packed": 2,
