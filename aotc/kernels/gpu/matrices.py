@@ -38,6 +38,8 @@ class ProductTile(Schedule):
         depth: products that are added to each in one step.
         warps: that compute it.
         stages: steps whose factors are loaded ahead.
+        strips: that the columns are in: a thread has some of each, and what follows the
+            sums is computed for one after the other.
     """
 
     rows: int
@@ -45,6 +47,7 @@ class ProductTile(Schedule):
     depth: int
     warps: int = 4
     stages: int = 3
+    strips: int = 1
 
 
 @dataclass(frozen=True)
