@@ -30,6 +30,7 @@ from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
+from benchmarks.gpu.instructions import loop_instructions, multiplying
 
 from .launches import kernel_of, launched
 from .products import ATTENTION, CONVOLUTIONS, PRODUCTS
@@ -150,6 +151,21 @@ def test_products_in_strips_are_right(name: str, tile: ProductTile) -> None:
         mine, theirs = memory.written().astype("f8"), theirs.ravel().astype("f8")
         scale = abs(theirs).max()
         np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound * scale)
+
+
+@pytest.mark.skipif(not has_triton(), reason="needs triton")
+def test_nine_of_ten_instructions_of_a_loop_of_f32_multiply() -> None:
+    """And as many threads fit on a multiprocessor as have 128 registers."""
+    (tile,) = {
+        replace(each, stages=3)
+        for each in candidates(Counts(1, 1024, 3072, 768), "f32", MACHINES["sm_90"])
+        if (each.rows, each.columns, each.depth, each.warps) == (64, 128, 32, 4)
+    }
+    code = compile_kernel(in_tiles("square", tile).source, "sm_90")
+    found = loop_instructions(code, "sm_90")
+    assert multiplying(found) == 64 * 128 * 32 // 128
+    assert multiplying(found) > 0.9 * found.total()
+    assert resources_of(code, "sm_90").registers <= 128
 
 
 @pytest.mark.skipif(not has_triton(), reason="needs triton")
