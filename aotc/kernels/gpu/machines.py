@@ -39,7 +39,7 @@ class Gpu:
         scalar: dtypes that are multiplied without instructions for matrices.
         rows: that its widest instruction for matrices multiplies at once.
         lanes: of a multiprocessor that multiply f32.
-        strips: in which tiles of many sums of a thread are multiplied one by one: in two,
+        strips: of a tile of 64 sums of a thread that it multiplies one by one: in two,
             a thread loads 16 numbers for 64 products, and not 20. Code for sm_8x spills
             then, as Triton has some of the next factors in registers there.
     """
