@@ -124,6 +124,13 @@ def masked(x, w, u):
     return aotc.grad(loss, (0, 1))(w, u)
 
 
+@aotc.entry(x=aotc.Spec((64, 40)), w=aotc.Spec((40, 96)), u=aotc.Spec((48, 24)))
+def parts_of_a_product(x, w, u):
+    """Columns of a product that others read, of which one is of every second column."""
+    h = x @ w
+    return h[:, :48] @ u + h[:, 48:] @ u, h[:, ::2] @ u
+
+
 @aotc.entry(x=aotc.Spec(("n", 40)), b=aotc.Spec((48,)))
 def side_by_side(weights, x, b):
     """Three products of one operand, of other widths and with ops of their own."""
