@@ -200,7 +200,8 @@ class FuseRegions(Pass):
         entries = entries_of(unit.module)
         all_found = list[dict[str, list[_Anchor]]]()
         for entry in entries:
-            found = _all_anchors(functions, entry, choosing)
+            states = _new_states(functions[entry.name], entry)
+            found = _all_anchors(functions, entry, choosing, states)
             known = {name for others in all_found for name in others}  # shared loops
             all_found.append({k: x for k, x in found.items() if k not in known})
         _share_packings(functions, entries, all_found, capabilities)
@@ -209,10 +210,7 @@ class FuseRegions(Pass):
             for name, anchors in found.items():
                 with known_contracts(contracts_of(functions[name])):
                     for anchor, fused in anchors:
-                        is_state = anchor.results[0] in states
-                        family = capabilities.family_of(fused)
-                        if not is_state or family.leaves_states:
-                            yield region_of(anchor, fused, states, capabilities)
+                        yield region_of(anchor, fused, states, capabilities)
 
     @property
     def _left_out(self) -> frozenset[str]:
@@ -288,6 +286,7 @@ def _all_anchors(
     functions: Mapping[str, Function],
     entry: Entry,
     choosing: _Choosing,
+    states: Container[Value],
 ) -> dict[str, list[_Anchor]]:
     """Find the anchors of kernels in an entry and the bodies of its loops.
 
@@ -297,7 +296,7 @@ def _all_anchors(
     """
     packable = scopes_of(functions, entry.name, with_invariants=True)
     found = {
-        name: _anchors(functions[name], weights, packable[name], choosing)
+        name: _anchors(functions[name], weights, packable[name], choosing, states)
         for name, weights in scopes_of(functions, entry.name).items()
     }
     capabilities = choosing.capabilities
@@ -369,24 +368,30 @@ def _anchors(
     weights: Container[Value],
     packable: Container[Value],
     choosing: _Choosing,
+    states: Container[Value],
 ) -> list[_Anchor]:
     """The ops of a function that are anchors of a kernel, in order.
 
-    Those that the kernel of a later anchor computes as well are left out.
+    Those that the kernel of a later anchor computes as well are left out, and those
+    that give new states and are left to loops of their own.
 
     Args:
         function: an entry, or the body of a loop.
         weights: what weights alone decide in it, which the build computes.
         packable: these, and what every step of a loop reads: it is packed once.
         choosing: what decides about kernels.
+        states: the new ones of the entry.
     """
+    capabilities = choosing.capabilities
     with known_contracts(contracts_of(function)):
         found: list[_Anchor] = []
         computed: set[Value] = set()
         anchors = [*_find_anchors(function, weights, packable, choosing)]
         for op, fused in reversed(anchors):
-            if op.results[0] not in computed:
-                before = choosing.capabilities.family_of(fused).ops_before(op)
+            family = capabilities.family_of(fused)
+            is_left = op.results[0] in states and not family.leaves_states
+            if op.results[0] not in computed and not is_left:
+                before = family.ops_before(op)
                 computed.update(each.results[0] for each in before)
                 found.append((op, fused))
         return found[::-1]

@@ -368,6 +368,8 @@ def _keep(region: Region, kept: list[GraphOp]) -> None:
     if len(kept) == len(region.members):
         return
     region.members, region.reads = kept, {}
+    for op in region.before:
+        region.reads.update(dict.fromkeys(_reads_before(op, region)))
     for op in kept:
         found = _reads(op, region, is_condition=True)
         region.reads.update(dict.fromkeys(found or ()))
@@ -384,15 +386,20 @@ def _add_before(region: Region) -> None:
     for op in region.family.ops_before(region.anchor):
         region.before.append(op)
         region.values[op.results[0]] = None
-        reads = [value for value in op.operands if value not in region.values]
-        prologue = _prologue_of(region, op.results[0])
-        if prologue.lifts is not None:
-            viewed = map(viewed_operand, reads)
-            reads = [each.source for each in viewed if each.in_memory]
-        elif prologue.takes(op):
-            found = [prologue.operand(each) for each in reads]
-            reads = [x.source for x in found if x is not None and x.in_memory]
-        region.reads.update(dict.fromkeys(reads))
+        region.reads.update(dict.fromkeys(_reads_before(op, region)))
+
+
+def _reads_before(op: GraphOp, region: Region) -> list[Value]:
+    """Return what an op before the anchor reads from outside of a region."""
+    reads = [value for value in op.operands if value not in region.values]
+    prologue = _prologue_of(region, op.results[0])
+    if prologue.lifts is not None:
+        viewed = map(viewed_operand, reads)
+        return [each.source for each in viewed if each.in_memory]
+    if prologue.takes(op):
+        found = [prologue.operand(each) for each in reads]
+        return [x.source for x in found if x is not None and x.in_memory]
+    return reads
 
 
 def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) -> None:

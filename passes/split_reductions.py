@@ -24,21 +24,35 @@ from collections.abc import Container
 
 from aotc.dialects.builder import Builder, replace_op
 from aotc.dialects.functions.functions import before
-from aotc.dialects.functions.walking import clone, defining_op, has_one_use
+from aotc.dialects.functions.walking import (
+    clone,
+    defining_op,
+    has_one_use,
+    is_before,
+    users_of,
+)
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.conversion import accumulator
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.ops.reduction import Reduction
+from aotc.dialects.ops.shape import Broadcast, Reshape, varying_axes
 from aotc.dialects.patterns.values import made_by
-from aotc.dialects.types import Size, Tensor
+from aotc.dialects.types import Shape, Size, Tensor
 from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.gpu.lifting import can_lift
+from aotc.kernels.planning.reductions import leading_axes
 from aotc.kernels.scopes import functions_with_weights
 from aotc.kernels.transposes import with_factors_in_order
 from aotc.mlir import Function, Value
 from aotc.passes.base import Pass, Unit
-from aotc.passes.inner_reductions import normalize_by_parts, reduce_by_parts
+from aotc.passes.inner_reductions import (
+    normalize_by_parts,
+    normalize_by_sums,
+    reduce_by_parts,
+    split_first,
+)
 from aotc.passes.properties import DERIVATIVES_WRITTEN
 
 
@@ -92,11 +106,18 @@ def _split_in(
 ) -> bool:
     changed = False
     before_all = {op.results[0] for op in _computed_ops(function, weights)}
+    statistics = set[Value]()
     for op in _computed_ops(function, weights):
-        if capabilities.is_better_composed(op):
+        if not capabilities.is_better_composed(op):
+            continue
+        if isinstance(op, Normalize) and leading_axes(op):
+            statistics.update(normalize_by_sums(op, capabilities.part_count(op)))
+        else:
             replace_op(op, type(op).composition)
-            changed = True
+        changed = True
     for op in _computed_ops(function, weights):
+        if op.results[0] in statistics:  # in parts already
+            continue
         if isinstance(op, DotGeneral):
             changed |= _dequantize_alone(op)
             by_weight = op.rhs in weights
@@ -250,17 +271,57 @@ def _parts_of_reduction(b: Builder, op: Reduction, parts: int) -> Value | None:
 
     The axis that counts parts comes first, as all axes before it are reduced.
     """
-    first, *rest = sorted(op.axes)
-    kind = Tensor.of(op.x)
-    value: Value = op.x
-    wide = accumulator(kind.dtype)
-    if first != 0:
+    kind, first = Tensor.of(op.x), leading_axes(op)
+    if not first:
         return None
+    value: Value = op.x
+    rest = sorted(op.axes)[1:]
+    if kind.shape[0] != parts:
+        gone = len(first) - 2  # axes that are one with others then
+        rest = [1, *(axis - gone for axis in sorted(op.axes)[len(first) :])]
+        shape = split_first(kind.shape, len(first), parts)
+        value = _reshaped(b, op.x, shape, len(first), op)
+    wide = accumulator(kind.dtype)
     if wide != kind.dtype:
         value = b.cast(value, dtype=wide)
-    size = kind.shape[first]
-    if size != parts:
-        value = b.reshape(value, shape=_split_shape(value, first, parts))
-        rest = [first + 1, *(axis + 1 for axis in rest)]
     found: Value = op.rebuild(value, axes=tuple(rest))
     return found
+
+
+def _reshaped(
+    b: Builder, value: Value, shape: Shape, first: int, reader: GraphOp
+) -> Value:
+    """Return a value with its first axes in two, computed of what lies in memory.
+
+    Cheap elementwise ops that nothing else reads are of the new shape, so that kernels
+    read what these are made of, and no reshape of what they give.
+
+    Args:
+        b: writes ops.
+        value: that a reduction reads.
+        shape: the new one.
+        first: how many axes are put together.
+        reader: before which it is computed.
+    """
+    op = defining_op(value)
+    if isinstance(op, Broadcast):
+        kept = varying_axes(op)
+        if all(axis >= first for axis in kept):
+            sizes = tuple(Tensor.of(value).shape[axis] for axis in kept)
+            narrow = b.reshape(op.x, shape=sizes)
+            axes = tuple(axis - first + 2 for axis in kept)
+            return b.broadcast(narrow, shape=shape, axes=axes)
+    elif has_one_use(value) and isinstance(op, GraphOp) and _is_cheap(op):
+        operands = [_reshaped(b, x, shape, first, reader) for x in op.operands]
+        found: Value = op.rebuild(*operands)
+        return found
+    for user in users_of([value]):  # what another reduction reads, too
+        is_known = isinstance(user, Reshape) and is_before(user, reader)
+        if is_known and Tensor.of(user.results[0]).shape == shape:
+            return user.results[0]
+    return b.reshape(value, shape=shape)
+
+
+def _is_cheap(op: GraphOp) -> bool:
+    """Return whether kernels of GPUs compute an elementwise op by few instructions."""
+    return can_lift(op) and not type(op).is_approximated

@@ -15,6 +15,7 @@ from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.summation import is_long, lowered_sum
 from aotc.dialects.movement.permutations import Order
 from aotc.dialects.ops.contraction import cast
+from aotc.dialects.patterns.values import splat_of
 from aotc.dialects.reference.wide_sums import wide_sum
 from aotc.dialects.rules.batching import leading, shift_axes
 from aotc.dialects.rules.checks import require_axes, require_dtype
@@ -305,17 +306,21 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
         cls, b: Builder, op: Self, dy: Value, dmean: Value, dvariance: Value
     ) -> list[Value]:
         """Apply the symmetric Jacobian to dy, and add the cotangents of the
-        statistics.
+        statistics, unless they are zero.
         """
         y, r = cls._saved_values(b, op)
         dy = cast(b, dy, Tensor.of(y).dtype)
         total = b.reduce_sum(b.multiply(dy, y), axes=op.axes)
-        turn = b.subtract(b.scale(b.divide(dvariance, r), 2.0), b.multiply(r, total))
+        turn = b.negate(b.multiply(r, total))
+        if splat_of(dvariance) != 0:
+            turn = b.add(turn, b.scale(b.divide(dvariance, r), 2.0))
         dx = b.multiply(dy, cls._expand(b, op, r))
         dx = b.add(dx, b.multiply(y, cls._expand(b, op, cls._per_element(b, op, turn))))
         if op.centered:
             total = b.reduce_sum(dy, axes=op.axes)
-            shift = b.subtract(dmean, b.multiply(r, total))
+            shift = b.negate(b.multiply(r, total))
+            if splat_of(dmean) != 0:
+                shift = b.add(shift, dmean)
             dx = b.add(dx, cls._expand(b, op, cls._per_element(b, op, shift)))
         return [cast(b, dx, Tensor.of(op.x).dtype)]
 
@@ -352,16 +357,33 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     def cascade(cls, b: Builder, op: Self) -> list[Value]:
         """Write the mean, the variance, and the normalized elements."""
         x = cast(b, op.x, Tensor.of(op.mean).dtype)
-        mean, shifted = b.full_like(op.mean, 0.0), x
-        if op.centered:
-            mean = cls._per_element(b, op, b.reduce_sum(x, axes=op.axes))
-            shifted = b.subtract(x, cls._expand(b, op, mean))
-        squares = b.multiply(shifted, shifted)
-        variance = cls._per_element(b, op, b.reduce_sum(squares, axes=op.axes))
+        shifted, mean, variance = cls.moments(b, x, op.axes, centered=op.centered)
         r = b.rsqrt(b.offset(variance, op.epsilon))
-        wide = Tensor.of(x)
-        y = b.multiply(shifted, b.expand(r, wide, op.axes))
+        y = b.multiply(shifted, b.expand(r, Tensor.of(x), op.axes))
         return [cast(b, y, Tensor.of(op.y).dtype), mean, variance]
+
+    @staticmethod
+    def moments(
+        b: Builder, x: Value, axes: Sequence[int], *, centered: bool
+    ) -> tuple[Value, Value, Value]:
+        """Write x without its mean over axes, the mean, and the variance.
+
+        Not `centered`, the mean counts as 0. x is of the dtype of the statistics.
+        """
+        wide, axes = Tensor.of(x), tuple(axes)
+        rest = wide.with_shape(_reduced_shape(wide.shape, axes))
+        count = element_count(tuple(wide.shape[axis] for axis in axes))
+
+        def mean_of(elements: Value) -> Value:
+            total = b.reduce_sum(elements, axes=axes)
+            found: Value = b.divide(total, b.number(rest, count))
+            return found
+
+        mean, shifted = b.number(rest, 0), x
+        if centered:
+            mean = mean_of(x)
+            shifted = b.subtract(x, b.expand(mean, wide, axes))
+        return shifted, mean, mean_of(b.multiply(shifted, shifted))
 
     composition = cascade
 

@@ -263,24 +263,37 @@ def resources_of(compiled: GpuCode, arch: str) -> Resources:
     """
     if compiled.registers is not None and compiled.spilled is not None:
         return Resources(compiled.registers, compiled.spilled)
+    said = assemble(compiled, arch)[1]
+    registers, spills = _REGISTERS.search(said), _SPILLS.search(said)
+    assert registers is not None, said
+    spilled = 0 if spills is None else sum(map(int, spills.groups()))
+    return Resources(int(registers[1]), spilled)
+
+
+def assemble(compiled: GpuCode, arch: str) -> tuple[bytes, str]:
+    """Return what NVIDIA's assembler makes of PTX, and what it says of it.
+
+    Raises:
+        CompileError: `kernel-not-compiled`: it refuses the PTX.
+    """
     assembler = _triton("triton.knobs").nvidia.ptxas.path
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "kernel.ptx"
+        source, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_bytes(compiled.code)
         suffix = "a" if arch in ALONE else ""
         asked = [assembler, "-v", f"--gpu-name={arch}{suffix}", str(source)]
-        asked += ["-o", str(Path(folder) / "kernel.cubin")]
         environment = options.child_environment()
         done = subprocess.run(
-            asked, capture_output=True, text=True, check=False, env=environment
+            [*asked, "-o", str(made)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
         )
-    registers = _REGISTERS.search(done.stderr)
-    if done.returncode or registers is None:
-        why = done.stderr.strip()
-        raise CompileError("kernel-not-compiled", f"ptxas refuses a kernel: {why}")
-    spills = _SPILLS.search(done.stderr)
-    spilled = 0 if spills is None else sum(map(int, spills.groups()))
-    return Resources(int(registers[1]), spilled)
+        if done.returncode or _REGISTERS.search(done.stderr) is None:
+            why = done.stderr.strip()
+            raise CompileError("kernel-not-compiled", f"ptxas refuses a kernel: {why}")
+        return made.read_bytes(), done.stderr
 
 
 def _amd_resources(assembly: str) -> tuple[int, int]:

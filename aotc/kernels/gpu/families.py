@@ -16,6 +16,7 @@ from aotc.core.dtypes import bits, is_float
 from aotc.core.numerics import RELAXED, STRICT
 from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.functions.walking import (
+    backward_slice,
     clone,
     copy_value,
     defining_op,
@@ -70,13 +71,14 @@ from aotc.kernels.gpu.nibbles import pack_nibbles
 from aotc.kernels.gpu.rows import ReduceTile
 from aotc.kernels.gpu.scatter import ScatterTile
 from aotc.kernels.gpu.selection import SelectTile
+from aotc.kernels.gpu.sums import sums_before
 from aotc.kernels.gpu.views import (
     dequantizing_ops,
     views_of_factors,
     views_of_parts,
     views_of_reshapes,
 )
-from aotc.kernels.planning.reductions import reduced_axes
+from aotc.kernels.planning.reductions import leading_axes, reduced_axes
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
@@ -152,10 +154,19 @@ class _Planning:
 
 def _adds_parts(op: GraphOp) -> bool:
     """Return whether a reduction adds up what kernels have made of parts."""
-    if not isinstance(op, Reduction):
+    if not isinstance(op, Reduction) or tuple(op.axes) != (0,):
         return False
-    made = defining_op(op.x)
-    return isinstance(made, (Reduction, DotGeneral)) and tuple(op.axes) == (0,)
+
+    def is_computed(value: Value) -> bool:
+        made = defining_op(value)
+        return isinstance(made, GraphOp) and can_lift(made)
+
+    shape = Tensor.of(op.x).shape
+    return any(
+        isinstance(defining_op(value), (Reduction, DotGeneral))
+        for value in backward_slice([op.x], is_computed)
+        if Tensor.of(value).shape == shape
+    )
 
 
 def term_of_op(op: GraphOp) -> Term | None:
@@ -205,6 +216,11 @@ def _row_axes(op: GraphOp) -> int:
 def _column_axes(op: GraphOp) -> int:
     """Return how many of the last axes of its result a row has."""
     return 0 if isinstance(op, Reduction) else _row_axes(op)
+
+
+def _ops_of_rows(op: GraphOp) -> list[GraphOp]:
+    """Return the ops that the kernel of a reduction, or a product, computes before."""
+    return sums_before(op) if isinstance(op, ReduceSum) else dequantizing_ops(op)
 
 
 _PRODUCTS = _Planning("product", (*_FLOATS, *_BYTES))
@@ -309,7 +325,7 @@ FAMILIES: dict[str, KernelFamily[Any, Any]] = {
         floats=_FLOATS,
         lifts=can_lift,
         views=views_of_reshapes,
-        ops_before=dequantizing_ops,
+        ops_before=_ops_of_rows,
         column_axes=_column_axes,
         all_results=True,
         prologue=ALIKE,
@@ -367,14 +383,17 @@ FAMILIES: dict[str, KernelFamily[Any, Any]] = {
 
 
 def part_count(op: GraphOp, machine: Gpu) -> int:
-    """Return in how many parts a reduction is faster on a chip; 1 for other ops."""
-    if not isinstance(op, (DotGeneral, Reduction)):
+    """Return in how many parts a reduction is faster on a chip; 1 for other ops.
+
+    Of a norm, those of its statistics.
+    """
+    if not isinstance(op, (DotGeneral, Reduction, Normalize)):
         return 1
     dtypes = (*_FLOATS, *_BYTES) if isinstance(op, DotGeneral) else _FLOATS
     kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
     if not all(kind.dtype in dtypes and 0 not in kind.shape for kind in kinds):
         return 1
-    if isinstance(op, Reduction) and min(op.axes, default=1) != 0:
+    if not isinstance(op, DotGeneral) and not leading_axes(op):
         return 1
     return splitting.part_count(op, machine, term_of_op)
 

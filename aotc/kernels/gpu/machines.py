@@ -39,6 +39,9 @@ class Gpu:
         scalar: dtypes that are multiplied without instructions for matrices.
         rows: that its widest instruction for matrices multiplies at once.
         lanes: of a multiprocessor that multiply f32.
+        strips: of a tile of 64 sums of a thread that it multiplies one by one: in two,
+            a thread loads 16 numbers for 64 products, and not 20. Code for sm_8x spills
+            then, as Triton has some of the next factors in registers there.
     """
 
     arch: str
@@ -52,6 +55,7 @@ class Gpu:
     scalar: tuple[str, ...] = ("f32",)
     rows: int = 16
     lanes: int = 128
+    strips: int = 1
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -131,6 +135,7 @@ _MACHINES = (
         16000,
         _rates(66_900, 989_000, 1_979_000),
         rows=64,
+        strips=2,
     ),
     Gpu(
         "sm_100",
@@ -140,6 +145,7 @@ _MACHINES = (
         12000,
         _rates(75_000, 2_250_000, 4_500_000),
         rows=64,
+        strips=2,
     ),
     Gpu("sm_120", 170, 99 * _KIB, 1792, 6000, _rates(104_800, 209_500, 838_000)),
     Gpu(

@@ -25,6 +25,7 @@ _USUAL = 1024  # of a size that no contract says
 _REGISTERS = 64  # of a thread that sums may take: of more, epilogues spill
 _MADE = 52  # the same, with factors that it computes: of more, some spill
 _LINE = 128  # bytes of a row of a factor in a step, at most
+_SPLIT = 64  # columns of a tile in strips, at least
 _STAGES = 3, 4  # steps whose factors are loaded ahead
 
 
@@ -38,6 +39,8 @@ class ProductTile(Schedule):
         depth: products that are added to each in one step.
         warps: that compute it.
         stages: steps whose factors are loaded ahead.
+        strips: that the columns are in: a thread has some of each, and what follows the
+            sums is computed for one after the other.
     """
 
     rows: int
@@ -45,6 +48,7 @@ class ProductTile(Schedule):
     depth: int
     warps: int = 4
     stages: int = 3
+    strips: int = 1
 
 
 @dataclass(frozen=True)
@@ -157,11 +161,13 @@ def candidates(counts: Counts, dtype: str, machine: Gpu) -> list[ProductTile]:
             continue
         if registers > _REGISTERS or rows * columns < 2 * warps * machine.warp:
             continue
+        is_split = dtype in machine.scalar and registers == _REGISTERS
+        strips = machine.strips if is_split and columns >= _SPLIT else 1
         step_bytes = (rows + columns) * step * bits(dtype) // 8
         most = min(_STAGES[-1], machine.shared_bytes // step_bytes)
         for stages in {each for each in _STAGES if each <= most} or {most}:
             if stages >= 2:
-                found.append(ProductTile(rows, columns, step, warps, stages))
+                found.append(ProductTile(rows, columns, step, warps, stages, strips))
     return found
 
 

@@ -79,9 +79,14 @@ def is_made_in_memory(value: Value, *, sees_reshaped: bool = False) -> bool:
 
 
 def _is_read_from_memory(value: Value) -> bool:
-    """Return whether a product or a kernel reads a value, which lies in memory then."""
-    readers = *_OF_FACTORS, func.CallOp
-    return any(isinstance(use.owner.opview, readers) for use in value.uses)
+    """Return whether a value lies in memory for others.
+
+    A product or a kernel reads it, or several ops do, and it is no repeated value.
+    """
+    readers = {use.owner.opview for use in value.uses}
+    if any(isinstance(reader, (*_OF_FACTORS, func.CallOp)) for reader in readers):
+        return True
+    return len(readers) > 1 and not isinstance(defining_op(value), _FREE)
 
 
 def ops_before(op: GraphOp) -> list[GraphOp]:

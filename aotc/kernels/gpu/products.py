@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from aotc.dialects.functions.walking import in_order
 from aotc.dialects.movement.nests import COPY
 from aotc.dialects.types import (
     Size,
@@ -16,6 +17,7 @@ from aotc.dialects.types import (
     ceil_divide,
     compare_sizes,
     lowered_element,
+    same_count,
 )
 from aotc.kernels.gpu import ops
 from aotc.kernels.gpu.frames import Frame, Reindexing, TileAxis, axis_of, batch_of
@@ -33,12 +35,17 @@ from aotc.kernels.gpu.matrices import (
 )
 from aotc.kernels.gpu.ops import Int
 from aotc.kernels.gpu.tiles import Held, TileEvaluator, cast, write_followers
-from aotc.kernels.terms import Expression, Read, Statement, Term
-from aotc.mlir import Value, arith
+from aotc.kernels.terms import Apply, Expression, Read, Statement, Term
+from aotc.mlir import Operation, Value, arith
 
 _THIN = 4  # rows, or columns, which are a waste of a tile
 _GROUP = 8  # tiles of rows beside each other, whose programs read the same columns
 _GAIN = 0.95  # of the time of kernels of their own, at most
+_WARP = 32  # threads, at least
+_REGISTERS, _OF_ALL = 255, 1 << 16  # of a thread, and of all that run side by side
+_OTHERS = 40  # that hold neither sums nor what is made of them
+_OF_FUNCTIONS = 2  # values that a tanh or an exponential takes besides
+_NARROW = 32  # columns of a strip, at least
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,46 @@ def _program_count(anchor: Statement, schedule: ProductTile) -> Size:
     return total(anchor, loops.batch) * rows * columns
 
 
+def strips_of(group: ProductWithEpilogue, schedule: ProductTile) -> int:
+    """Return in how many strips of columns what follows sums is computed.
+
+    As few as leave registers for what a thread has of a strip at a time: a gelu and its
+    derivative together take six values of each sum, which for 64 sums would spill.
+    """
+    threads = schedule.warps * _WARP
+    sums, values = schedule.rows * schedule.columns // threads, _values_at_once(group)
+    room = min(_REGISTERS, _OF_ALL // threads) - _OTHERS - sums
+    strips = schedule.strips
+    while sums // strips * (values - 1) > room and schedule.columns // strips > _NARROW:
+        strips *= 2
+    return strips
+
+
+def _values_at_once(group: ProductWithEpilogue) -> int:
+    """Return how many values of each sum there are at a time, when all are there."""
+    given = group.anchor.value
+    count = Tensor.of(given).elements
+    factors = (factor for each in group.followers for factor in each.factors)
+    nodes = (x for factor in factors for x in factor.nodes() if isinstance(x, Apply))
+    made = [x.op for x in nodes if same_count((_elements(x.op),), (count,))]
+    if not made:
+        return 1
+    computed = in_order(made)
+    places = {op.results[0]: place for place, op in enumerate(computed)}
+    last = {given: 0}
+    for place, op in enumerate(computed):
+        last |= {x: place for x in op.operands if x in places or x == given}
+    most = max(
+        1 + sum(places.get(x, -1) < place < end for x, end in last.items())
+        for place in range(len(computed))
+    )
+    return most + _OF_FUNCTIONS * any(type(op).is_approximated for op in computed)
+
+
+def _elements(op: Operation) -> Size:
+    return Tensor.of(op.results[0]).elements
+
+
 def write(writing: Writing, schedule: ProductTile) -> None:
     """Write the kernel of a term at the insertion point.
 
@@ -182,15 +229,17 @@ class _ProductWriter:
         sizes = writing.sizes
         batch, row, column = self._place(program)
         self._batch = batch_of(self._shape, self._loops.batch, batch)
-        self._rows, self._columns = (
-            axis_of(
-                sizes, self._shape, loops, sizes.integers.multiply(n, tile), tile, at
-            )
-            for loops, n, tile, at in (
-                (self._loops.rows, row, schedule.rows, 0),
-                (self._loops.columns, column, schedule.columns, 1),
-            )
-        )
+        integers, loops = sizes.integers, self._loops
+        first = integers.multiply(row, schedule.rows)
+        self._rows = axis_of(sizes, self._shape, loops.rows, first, schedule.rows, 0)
+        first = integers.multiply(column, schedule.columns)
+        count = max(schedule.strips, strips_of(group, schedule))
+        self._width = width = schedule.columns // count
+        self._strips = [
+            axis_of(sizes, self._shape, loops.columns, begin, width, 1)
+            for n in range(count)
+            for begin in [integers.add(first, n * width)]
+        ]
 
     def _place(self, program: Int) -> tuple[Int, Int, Int]:
         """Return the matrix of a program, and the tile of it.
@@ -224,24 +273,23 @@ class _ProductWriter:
     def write(self) -> None:
         """Write the kernel's statements."""
         anchor, schedule = self._anchor, self._schedule
-        sums = ops.constant(
-            ops.tensor_of(
-                (schedule.rows, schedule.columns), lowered_element(anchor.dtype)
-            ),
-            0,
-        )
+        shape = schedule.rows, self._width
+        none = ops.constant(ops.tensor_of(shape, lowered_element(anchor.dtype)), 0)
         sizes = self._writing.sizes
         end = sizes.integers.value(sizes.of(total(anchor, self._loops.summed)))
         step = sizes.integers.value(schedule.depth)
-        (sums,) = ops.loop(end, step, [sums], lambda k, held: [self._step(k, held[0])])
-        self._write_results(sums)
+        sums = ops.loop(end, step, [none] * len(self._strips), self._step)
+        for columns, own in zip(self._strips, sums, strict=True):
+            self._write_results(columns, own)
 
-    def _step(self, k: Value, sums: Value) -> Value:
-        """Add the products of some of the depth."""
+    def _step(self, k: Value, sums: Sequence[Value]) -> list[Value]:
+        """Add the products of some of the depth, strip by strip."""
         left = self._factor(0, self._rows, self._depth(k, 1))
-        right = self._factor(1, self._depth(k, 0), self._columns)
         precision = self._writing.precision if self._dtype == "f32" else "ieee"
-        return ops.dot(left, right, sums, precision)
+        return [
+            ops.dot(left, self._factor(1, self._depth(k, 0), columns), own, precision)
+            for columns, own in zip(self._strips, sums, strict=True)
+        ]
 
     def _depth(self, k: Value, at: int) -> TileAxis:
         sizes, depth = self._writing.sizes, self._schedule.depth
@@ -259,11 +307,11 @@ class _ProductWriter:
         depth = columns if number == 0 else rows
         return zero_beyond(found, expression, [depth])
 
-    def _write_results(self, sums: Value) -> None:
-        """Compute the epilogue of the sums, and store the results."""
+    def _write_results(self, columns: TileAxis, sums: Value) -> None:
+        """Compute the epilogue of the sums of a strip, and store the results."""
         anchor = self._anchor
         kept = self._shape[: len(anchor.nest.kept)]
-        frame = Frame(self._writing.sizes, (self._batch, self._rows, self._columns))
+        frame = Frame(self._writing.sizes, (self._batch, self._rows, columns))
         held: dict[Value, Held] = {}
         tile = TileEvaluator(frame, self._writing.memories, held, Reindexing(kept))
         elements = cast(sums, anchor.dtype, Tensor.of(anchor.value).dtype)

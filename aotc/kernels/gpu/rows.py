@@ -9,7 +9,7 @@ each element is read once, or else by blocks, in each statement anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -161,9 +161,9 @@ def plan(term: Term, machine: Gpu) -> ReduceTile:
 def _tile_for(work: ReductionWork, machine: Gpu) -> ReduceTile:
     rows, needed = work.kept, power_of_two(work.columns)
     if work.is_beside:
-        filling = max(_LINE, power_of_two(rows // machine.multiprocessors))
-        beside = min(_BESIDE, filling, power_of_two(rows))
-        return ReduceTile(beside, min(_ELEMENTS // beside, needed))
+        sides = (min(n, power_of_two(rows)) for n in (_BESIDE, _BESIDE // 2, _LINE))
+        tiles = [ReduceTile(n, min(_ELEMENTS // n, needed)) for n in sides]
+        return min(tiles, key=lambda tile: _steps(tile, work, machine))
     is_whole = work.is_known and needed <= _MOST
     along = needed if is_whole else _ELEMENTS
     most = min(max(1, _ELEMENTS // along), power_of_two(rows))
@@ -178,10 +178,14 @@ def nanoseconds(work: ReductionWork, machine: Gpu) -> float:
 
     Each step of a program waits for memory, which gives no more than its bandwidth.
     """
-    tile = _tile_for(work, machine)
+    steps = _steps(_tile_for(work, machine), work, machine)
+    return START + max(work.moved / machine.bandwidth, steps * WAIT)
+
+
+def _steps(tile: ReduceTile, work: ReductionWork, machine: Gpu) -> int:
+    """Return how many steps of programs there are, one after the other."""
     count, steps = -(-work.kept // tile.rows), -(-work.columns // tile.columns)
-    waves = -(-count // (_RESIDENT * machine.multiprocessors))
-    return START + max(work.moved / machine.bandwidth, waves * steps * WAIT)
+    return -(-count // (_RESIDENT * machine.multiprocessors)) * steps
 
 
 def power_of_two(count: int) -> int:
@@ -226,9 +230,10 @@ class _RowWriter:
     def write(self) -> None:
         """Write all statements."""
         results = {*self._writing.term.results}
-        for statement in self._writing.term.statements:
+        for group in _together(self._writing.term.statements):
+            statement = group[0]
             if statement.nest.combine != COPY:
-                self._reduce(statement)
+                self._reduce(group)
             elif same_count(statement.nest.sizes, self._kept):
                 self._compute_rows(statement)
             else:
@@ -256,33 +261,47 @@ class _RowWriter:
         frame = Frame(self._writing.sizes, axes)
         return TileEvaluator(frame, self._writing.memories, held, Reindexing(shape))
 
-    def _reduce(self, statement: Statement) -> None:
-        nest = statement.nest
-        if nest.sizes != self._shape or nest.reduced != self._anchor.nest.reduced:
-            raise CannotLiftError("reductions over other loops")
-        dtype = statement.dtype
-        kind = ops.tensor_of(
-            (self._schedule.rows, self._schedule.columns), lowered_element(dtype)
-        )
-        neutral = ops.constant(kind, _in_memory(nest.start, dtype))
-        combine = combination(nest.combine, dtype)
+    def _reduce(self, statements: Sequence[Statement]) -> None:
+        """Combine the elements of statements that do not need each other."""
+        for nest in (each.nest for each in statements):
+            if nest.sizes != self._shape or nest.reduced != self._anchor.nest.reduced:
+                raise CannotLiftError("reductions over other loops")
+        dtypes = [each.dtype for each in statements]
+        combines = [combination(each.nest.combine, each.dtype) for each in statements]
+        shape = self._schedule.rows, self._schedule.columns
+        neutral = [
+            ops.constant(
+                ops.tensor_of(shape, lowered_element(each.dtype)),
+                _in_memory(each.nest.start, each.dtype),
+            )
+            for each in statements
+        ]
 
-        def elements(tile: TileEvaluator) -> Value:
-            made = ops.spread(_product(tile, statement), tile.frame.shape)
+        def elements(tile: TileEvaluator) -> list[Value]:
             mask = tile.frame.axes[-1].inside
-            if mask is None:
-                return made
-            return arith.select(ops.spread(mask, tile.frame.shape), made, neutral)
+            found = []
+            for statement, start in zip(statements, neutral, strict=True):
+                made = ops.spread(_product(tile, statement), tile.frame.shape)
+                if mask is not None:
+                    inside = ops.spread(mask, tile.frame.shape)
+                    made = arith.select(inside, made, start)
+                found.append(made)
+            return found
+
+        def add(tile: TileEvaluator, held: Sequence[Value]) -> list[Value]:
+            made = zip(combines, held, elements(tile), strict=True)
+            return [combine(x, y) for combine, x, y in made]
 
         if self._whole is not None:
-            total = elements(self._whole)
+            totals = elements(self._whole)
         else:
-            total = self._loop(
-                [neutral], lambda tile, held: [combine(held[0], elements(tile))]
-            )[0]
-        found = ops.reduce(total, combine)
-        found = cast(found, dtype, Tensor.of(statement.value).dtype)
-        self._hold(statement, found)
+            totals = self._loop(neutral, add)
+        for statement, dtype, combine, total in zip(
+            statements, dtypes, combines, totals, strict=True
+        ):
+            found = ops.reduce(total, combine)
+            found = cast(found, dtype, Tensor.of(statement.value).dtype)
+            self._hold(statement, found)
 
     def _compute_rows(self, statement: Statement) -> None:
         (factor,) = statement.factors
@@ -326,6 +345,20 @@ class _RowWriter:
         end = integers.value(self._writing.sizes.of(_columns(self._anchor)))
         step = integers.value(self._schedule.columns)
         return ops.loop(end, step, held, lambda k, x: body(self._tile(k), [*x]))
+
+
+def _together(statements: Sequence[Statement]) -> list[list[Statement]]:
+    """Return statements in order, reductions that do not need each other together."""
+    found: list[list[Statement]] = []
+    for each in statements:
+        last = found[-1] if found else []
+        made = {other.value for other in last if other.nest.combine != COPY}
+        is_free = made and not any(read.source in made for read in each.reads())
+        if each.nest.combine != COPY and is_free:
+            last.append(each)
+        else:
+            found.append([each])
+    return found
 
 
 def _product(tile: TileEvaluator, statement: Statement) -> Value:

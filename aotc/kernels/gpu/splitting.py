@@ -9,19 +9,23 @@ these up, in an order that is always the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 
+from aotc.core.dtypes import bits
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.contraction import DotGeneral
+from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.kernels.gpu import matrices, products, rows
 from aotc.kernels.gpu.machines import Gpu
-from aotc.kernels.planning.reductions import reduced_axes
+from aotc.kernels.planning.reductions import leading_axes, reduced_axes
 from aotc.kernels.terms import Term
 from aotc.kernels.typical import typical
 
 _MOST = 64  # parts
+_MOST_OF_SUMS = 256
 _LEAST = 64  # elements of a part
 _NEAR = 1.1  # of the best time
 _GAIN = 0.7  # of the time that one step takes, at most
@@ -33,10 +37,11 @@ def part_count(
 ) -> int:
     """Return in how many parts a reduction is faster, by the model of a chip; else 1.
 
-    They are parts of the first axis that it sums over.
+    They are parts of the first axis that a product sums over, and of all axes from the
+    first one on that a reduction goes over.
 
     Args:
-        op: a product or a reduction.
+        op: a product, a reduction, or a norm over the first axes.
         machine: the chip.
         term_of_op: gives the term of an op by itself.
     """
@@ -47,36 +52,56 @@ def part_count(
         term = term_of_op(op)
         if term is None:
             return 1
-        time = _product_time(term, machine) or _rows_time(term, machine)
+        read = _bytes_read(op)
+        time = _product_time(term, machine) or _rows_time(term, machine, read)
     if time is None:
         return 1
-    counts = [n for n in _divisors(axis) if _is_long(op, axis, n)]
+    most = _MOST if isinstance(op, DotGeneral) else _MOST_OF_SUMS
+    counts = [n for n in _divisors(axis, most) if _is_long(op, axis, n)]
     times = {count: time(count) for count in counts}
     if not times:
         return 1
     best = min(times, key=lambda count: times[count])
-    if times.get(axis, inf) <= _NEAR * times[best]:
-        best = axis  # which is an axis already
+    first = _first_size(op)
+    if times.get(first, inf) <= _NEAR * times[best]:
+        best = first  # which is an axis already
     return best if times[best] < _GAIN * time(1) else 1
 
 
 def split_axis(op: GraphOp) -> int | None:
-    """Return the size of the first axis that an op sums over; None if not known.
+    """Return the size of what an op sums over in parts; None if not known.
 
-    None as well for what is no sum of products and no reduction.
+    None as well for what is no sum of products, no reduction and no norm.
     """
     size: Size
     if isinstance(op, DotGeneral) and op.lhs_contract:
         size = Tensor.of(op.lhs).shape[op.lhs_contract[0]]
-    elif isinstance(op, Reduction) and op.axes:
-        size = Tensor.of(op.x).shape[min(op.axes)]
+    elif isinstance(op, (Reduction, Normalize)) and leading_axes(op):
+        shape = Tensor.of(op.x).shape
+        size = element_count(shape[: len(leading_axes(op))])
     else:
         return None
     return size if isinstance(size, int) else None
 
 
-def _divisors(size: int) -> list[int]:
-    return [count for count in range(2, _MOST + 1) if size % count == 0]
+def _first_size(op: GraphOp) -> int:
+    """Return the size of the first axis that an op sums over, which is known."""
+    axis = op.lhs_contract[0] if isinstance(op, DotGeneral) else 0
+    size = Tensor.of(op.operands[0]).shape[axis]
+    assert isinstance(size, int)
+    return size
+
+
+def _bytes_read(op: GraphOp) -> int | None:
+    """Return the bytes that the statistics of a norm are made of; None for others."""
+    if not isinstance(op, Normalize):
+        return None
+    kind = Tensor.of(op.x)
+    return typical(kind.elements, 1 << 20) * bits(kind.dtype) // 8
+
+
+def _divisors(size: int, most: int) -> list[int]:
+    return [count for count in range(2, most + 1) if size % count == 0]
 
 
 def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
@@ -84,7 +109,8 @@ def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
     if isinstance(op, DotGeneral):
         inner = [Tensor.of(op.lhs).shape[n] for n in op.lhs_contract[1:]]
     else:
-        inner = [Tensor.of(op.operands[0]).shape[n] for n in reduced_axes(op)[1:]]
+        others = reduced_axes(op)[len(leading_axes(op)) :]
+        inner = [Tensor.of(op.operands[0]).shape[n] for n in others]
     rest = typical(element_count(tuple(inner)), _LEAST)
     return axis // parts * rest >= _LEAST
 
@@ -108,14 +134,23 @@ def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
     return time
 
 
-def _rows_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
+def _rows_time(
+    term: Term, machine: Gpu, read: int | None
+) -> Callable[[int], float] | None:
     """Return a function of the number of parts: the time of a reduction or thin
     product.
+
+    Args:
+        term: of it.
+        machine: the chip.
+        read: bytes that it reads; None for those of the term.
     """
     anchor = rows.anchor_of(term)
     if anchor is None:
         return None
     work = rows.ReductionWork.of(term, anchor)
+    if read is not None:
+        work = replace(work, moved=read)
 
     def time(parts: int) -> float:
         found = rows.nanoseconds(work.in_parts(parts), machine)

@@ -43,15 +43,15 @@ def views_of_reshapes(op: GraphOp) -> Mapping[Value, Value]:
 def views_of_factors(op: GraphOp) -> Mapping[Value, Value]:
     """Return the operands that kernels read as views, with the sources.
 
-    Those are reshapes, windows, and images in zeros; of products by instructions for
-    matrices, also kernels of convolutions that are turned around.
+    Those are reshapes, slices, windows, and images in zeros; of products by
+    instructions for matrices, also kernels of convolutions that are turned around.
     """
     found = {}
     for number, value in enumerate(op.operands):
-        known: tuple[type[GraphOp], ...] = (Reshape, *_AROUND)
+        known: tuple[type[GraphOp], ...] = (Reshape, Slice, *_AROUND)
         is_narrow = Tensor.of(value).dtype in _BY_MATRICES
         if number == 1 and isinstance(op, ConvGeneral) and is_narrow:
-            known = (Reshape, *_TURNED)
+            known = (Reshape, Slice, *_TURNED)
         source = _source(op, number, known)
         if source != value:
             found[value] = source
@@ -64,12 +64,26 @@ def _source(op: GraphOp, number: int, known: tuple[type[GraphOp], ...]) -> Value
     """
     value: Value = op.operands[number]
     found, moves = value, list[GraphOp]()
-    while isinstance(inner := defining_op(value), known):
+    while isinstance(inner := defining_op(value), known) and _is_cheap(inner):
         moves.append(inner)
         value = inner.operands[0]
         if _is_read_as(op, number, value, moves):
             found = value
     return found
+
+
+def _is_cheap(op: GraphOp) -> bool:
+    """Return whether a view is read where it lies as fast as from memory of its own.
+
+    A slice is if what it is of lies there, and neighbours beside each other.
+    """
+    if not isinstance(op, Slice):
+        return True
+    value: Value = op.x
+    while isinstance(view := defining_op(value), Reshape):
+        value = view.x
+    lies = not isinstance(view, GraphOp) or type(view).in_memory
+    return lies and op.strides[-1:] == (1,)
 
 
 def _is_read_as(op: GraphOp, number: int, source: Value, moves: list[GraphOp]) -> bool:

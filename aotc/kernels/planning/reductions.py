@@ -61,6 +61,13 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
     return tuple(sorted(op.axes))
 
 
+def leading_axes(op: GraphOp) -> tuple[int, ...]:
+    """Return the axes from the first one on along which an op computes; not all."""
+    axes, rank = reduced_axes(op), Tensor.of(op.operands[0]).rank
+    count = sum(axis == place for place, axis in enumerate(axes))
+    return axes[:count] if count < rank else ()
+
+
 def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) -> bool:
     """Return whether a kernel can read the elements of a reduction, or compute them.
 

@@ -91,6 +91,28 @@ def batch_norm(weights, x):
     return aotc.value_and_grad(loss)(weights["kernel"])
 
 
+@aotc.entry(
+    x=aotc.Spec((8, 12, 12, 16)),
+    known=(aotc.Spec((16,)), aotc.Spec((16,))),
+    learned=(aotc.Spec((16,)), aotc.Spec((16,))),
+)
+def trained_norm(weights, x, known, learned):
+    """A batch norm in training: statistics that are kept, and the sums of gradients."""
+
+    def loss(x, scale, bias):
+        y, *kept = nn.batch_norm_training(x, *known, scale, bias)
+        return (nn.relu(y + x) ** 3).mean(), kept
+
+    return aotc.value_and_grad(loss, (0, 1, 2), has_aux=True)(x, *learned)
+
+
+@aotc.entry(x=aotc.Spec((9, 20, 7, 32), "bf16"))
+def norm_of_halves(x):
+    """Statistics of bf16 are f32."""
+    y, mean, variance = nn.batch_norm_training(x, np.zeros(32), np.ones(32))
+    return nn.relu(y), mean, variance
+
+
 @aotc.entry(x=aotc.Spec((64, 96)), w=aotc.Spec((96, 80)), u=aotc.Spec((80, 64)))
 def masked(x, w, u):
     """Products between which elements are chosen, and their derivatives."""
@@ -100,6 +122,13 @@ def masked(x, w, u):
         return (np.where(h > 1, h, 0.5 * h) @ u).sum()
 
     return aotc.grad(loss, (0, 1))(w, u)
+
+
+@aotc.entry(x=aotc.Spec((64, 40)), w=aotc.Spec((40, 96)), u=aotc.Spec((48, 24)))
+def parts_of_a_product(x, w, u):
+    """Columns of a product that others read, of which one is of every second column."""
+    h = x @ w
+    return h[:, :48] @ u + h[:, 48:] @ u, h[:, ::2] @ u
 
 
 @aotc.entry(x=aotc.Spec(("n", 40)), b=aotc.Spec((48,)))

@@ -18,10 +18,11 @@ from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.kernels.gpu.compiling import ALONE, compile_kernel, has_triton, resources_of
-from aotc.kernels.gpu.emitter import NoKernel
+from aotc.kernels.gpu.emitter import NoKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES
-from aotc.kernels.gpu.matrices import Counts, candidates, fastest
+from aotc.kernels.gpu.matrices import Counts, ProductTile, candidates, fastest
+from aotc.kernels.gpu.products import ProductWithEpilogue, groups_of, strips_of
 from aotc.kernels.gpu.reference import launch
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
@@ -29,6 +30,7 @@ from aotc.mlir import Function
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
+from benchmarks.gpu.instructions import loop_instructions, multiplying
 
 from .launches import kernel_of, launched
 from .products import ATTENTION, CONVOLUTIONS, PRODUCTS
@@ -104,6 +106,73 @@ def test_keys_that_no_row_of_a_program_sees_are_not_read() -> None:
     (wanted,) = launched(function, [q, k, v], [])
     k[:, 64:], v[:, 64:] = np.nan, np.nan
     np.testing.assert_array_equal(launched(function, [q, k, v], [])[0], wanted)
+
+
+def in_tiles(name: str, tile: ProductTile) -> GpuKernel:
+    """The kernel of a product in tiles of one's own."""
+    found = emit_planned(
+        kernel_term(functions()[1][name]), name, "product", tile, "ieee"
+    )
+    assert isinstance(found, GpuKernel)
+    return found
+
+
+def group_of(name: str) -> ProductWithEpilogue:
+    term = kernel_term(functions()[1][name])
+    with term.function.context:
+        (found,) = groups_of(term)
+    return found
+
+
+def test_what_follows_a_product_is_computed_in_strips_where_registers_are_few() -> None:
+    wide = ProductTile(128, 128, 64, 8)
+    with functions()[0].module.context:
+        assert strips_of(group_of("gelu_and_slope"), wide) == 4
+        assert strips_of(group_of("gelu_and_slope"), ProductTile(64, 64, 64, 8)) == 1
+        assert strips_of(group_of("epilogue"), wide) == 1
+        assert strips_of(group_of("halves"), wide) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "tile"),
+    [
+        ("gelu_and_slope", ProductTile(64, 128, 32)),
+        ("remainders", ProductTile(32, 64, 16, 2, 2, strips=2)),
+    ],
+)
+def test_products_in_strips_are_right(name: str, tile: ProductTile) -> None:
+    unit, known = functions()
+    kernel, arguments = in_tiles(name, tile), drawn(known[name], [])
+    assert kernel.text.count('"tt.dot"(') > 1
+    wanted = reference.evaluate(unit.module, name, arguments)
+    found = launch(kernel, kernel_term(known[name]), arguments, [])
+    bound = _BOUNDS[dtypes.canonical(arguments[0].dtype)]
+    for memory, theirs in zip(found, wanted, strict=True):
+        mine, theirs = memory.written().astype("f8"), theirs.ravel().astype("f8")
+        scale = abs(theirs).max()
+        np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound * scale)
+
+
+@pytest.mark.skipif(not has_triton(), reason="needs triton")
+def test_nine_of_ten_instructions_of_a_loop_of_f32_multiply() -> None:
+    """And as many threads fit on a multiprocessor as have 128 registers."""
+    (tile,) = {
+        replace(each, stages=3)
+        for each in candidates(Counts(1, 1024, 3072, 768), "f32", MACHINES["sm_90"])
+        if (each.rows, each.columns, each.depth, each.warps) == (64, 128, 32, 4)
+    }
+    code = compile_kernel(in_tiles("square", tile).source, "sm_90")
+    found = loop_instructions(code, "sm_90")
+    assert multiplying(found) == 64 * 128 * 32 // 128
+    assert multiplying(found) > 0.9 * found.total()
+    assert resources_of(code, "sm_90").registers <= 128
+
+
+@pytest.mark.skipif(not has_triton(), reason="needs triton")
+def test_a_gelu_and_its_slope_do_not_spill() -> None:
+    kernel = in_tiles("gelu_and_slope", ProductTile(128, 128, 64, 8))
+    found = compile_kernel(kernel.source, "sm_80")
+    assert resources_of(found, "sm_80").spilled == 0
 
 
 def test_relaxed_products_of_f32_are_three_of_tf32() -> None:

@@ -15,6 +15,7 @@ from aotc.core.dtypes import to_numpy
 from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.ops.quantization import Dequantize
+from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.types import Tensor, evaluate_size
 from aotc.importers import load
@@ -36,7 +37,10 @@ KERNELS = {
     "rows_by_bytes": 2,
     "column_sums": 4,
     "batch_norm": 9,
+    "trained_norm": 5,
+    "norm_of_halves": 2,
     "masked": 4,
+    "parts_of_a_product": 4,
     "side_by_side": 1,
     "packed": 2,
     "decoding": 3,
@@ -132,6 +136,29 @@ def test_kernels_read_the_integers_of_weights() -> None:
 def test_attention_reads_columns_of_a_product_where_they_lie() -> None:
     operations = functions_of(units()[1].module)["packed"].entry_block.operations
     assert not any(isinstance(op, Slice) for op in operations)
+
+
+def test_products_read_columns_of_another_where_they_lie() -> None:
+    operations = functions_of(units()[1].module)["parts_of_a_product"]
+    slices = [op for op in operations.entry_block.operations if isinstance(op, Slice)]
+    assert [op.strides for op in slices] == [(1, 2)]
+
+
+def test_sums_of_the_same_elements_are_one_kernel() -> None:
+    """The sums of a part and those of all parts, forwards as backwards."""
+    functions = functions_of(units()[1].module)
+    calls = functions["trained_norm"].entry_block.operations
+    names = [callee_of(op) for op in calls if isinstance(op, func.CallOp)]
+    sums = [
+        [op for op in functions[name].entry_block.operations if _is_sum(op)]
+        for name in names
+    ]
+    assert sorted(map(len, sums)) == [1, 2, 2, 2, 2]
+    assert not any(map(_is_sum, calls))
+
+
+def _is_sum(op: object) -> bool:
+    return isinstance(op, Reduction)
 
 
 def test_attention_is_one_kernel_where_it_fills_a_chip_or_more_of_it_is_read() -> None:

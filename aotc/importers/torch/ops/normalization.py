@@ -7,10 +7,16 @@ from typing import Any
 
 from aotc import nn, random
 from aotc import numpy as np
-from aotc.dialects.types import Size
-from aotc.importers.common.channels import apply_channels_last
+from aotc.dialects.types import Size, element_count
+from aotc.importers.common.channels import (
+    apply_channels_last,
+    channels_first,
+    channels_last,
+)
 from aotc.importers.torch.dropping import next_key
 from aotc.tracing.array import Array
+from aotc.tracing.conversion import lift
+from aotc.tracing.tracing import emit_all
 
 Maybe = Array | None
 
@@ -112,20 +118,26 @@ def batch_norm_training(
             mean,
             variance,
         ]
-    y, own_mean, scale = _by_own_statistics(x, weight, bias, eps)
-    own_variance = np.var(x, _all_but_channels(x), ddof=1)
+    y, own_mean, own_variance = _by_own_statistics(x, weight, bias, eps)
+    sizes = tuple(x.type.shape[axis] for axis in _all_but_channels(x))
+    count = lift(element_count(sizes), own_variance.dtype)
+    unbiased = np.multiply(own_variance, np.divide(count, np.subtract(count, 1)))
     running = [
-        np.add(np.multiply(old, 1 - momentum), np.multiply(new, momentum))
-        for old, new in ((mean, own_mean), (variance, own_variance))
+        np.add(
+            np.multiply(old, 1 - momentum),
+            np.astype(np.multiply(nn.stop_gradient(new), momentum), old.dtype),
+        )
+        for old, new in ((mean, own_mean), (variance, unbiased))
     ]
-    return [y, own_mean, scale, *running]
+    return [y, *_saved(x, own_mean, own_variance, eps), *running]
 
 
 def batch_norm_own(
     x: Array, weight: Maybe, bias: Maybe, training: bool, momentum: float, eps: float
 ) -> list[Array]:
     """Normalise by the statistics of this batch, where none are kept."""
-    return _by_own_statistics(x, weight, bias, eps)
+    y, mean, variance = _by_own_statistics(x, weight, bias, eps)
+    return [y, *_saved(x, mean, variance, eps)]
 
 
 def _all_but_channels(x: Array) -> tuple[int, ...]:
@@ -133,11 +145,23 @@ def _all_but_channels(x: Array) -> tuple[int, ...]:
 
 
 def _by_own_statistics(x: Array, weight: Maybe, bias: Maybe, eps: float) -> list[Array]:
-    """The result, the mean and 1 / the deviation of each channel."""
-    axes = _all_but_channels(x)
-    mean, variance = np.mean(x, axes), np.var(x, axes)
-    y = apply_channels_last(nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps)
-    return [y, mean, np.rsqrt(np.add(variance, eps))]
+    """The result, the mean and the variance of each channel."""
+    image = channels_last(x)
+    axes = tuple(range(image.ndim - 1))
+    y, mean, variance = emit_all(
+        "normalize", image, axes=axes, epsilon=float(eps), centered=True
+    )
+    if weight is not None:
+        y = np.multiply(y, weight)
+    if bias is not None:
+        y = np.add(y, bias)
+    return [channels_first(y), mean, variance]
+
+
+def _saved(x: Array, mean: Array, variance: Array, eps: float) -> list[Array]:
+    """The mean and 1 / the deviation, as a derivative of PyTorch's own reads them."""
+    scale = np.rsqrt(np.add(variance, eps))
+    return [np.astype(each, x.dtype) for each in (mean, scale)]
 
 
 # ---- dropout ------------------------------------------------------------------------
