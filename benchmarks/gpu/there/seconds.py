@@ -46,7 +46,7 @@ def estimate(plan, targets, jobs=JOBS):
 
 
 def is_graphed(call):
-    """Whether a call is timed with CUDA graphs, too: a step of training is."""
+    """Return whether a call is timed with CUDA graphs, too: a step of training is."""
     return call["entry"] == "train_step"
 
 
