@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Generic, TypeVar
 
+from aotc.checks.blas_threads import blas_threads
 from aotc.checks.samples import ComparedCall, input_elements, parts_of
 from aotc.checks.subject import CheckedEntry
 from aotc.checks.work import NoMemoryToCompare, WorkBudget
@@ -54,6 +56,7 @@ class SideBySide(Generic[F]):
         self._pool = ThreadPoolExecutor(_threads())
         self._started: dict[tuple[str, int], Future[_Outcome[F]]] = {}
         self._given: list[WorkBudget] = []
+        self._resources = ExitStack()
 
     def start(
         self, jobs: Sequence[tuple[CheckedEntry, ComparedCall]], work: WorkBudget
@@ -67,6 +70,8 @@ class SideBySide(Generic[F]):
         fit = [job for job in jobs if _FEWEST <= _argument_elements(*job) <= _MOST]
         if _threads() < 2 or len(fit) < 2:
             return
+        cores = os.cpu_count() or 1
+        self._resources.enter_context(blas_threads(max(1, cores // _threads())))
         for subject, item in fit:
             self._given.append(WorkBudget(work.left, work.most))
             outcome = partial(self._outcome, subject, item, self._given[-1])
@@ -105,6 +110,7 @@ class SideBySide(Generic[F]):
             for work in self._given:
                 work.is_cancelled = True
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        self._resources.close()
 
 
 def _threads() -> int:

@@ -1,11 +1,13 @@
 """Items of a self-check on several cores: found as if one came after the other."""
 
+import os
 import threading
 
 import numpy as np
 import pytest
 
 import aotc
+from aotc.checks import blas_threads as blas
 from aotc.checks.random_errors import RandomErrors
 from aotc.checks.samples import items_of
 from aotc.checks.side_by_side import SideBySide
@@ -83,6 +85,22 @@ def test_two_items_are_compared_at_a_time_if_as_many_jobs_may_run(jobs, jobs_at_
         compared.start(jobs, WorkBudget(100, 100))
         rows, _ = found(compared.findings, jobs, 100)
     assert rows == [jobs_at_a_time == 1] * len(jobs)
+
+
+def test_products_of_items_side_by_side_share_the_cores(jobs, monkeypatch):
+    library = blas._openblas()
+    if library is None:
+        pytest.skip("NumPy has another BLAS")
+    code, name = library
+    threads = getattr(code, name.format("get"))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    seen = []
+    with blas.blas_threads(2), options.override("AOTC_JOBS", "2"):
+        before = threads()
+        with SideBySide(lambda *_: seen.append(threads())) as compared:
+            compared.start(jobs, WorkBudget(100, 100))
+        assert set(seen) == {1}
+        assert threads() == before
 
 
 def test_what_nobody_waits_for_any_more_ends(jobs):
