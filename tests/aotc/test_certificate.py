@@ -182,6 +182,17 @@ def test_derivatives_are_found_wherever_an_entry_takes_them():
             assert (each.dot_product is None) == (each.entry == "train6")
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_at_the_inputs_is_not_checked_and_no_rule_is_blamed(value):
+    def lost(params, x):
+        h = anp.sqrt(-1.0 - (x @ params["w"]) ** 2)  # NaN, and its slopes are
+        return anp.sum(anp.where(anp.isnan(h), value, h))
+
+    (found,) = certify(training(lost))
+    assert not found.reached
+    assert "NOT CHECKED" in str(found)
+
+
 def wrong_derivative(*losses):
     """The error of a certificate of these losses."""
     return refusal(CompileError, "wrong-derivative", certify, training(*losses))

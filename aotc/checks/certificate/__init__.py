@@ -58,7 +58,8 @@ class Certificate:
         function: the graph function that is differentiated.
         where: the line that asks for it.
         seed: of the random inputs and directions.
-        reached: whether the entry gets there; nothing is measured if not.
+        reached: whether the entry gets there, and the function is finite; nothing is
+            measured if not, as what is infinite or NaN has no derivative.
         dot_product: relative difference of ⟨w, J v⟩ and ⟨Jᵀ w, v⟩; None where the model
             has rules for one mode only.
         difference: of the slope and the nearest central difference; None where the
@@ -100,7 +101,9 @@ class Certificate:
     def __str__(self) -> str:
         title = f"gradient in {self.entry} ({self.where}): "
         if not self.reached:
-            return title + "NOT CHECKED, the random inputs do not lead there"
+            return title + (
+                "NOT CHECKED, the random inputs do not lead there, or to no numbers"
+            )
         missed = f"; not taken: {', '.join(self.missed)}" if self.missed else ""
         return title + self.figures + missed
 
@@ -220,6 +223,8 @@ def _certificate(
     x = [_wide(array) for array in point.arrays or ()]
     rng = np.random.default_rng(seed)
     run = _compiled_function(process, check, point)
+    if not check.is_finite_at(run, x, np.random.default_rng(seed)):
+        return Certificate(point.entry, point.function, point.where, seed)
     dot_product, difference = check.measure(run, x, rng)
     found = Certificate(
         point.entry,

@@ -132,6 +132,11 @@ class DerivativeCheck:
         )
         return v, w
 
+    def is_finite_at(self, run: Run, x: Arrays, rng: np.random.Generator) -> bool:
+        """Return whether all results of the function are finite at a point."""
+        values, _, _ = self._parts(run(self._arguments(x, *self.directions(rng))))
+        return all(bool(np.isfinite(each).all()) for each in values)
+
     def measure(
         self, run: Run, x: Arrays, rng: np.random.Generator
     ) -> tuple[float | None, float]:
