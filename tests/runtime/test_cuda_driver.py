@@ -1,6 +1,7 @@
-"""Calls of NVIDIA's driver that IREE's makes, counted by a library in its place.
+"""Calls of IREE's CUDA driver, counted by a library in the place of NVIDIA's.
 
-Its memory is the host's, and its kernels do nothing: what they compute is not read.
+Its memory is the host's, and its kernels do nothing: what they compute is not looked
+at.
 """
 
 import json
@@ -130,7 +131,7 @@ def test_a_warm_call_launches_its_kernels_and_keeps_its_memory(driver, bundle):
 
 
 def test_with_cuda_graphs_kernels_are_launched_all_the_same(driver, bundle):
-    """IREE 3.13 makes graphs of copies of inputs and results alone, each anew."""
+    """IREE 3.13 makes graphs of copies of an input and a result alone, each anew."""
     found = counted(driver, bundle, "--cuda_use_streams=false")
     by_streams = counted(driver, bundle)
     for name, each in found.items():

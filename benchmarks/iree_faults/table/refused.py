@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import runs
 from ..fault import Fault, Symptom
-from ..witnesses import CompilerDies, Dies, Fails, Refused, Shows, Source
+from ..witnesses import CompilerDies, Dies, Elsewhere, Fails, Refused, Shows, Source
 
 _VECTOR_DISTRIBUTION = "--iree-codegen-llvmgpu-use-reduction-vector-distribution"
 _AGGRESSIVE = "--iree-dispatch-creation-enable-aggressive-fusion"
@@ -315,6 +315,17 @@ ROWS = (
             (np.zeros(64, np.float32),) * 33,
             "binding count 34 > 32",
         ),
+    ),
+    Fault(
+        "tensors-of-a-dispatch-on-gpus",
+        Symptom.REFUSED,
+        "Compiles dispatches of more than the 16 tensors that its drivers of CUDA and "
+        "HIP bind.",
+        (
+            "passes/join_updates.py: MOST_ON_GPUS",
+            "aotc/backend/device_kernels.py: MOST_BINDINGS",
+        ),
+        Elsewhere("tests/runtime/test_cuda_driver.py loads such a training step"),
     ),
     Fault(
         "global-without-a-block",

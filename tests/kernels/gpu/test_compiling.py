@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -123,6 +124,31 @@ def test_a_kernel_that_the_compiler_dies_of_is_refused(
     }
     why = "Triton died of SIGSEGV: LLVM ERROR: no such thing"
     assert refused == {"k1.kernel": why}
+
+
+def test_a_kernel_of_more_tensors_than_drivers_bind_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """IREE's drivers of CUDA and HIP would refuse the whole module."""
+    compiled: list[str] = []
+
+    def run(folder, running):
+        compiled.extend(re.findall(r"text\d", (folder / "job.json").read_text()))
+        (folder / "0.code").write_bytes(b"")
+        facts = '{"threads": 128, "shared": 0, "stages": 1, "registers": 1, '
+        (folder / "0.json").write_text(facts + '"spilled": 0}')
+        return 0, ""
+
+    monkeypatch.setattr(device_kernels, "_run_worker", run)
+    kernels = kernels_of([])
+    few = GpuLaunch("k", "text0", 4, 1, 15, 1, 0)
+    many = GpuLaunch("k", "text1", 4, 1, 14, 3, 0)
+    launches = {"few.kernel": few, "many.kernel": many}
+    codes, refused = replace(kernels, launches=launches).compile(RunningProcesses())
+    assert compiled == ["text0"]
+    assert [*codes] == ["few.kernel"]
+    why = "it binds 17 tensors, and IREE's drivers of GPUs take 16"
+    assert refused == {"many.kernel": why}
 
 
 def test_a_process_that_ends_for_want_of_memory_refuses_no_kernel(

@@ -70,7 +70,9 @@ def test_updates_written_over_what_they_read_are_those_beside_it() -> None:
     assert tied > 20
 
 
-def test_one_launch_has_the_updates_of_several_parameters() -> None:
+def test_one_launch_has_updates_of_several_parameters_and_binds_few_tensors() -> None:
+    """IREE's drivers of CUDA and HIP load no code that binds more than 16."""
     found = evaluated(inf, file="updated.py")
-    results = [len(term.results) for _, term in found.known.values()]
-    assert max(results) >= 9
+    terms = [term for _, term in found.known.values()]
+    assert max(len(each.results) for each in terms) >= 6
+    assert max(len(each.arguments) + len(each.results) for each in terms) <= 16
