@@ -428,8 +428,8 @@ def _pack_arguments(
         )
         begins = [0, *ends[:-1].tolist()]
         whole = np.zeros(int(ends[-1]), found[numbers[0]].dtype)
-        kind = Tensor(whole.shape, dtype).to_mlir()
-        argument = block.add_argument(kind, function.location)
+        block_type = Tensor(whole.shape, dtype).to_mlir()
+        argument = block.add_argument(block_type, function.location)
         with ir.InsertionPoint.at_block_begin(block), function.location:
             for n, begin in zip(numbers, begins, strict=True):
                 size = found[n].size

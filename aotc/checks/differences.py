@@ -263,7 +263,7 @@ def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> s
     )
 
 
-def _last_place(size: np.ndarray, dtype: str) -> object:
+def _last_place(size: np.ndarray, dtype: str) -> np.ndarray:
     """The distance of each element from the next one of its dtype."""
     if not dtypes.is_float(dtype):
         return np.ones_like(size)
@@ -271,4 +271,5 @@ def _last_place(size: np.ndarray, dtype: str) -> object:
 
     facts = ml_dtypes.finfo(dtypes.to_numpy(dtype))
     normal = np.maximum(size, float(facts.smallest_normal))
-    return float(facts.eps) * (normal.view(np.int64) & _EXPONENT).view(np.float64)
+    powers: np.ndarray = (normal.view(np.int64) & _EXPONENT).view(np.float64)
+    return float(facts.eps) * powers

@@ -89,17 +89,18 @@ def error_ratios(
         An f64 array of the same shape, infinite where nothing allows a difference.
     """
     unseen = unseen or Unseen()
+    slices = list(cached_parts(expected.size))
     flat = [np.reshape(each, -1) for each in (found, expected, spread)]
-    parts = [[each[part] for each in flat] for part in cached_parts(expected.size)]
-    ratios = np.empty(expected.size)
+    parts = [(flat[0][at], flat[1][at], flat[2][at]) for at in slices]
+    ratios: np.ndarray = np.empty(expected.size)
     if not is_float(expected):
-        for part, (x, y, moved) in zip(cached_parts(ratios.size), parts, strict=True):
-            ratios[part] = np.where((x != y) & ~(moved > 0), np.inf, 0.0)
+        for at, (x, y, moved) in zip(slices, parts, strict=True):
+            ratios[at] = np.where((x != y) & ~(moved > 0), np.inf, 0.0)
     else:
         open_too = sum(_undecided(*each).sum() for each in parts) <= unseen.open
         least = _least_size(expected)
-        for part, each in zip(cached_parts(ratios.size), parts, strict=True):
-            ratios[part] = _float_ratios(*each, least, open_too=open_too)
+        for at, each in zip(slices, parts, strict=True):
+            ratios[at] = _float_ratios(*each, least, open_too=open_too)
     ratios = ratios.reshape(expected.shape)
     if not unseen.jumps or not np.any(ratios > 1):
         return ratios
@@ -108,7 +109,8 @@ def error_ratios(
 
 def _undecided(x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Return which elements are finite on one side alone though no noise shows it."""
-    return np.isfinite(spread) & (np.isfinite(x) != np.isfinite(y))
+    found: np.ndarray = np.isfinite(spread) & (np.isfinite(x) != np.isfinite(y))
+    return found
 
 
 def _float_ratios(
@@ -135,7 +137,8 @@ def _float_ratios(
     y = expected.astype(np.float64)
     decided = np.where(is_open, 0.0, spread)
     with np.errstate(invalid="ignore", over="ignore"):
-        return error / _tolerance(y, expected.dtype, decided, least)
+        ratios: np.ndarray = error / _tolerance(y, expected.dtype, decided, least)
+    return ratios
 
 
 def _without_jumps(
@@ -271,7 +274,7 @@ class Rounding:
 
     def _unseen_open(self) -> list[float]:
         """Estimate how many elements of each result rounding leaves open unseen."""
-        singles = [np.count_nonzero(shown == 1) for shown in self._shown]
+        singles = [int(np.count_nonzero(shown == 1)) for shown in self._shown]
         return [_unseen_elements(number, self.runs) for number in singles]
 
     def _unseen_jumps(self, number: int) -> float:

@@ -157,8 +157,8 @@ def _is_repetitive(x: Any, axes: Sequence[int] | None = None) -> bool:
         if not counts.all():
             own = own[counts]
         seen += own.size
-        equal += np.count_nonzero(own[1:] == own[:-1])
-        equal += np.count_nonzero(own[:1] == before)
+        equal += int(np.count_nonzero(own[1:] == own[:-1]))
+        equal += int(np.count_nonzero(own[:1] == before))
         before = own[-1:] if own.size else before
         left = flat.size - min(part.stop, flat.size)
         if 2 * (equal + left) <= seen + left:  # whatever follows
