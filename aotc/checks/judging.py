@@ -90,17 +90,18 @@ def error_ratios(
         An f64 array of the same shape, infinite where nothing allows a difference.
     """
     unseen = unseen or Unseen()
+    slices = list(cached_parts(expected.size))
     flat = [np.reshape(each, -1) for each in (found, expected, spread)]
-    parts = [[each[part] for each in flat] for part in cached_parts(expected.size)]
-    ratios = np.empty(expected.size)
+    parts = [(flat[0][at], flat[1][at], flat[2][at]) for at in slices]
+    ratios: np.ndarray = np.empty(expected.size)
     if not is_float(expected):
-        for part, (x, y, moved) in zip(cached_parts(ratios.size), parts, strict=True):
-            ratios[part] = np.where((x != y) & ~(moved > 0), np.inf, 0.0)
+        for at, (x, y, moved) in zip(slices, parts, strict=True):
+            ratios[at] = np.where((x != y) & ~(moved > 0), np.inf, 0.0)
     else:
         open_too = sum(_undecided(*each).sum() for each in parts) <= unseen.open
         least = _least_size(expected)
-        for part, (x, y, moved) in zip(cached_parts(ratios.size), parts, strict=True):
-            ratios[part] = _float_ratios(x, y, moved, least, open_too=open_too)
+        for at, (x, y, moved) in zip(slices, parts, strict=True):
+            ratios[at] = _float_ratios(x, y, moved, least, open_too=open_too)
     shaped = ratios.reshape(expected.shape)
     if not unseen.jumps or not np.any(shaped > 1):
         return shaped
@@ -109,9 +110,8 @@ def error_ratios(
 
 def _undecided(x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Return which elements are finite on one side alone though no noise shows it."""
-    differs: np.ndarray = np.isfinite(x) != np.isfinite(y)
-    differs &= np.isfinite(spread)
-    return differs
+    found: np.ndarray = np.isfinite(spread) & (np.isfinite(x) != np.isfinite(y))
+    return found
 
 
 def _float_ratios(
@@ -139,7 +139,7 @@ def _float_ratios(
     decided = np.where(is_open, 0.0, spread)
     with np.errstate(invalid="ignore", over="ignore"):
         ratios: np.ndarray = error / _tolerance(y, expected.dtype, decided, least)
-        return ratios
+    return ratios
 
 
 def _without_jumps(
