@@ -69,15 +69,16 @@ def normalize_by_sums(op: Normalize, parts: int) -> list[Value]:
     """
     axes, left = tuple(op.axes), tuple[int, ...]()
     with before(op):
-        b, x = Builder(), op.x
+        b = Builder()
+        x: Value = op.x
         if parts > 1:
             x = b.reshape(x, shape=split_first(Tensor.of(x).shape, len(axes), parts))
             axes, left = (1,), (0,)
         x = cast(b, x, Tensor.of(op.mean).dtype)
         _, means, variances = Normalize.moments(b, x, axes, centered=op.centered)
-        statistics = (means, variances) if op.centered else (variances,)
-        statistics += _normalize_by(b, op, means, variances, left)
-    return [each.owner.operands[0] for each in statistics]
+        own = [means, variances] if op.centered else [variances]
+        found = [*own, *_normalize_by(b, op, means, variances, left)]
+    return [each.owner.operands[0] for each in found]
 
 
 def split_first(shape: Shape, axes: int, parts: int) -> Shape:

@@ -97,8 +97,9 @@ class SumGroup:
         while rest:
             value = rest.pop()
             made = defining_op(value)
-            is_new = value not in self._computed and isinstance(made, GraphOp)
-            if is_new and self._takes(value, made):
+            if value in self._computed or not isinstance(made, GraphOp):
+                continue
+            if self._takes(value, made):
                 rest += self._take(made)
 
     def _take(self, op: GraphOp) -> list[Value]:
