@@ -76,11 +76,9 @@ def normalize_by_sums(op: Normalize, parts: int) -> list[Value]:
             axes, left = (1,), (0,)
         x = cast(b, x, Tensor.of(op.mean).dtype)
         _, means, variances = Normalize.moments(b, x, axes, centered=op.centered)
-        statistics: tuple[Value, ...] = (variances,)
-        if op.centered:
-            statistics = (means, variances)
-        statistics += _normalize_by(b, op, means, variances, left)
-    return [each.owner.operands[0] for each in statistics]
+        own = [means, variances] if op.centered else [variances]
+        found = [*own, *_normalize_by(b, op, means, variances, left)]
+    return [each.owner.operands[0] for each in found]
 
 
 def split_first(shape: Shape, axes: int, parts: int) -> Shape:

@@ -14,7 +14,7 @@ from typing import Any
 
 from aotc.core.dtypes import bits, is_float
 from aotc.core.numerics import RELAXED, STRICT
-from aotc.dialects.functions.fusion import fused_of
+from aotc.dialects.functions.fusion import fused_of, is_region
 from aotc.dialects.functions.walking import (
     backward_slice,
     clone,
@@ -135,13 +135,15 @@ class _Planning:
         kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
         if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
             return False
-        if not isinstance(op, (Reduction, Argmax, Argsort)) or _adds_parts(op):
+        if not isinstance(op, (Reduction, Argmax, Argsort)):
+            return True
+        if _adds_parts(op) or is_region(op.operation.block.owner.opview):
             return True
         is_small = typical(kinds[0].elements, _LEAST) < _LEAST
         view = defining_op(op.x)
         read = [op.x, view.x] if isinstance(view, Reshape) else [op.x]
         return not is_small and any(
-            movement.is_made_in_memory(value, sees_reshaped=True) for value in read
+            movement.is_made_in_memory(value, for_sums=True) for value in read
         )
 
     def workgroups(self, op: GraphOp, schedule: object) -> tuple[Size, Size]:
@@ -159,7 +161,7 @@ def _adds_parts(op: GraphOp) -> bool:
 
     def is_computed(value: Value) -> bool:
         made = defining_op(value)
-        return isinstance(made, GraphOp) and can_lift(made)
+        return isinstance(made, GraphOp) and can_lift(made) and len(shape) > 1
 
     shape = Tensor.of(op.x).shape
     return any(

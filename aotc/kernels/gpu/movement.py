@@ -48,7 +48,7 @@ _FREE = Broadcast, Constant, Iota, Dimension  # which kernels read through, or k
 TermOf = Callable[[Sequence[GraphOp], Sequence[Value]], Term | None]
 
 
-def is_made_in_memory(value: Value, *, sees_reshaped: bool = False) -> bool:
+def is_made_in_memory(value: Value, *, for_sums: bool = False) -> bool:
     """Return whether a kernel can compute a value from memory.
 
     Else IREE's code computes it with what it is for, where the kernel would have it
@@ -56,20 +56,24 @@ def is_made_in_memory(value: Value, *, sees_reshaped: bool = False) -> bool:
 
     Args:
         value: that a kernel would read.
-        sees_reshaped: whether what is made of it may be a reshape of what lies there.
+        for_sums: whether it is added up: then what is made of it may be a reshape of
+            what lies there, or what several ops read.
     """
+
+    def is_read(value: Value) -> bool:
+        return _is_read_from_memory(value) or (for_sums and _has_readers(value))
 
     def is_computed(value: Value) -> bool:
         op = defining_op(value)
-        if _is_read_from_memory(value):
+        if is_read(value):
             return False
         return isinstance(op, _FREE) or (isinstance(op, GraphOp) and can_lift(op))
 
     def is_stored(value: Value) -> bool:
         op = defining_op(value)
-        if _is_read_from_memory(value):
+        if is_read(value):
             return True
-        if sees_reshaped and isinstance(op, Reshape):
+        if for_sums and isinstance(op, Reshape):
             return is_stored(op.x)
         is_moved = isinstance(op, (Concatenate, Gather))
         return not isinstance(op, GraphOp) or type(op).in_memory or is_moved
@@ -79,14 +83,15 @@ def is_made_in_memory(value: Value, *, sees_reshaped: bool = False) -> bool:
 
 
 def _is_read_from_memory(value: Value) -> bool:
-    """Return whether a value lies in memory for others.
+    """Return whether a product or a kernel reads a value, which lies in memory then."""
+    readers = *_OF_FACTORS, func.CallOp
+    return any(isinstance(use.owner.opview, readers) for use in value.uses)
 
-    A product or a kernel reads it, or several ops do, and it is no repeated value.
-    """
-    readers = {use.owner.opview for use in value.uses}
-    if any(isinstance(reader, (*_OF_FACTORS, func.CallOp)) for reader in readers):
-        return True
-    return len(readers) > 1 and not isinstance(defining_op(value), _FREE)
+
+def _has_readers(value: Value) -> bool:
+    """Return whether several ops read a value, which is no repeated one."""
+    is_repeated = isinstance(defining_op(value), _FREE)
+    return not is_repeated and len({use.owner.opview for use in value.uses}) > 1
 
 
 def ops_before(op: GraphOp) -> list[GraphOp]:
