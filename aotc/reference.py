@@ -268,7 +268,10 @@ def bind_symbols(types: Sequence[Tensor], arrays: Arrays) -> list[int]:
         InputError: a dtype, rank or size is not what the type says.
     """
     for tensor, array in zip(types, arrays, strict=True):
-        if dtypes.canonical(array.dtype) != tensor.dtype or array.ndim != tensor.rank:
+        if (
+            dtypes.canonical_dtype(array.dtype) != tensor.dtype
+            or array.ndim != tensor.rank
+        ):
             raise _misfit(tensor, array)
     found = solve_symbols(types)
     symbols = [0] * (max((each.symbol for each in found), default=-1) + 1)
@@ -283,7 +286,7 @@ def bind_symbols(types: Sequence[Tensor], arrays: Arrays) -> list[int]:
 
 
 def _misfit(tensor: Tensor, array: np.ndarray) -> InputError:
-    got = f"{dtypes.canonical(array.dtype)}{list(array.shape)}"
+    got = f"{dtypes.canonical_dtype(array.dtype)}{list(array.shape)}"
     return InputError(
         "input-mismatch", f"expected an array of type {tensor}; got {got}"
     )

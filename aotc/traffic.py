@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from aotc.errors import InputError
-from aotc.errors.system import system_errors
+from aotc.errors.system import translate_system_errors
 
 COUNT = "count"
 _DIGITS = 18  # of a number at most, as it has 64 bits
@@ -54,7 +54,10 @@ class Traffic:
         """
         if not path.exists():
             raise InputError("no-such-file", "there is no traffic", where=str(path))
-        with system_errors(), path.open(encoding="utf-8-sig", newline="") as file:
+        with (
+            translate_system_errors(),
+            path.open(encoding="utf-8-sig", newline="") as file,
+        ):
             try:
                 return cls._of_rows(path, _rows(path, csv.reader(file, strict=True)))
             except (UnicodeDecodeError, csv.Error) as error:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from aotc.artifacts.private_keys import is_p256, parse_private
 from aotc.core.writing import atomic_write
 from aotc.errors import InputError
-from aotc.errors.system import cannot_read, cannot_write, system_errors
+from aotc.errors.system import cannot_read, cannot_write, translate_system_errors
 
 SIZE_LIMIT = 1 << 16  # bytes of a key
 
@@ -91,7 +91,7 @@ def parse_public(pem: bytes, where: str) -> ec.EllipticCurvePublicKey:
     return key
 
 
-@system_errors()
+@translate_system_errors()
 def write_key_pair(path: Path) -> Signer:
     """Make a new key: private in `path` (mode 0600), public beside it as `.pub`.
 
@@ -155,7 +155,7 @@ def write_private(path: Path, signer: Signer) -> bool:
     return True
 
 
-@system_errors()
+@translate_system_errors()
 def read_key_file(path: Path, what: str) -> tuple[bytes, os.stat_result]:
     """The bytes of a regular file of a key's size, and its status.
 

@@ -24,7 +24,7 @@ from aotc.artifacts.chunks import Chunks, Hasher
 from aotc.artifacts.manifest import FILE, SIGNATURE_FILE, File, Manifest
 from aotc.core.writing import exchange, flush_directory
 from aotc.errors import InputError, SetupError, VerificationError
-from aotc.errors.system import cannot_read, cannot_write, system_errors
+from aotc.errors.system import cannot_read, cannot_write, translate_system_errors
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -162,7 +162,7 @@ class VerifiedBundle:
                 disk.check(root, file.path, file.size, file.sha256)
 
 
-@system_errors()
+@translate_system_errors()
 def read_bundle(
     path: Path | str,
     trust: Trust | str | os.PathLike[str] | None = None,
@@ -305,7 +305,7 @@ def _check_channel(manifest: Manifest, allowed: frozenset[str]) -> None:
     )
 
 
-@system_errors()
+@translate_system_errors()
 def write_bundle(
     directory: Path | str,
     manifest: Manifest | Mapping[str, object],

@@ -34,7 +34,7 @@ class Judgement:
         return verdict_of(self.mismatches)
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Return whether the host may run the variant."""
         return self.verdict in USABLE
 
@@ -90,7 +90,7 @@ def judge(manifest: Manifest, host: Host) -> tuple[Judgement, ...]:
 
 def select_best(judgements: Sequence[Judgement]) -> Selection:
     """Select the best of these variants of one bundle on one host."""
-    usable = [each for each in judgements if each.usable]
+    usable = [each for each in judgements if each.is_usable]
     if not usable:
         reasons = tuple(
             f"{e.variant.id}: {m}" for e in judgements for m in e.mismatches

@@ -18,7 +18,7 @@ from aotc.artifacts import keys
 from aotc.core import options
 from aotc.core.writing import make_folder
 from aotc.errors import InputError, SetupError
-from aotc.errors.system import system_errors
+from aotc.errors.system import translate_system_errors
 
 _KEY_FILE = "development.key"
 
@@ -31,7 +31,7 @@ class Trust:
     channels: frozenset[str] = frozenset({"development", "release"})
 
     @classmethod
-    @system_errors()
+    @translate_system_errors()
     def of(cls, *sources: str | bytes | os.PathLike[str]) -> Trust:
         """Trust public keys, each given as a file or as PEM text.
 

@@ -23,7 +23,7 @@ from aotc.dialects.types import Tensor, static_size
 from aotc.importers import load
 from aotc.kernels.gpu import matrices, products
 from aotc.kernels.gpu.compiling import GpuCode, compile_kernel, resources_of
-from aotc.kernels.gpu.emitter import NoKernel, emit
+from aotc.kernels.gpu.emitter import NoTermKernel, emit
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES, Gpu
 from aotc.kernels.term_builder import term_of
@@ -62,7 +62,7 @@ def _kernels(machine: Gpu) -> Iterator[tuple[str, Term, GpuKernel]]:
             term = term_of(function)
             assert term is not None
             kernel = emit(term, name, machine)
-            if isinstance(kernel, NoKernel):
+            if isinstance(kernel, NoTermKernel):
                 print(f"{name}: none: {kernel.why}")
             else:
                 yield name, term, kernel

@@ -20,8 +20,8 @@ from iree.compiler.api import Session
 from aotc import importers
 from aotc.backend import target_flags
 from aotc.backend.crossing import crossing
-from aotc.checks.samples import calls_of, items_of
-from aotc.checks.subject import CheckedEntry
+from aotc.checks.checked_entry import CheckedEntry
+from aotc.checks.samples import call_sequence_of, check_items_of
 from aotc.checks.work import WorkBudget
 from aotc.dialects.limits import require_supported
 from aotc.dialects.lowering.summation import BLOCK
@@ -172,10 +172,10 @@ class GrowingBuild:
         """Compute the first call of the self-check by the reference evaluator."""
         program = self.unit.program
         for entry in program.entries:
-            item = items_of(program, self.module, entry)[0]
-            calls = calls_of(program, self.module, entry, item, seed=0)
-            subject = CheckedEntry(program, self.module, entry)
-            for _ in subject.reference_results(calls, WorkBudget(inf, inf)):
+            item = check_items_of(program, self.module, entry)[0]
+            calls = call_sequence_of(program, self.module, entry, item, seed=0)
+            checked = CheckedEntry(program, self.module, entry)
+            for _ in checked.reference_results(calls, WorkBudget(inf, inf)):
                 pass
 
     def _list_kernels(self) -> None:

@@ -172,7 +172,7 @@ def _time_calls(
     found = profile_of(measured[0]) if profile else None
     report = BenchReport(point, before, measured, limit, seed, found)
     for warning in report.warnings:
-        click.echo(f"warning: {output.printable(warning)}", err=True)
+        click.echo(f"warning: {output.escape_control_characters(warning)}", err=True)
     output.emit(report.to_json(), report.to_text(), form)
     return report.passed
 
@@ -223,12 +223,12 @@ def _subject(
     """Prepare the bundle and the arrays to call it with."""
     from aotc.cli.arrays import read_some_inputs
     from aotc.cli.sizes import read_sizes
-    from aotc.errors.system import system_errors
+    from aotc.errors.system import translate_system_errors
     from aotc.timing.inputs import arrays_for, sizes_for
     from aotc.timing.messages import TimedBundle
 
     given = read_some_inputs(inputs, point.inputs)
-    with system_errors():
+    with translate_system_errors():
         chosen = sizes_for(manifest, point, read_sizes(sizes), given)
         arrays = arrays_for(point, chosen, given, seed)
     return TimedBundle(bundle, point.name, arrays, tuple(given))

@@ -14,7 +14,7 @@ from aotc.cli import output
 from aotc.cli.kernels import ops_text, places_text, winograd_notes
 from aotc.timing.dispatches import Dispatch, DispatchProfile
 from aotc.timing.rounds import BundleMeasurement
-from aotc.timing.statistics import Comparison, Latency
+from aotc.timing.statistics import Latency, TimeRatio
 
 _SHOWN = 20  # dispatches
 _COLUMNS = ("count", "min", "p50", "p90", "p99", "max", "mean", "std")
@@ -57,9 +57,9 @@ class BenchReport:
         return list(dict.fromkeys(said))
 
     @cached_property
-    def _comparisons(self) -> list[Comparison]:
+    def _comparisons(self) -> list[TimeRatio]:
         first, *others = ([r.times for r in each.rounds] for each in self.measured)
-        return [Comparison.of(first, rounds) for rounds in others]
+        return [TimeRatio.of(first, rounds) for rounds in others]
 
     @cached_property
     def _latencies(self) -> list[Latency]:
@@ -105,7 +105,7 @@ class BenchReport:
         count = len(self.measured)
         return [str(number) for number in range(1, count + 1)] if count > 1 else [""]
 
-    def _compared(self) -> Iterator[tuple[BundleMeasurement, Comparison]]:
+    def _compared(self) -> Iterator[tuple[BundleMeasurement, TimeRatio]]:
         return zip(self.measured[1:], self._comparisons, strict=True)
 
     # ---- for people -----------------------------------------------------------------

@@ -304,7 +304,7 @@ def build(
     if verbose and quiet:
         raise click.UsageError("--verbose and --quiet exclude each other")
     from aotc import pipeline
-    from aotc.cli.sizes import read_pairs, read_sizes
+    from aotc.cli.sizes import assignments_by_name, read_sizes
 
     path, named = source_and_entries(source)
     result = pipeline.build(
@@ -317,7 +317,7 @@ def build(
         parity=_parity_plan() if parity else None,
         require_check=required,
         specialize=[read_sizes(each, "--specialize") for each in specialize],
-        policies=read_pairs(policies, "--policy length=bucket"),
+        policies=assignments_by_name(policies, "--policy length=bucket"),
         optimum=read_sizes(optimum, "--optimum"),
         reporter=reporter(verbose=verbose, quiet=quiet),
         **choices,

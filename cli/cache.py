@@ -84,7 +84,7 @@ def _show(
     lines += ["nothing is damaged"] if damaged == [] else []
     if removed is not None:
         size = output.size(sum(each.size for each in removed))
-        lines.append(f"removed {output.counted(len(removed), 'value')}, {size}")
+        lines.append(f"removed {output.quantity(len(removed), 'value')}, {size}")
     elif damaged is None and stored:
         rows = [
             (each.recipe.label, each.recipe.kind, output.size(each.size), _ago(each))
@@ -92,7 +92,7 @@ def _show(
         ]
         lines += [output.table(("VALUE", "KIND", "SIZE", "USED"), rows), ""]
     lines.append(
-        f"{output.counted(len(stored), 'value')}, {output.size(total)} of at most "
+        f"{output.quantity(len(stored), 'value')}, {output.size(total)} of at most "
         f"{output.size(kept.limit)} (AOTC_CACHE_SIZE), "
         f"in {kept.folder}"
     )

@@ -23,7 +23,7 @@ from aotc.cli.sizes import read_sizes
 from aotc.cli.verb import trust
 from aotc.core.writing import write_text
 from aotc.errors import InputError
-from aotc.errors.system import system_errors
+from aotc.errors.system import translate_system_errors
 from aotc.evidence.contenders import Contender
 from aotc.evidence.peers.choosing import choose_peers
 from aotc.evidence.replay import measure
@@ -97,7 +97,7 @@ def tell_evidence(
     time = seconds or _SECONDS
     found = gather(Question(subject, others, replay, wanted, time, seed))
     for warning in found.warnings:
-        click.echo(f"warning: {output.printable(warning)}", err=True)
+        click.echo(f"warning: {output.escape_control_characters(warning)}", err=True)
     if replay.page is not None:
         write_text(replay.page, to_html(found))
     output.emit(found.to_json(), to_text(found), form)
@@ -109,7 +109,7 @@ def is_source(path: str) -> bool:
     return file.suffix not in ("", SUFFIX) and not file.is_dir()
 
 
-@system_errors()
+@translate_system_errors()
 def gather(question: Question) -> Evidence:
     """Replay the traffic on all contenders.
 

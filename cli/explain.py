@@ -92,9 +92,9 @@ def _render(found: Explanation) -> str:
     verdict = "can be built" if found.builds else "CANNOT be built"
     lines = [
         f"{found.source} {verdict} for {named}",
-        f"{output.counted(counts['ops'], 'op')}: {counts['captured']} captured, "
+        f"{output.quantity(counts['ops'], 'op')}: {counts['captured']} captured, "
         f"{counts['folded']} computed while importing; "
-        f"{output.counted(counts['graph_ops'], 'op')} in the graph",
+        f"{output.quantity(counts['graph_ops'], 'op')} in the graph",
     ]
     for kind, title in _TITLES.items():
         of_kind = [each for each in found.findings if each.kind == kind]
@@ -107,7 +107,7 @@ def _render(found: Explanation) -> str:
 def _lines(finding: OpFinding) -> list[str]:
     places = list(dict.fromkeys(filter(None, finding.places)))
     hidden = len(places) - _PLACES_SHOWN
-    more = [f"and {output.counted(hidden, 'other place')}"] if hidden > 0 else []
+    more = [f"and {output.quantity(hidden, 'other place')}"] if hidden > 0 else []
     lines = [f"  {finding.op} ({finding.count}×): {finding.reason}"]
     if places:
         lines.append(f"      at {', '.join([*places[:_PLACES_SHOWN], *more])}")

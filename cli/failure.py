@@ -97,7 +97,7 @@ def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
 
 def _for_people(text: str, label: str = "") -> str:
     """Write text for standard error, behind a label, in whole words on a terminal."""
-    said = output.printable(f"{click.unstyle(label)} {text}".lstrip())
+    said = output.escape_control_characters(f"{click.unstyle(label)} {text}".lstrip())
     said = layout.wrap(said, layout.width_of(sys.stderr))
     return label + said.removeprefix(click.unstyle(label))
 

@@ -44,7 +44,7 @@ def _annotation(
     if place and (file := _path(place["file"], arguments)):
         properties = {"file": file, "line": place["line"], **properties}
     said = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{kind} {said}::{_data(output.printable(text))}"
+    return f"::{kind} {said}::{_data(output.escape_control_characters(text))}"
 
 
 def _path(name: str, arguments: Sequence[str]) -> str | None:
@@ -59,5 +59,5 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    plain = _data(output.printable(text))
+    plain = _data(output.escape_control_characters(text))
     return plain.replace(":", "%3A").replace(",", "%2C")

@@ -310,7 +310,7 @@ def _guard_table(manifest: Manifest) -> str:
 
 def _states(manifest: Manifest) -> list[str]:
     return [
-        f"{state.name}: {output.counted(len(state.leaves), 'array')}"
+        f"{state.name}: {output.quantity(len(state.leaves), 'array')}"
         for state in manifest.states.values()
     ]
 

@@ -90,7 +90,7 @@ class KernelTable:
             "machine": {**machine, "nominal_ghz": NOMINAL_GHZ} if machine else None,
             "chip": self._known.get("chip"),
             "compiler": self._known.get("compiler"),
-            "kernels": [{**row, **expected(row, machine)} for row in regions],
+            "kernels": [{**row, **expected_figures(row, machine)} for row in regions],
             "without_kernel": self._without,
             "other_dispatches": self._others,
         }
@@ -114,7 +114,7 @@ class KernelTable:
             lines.append(f"no kernels: {self._why_none}")
         if self._others is not None:
             more = "more " if self._known.get("regions") else ""
-            others = output.counted(
+            others = output.quantity(
                 self._others, f"{more}dispatch", f"{more}dispatches"
             )
             lines.append(f"IREE generates the code of {others} (of all entries)")
@@ -124,7 +124,7 @@ class KernelTable:
         return "\n".join(lines)
 
 
-def expected(row: Row, machine: Row | None) -> dict[str, float | None]:
+def expected_figures(row: Row, machine: Row | None) -> dict[str, float | None]:
     """Return figures of one call of a kernel on one core.
 
     Args:
@@ -193,7 +193,7 @@ def places_text(rows: list[Row]) -> str:
 
 
 def _cells(row: Row, machine: Row | None) -> tuple[str, ...]:
-    figures, rows = expected(row, machine), list(row["entries"].items())
+    figures, rows = expected_figures(row, machine), list(row["entries"].items())
     calls = ", ".join(f"{name} {each['calls']}" for name, each in rows)
     return (
         row["name"],
@@ -253,7 +253,7 @@ def _totals(regions: list[dict[str, Any]]) -> Iterator[str]:
         ]
         work = sum(flops * count for flops, count in calls) / 1e9
         number = sum(count for _, count in calls)
-        calls_text = output.counted(number, "call of a kernel", "calls of kernels")
+        calls_text = output.quantity(number, "call of a kernel", "calls of kernels")
         yield f"{entry}: {calls_text}, {_number(work)} GFLOP"
 
 

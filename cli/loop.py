@@ -84,9 +84,9 @@ class LoopResult:
         epochs = done.steps / (done.steps_per_epoch or 1)
         unit = "epoch" if epochs == 1 else "epochs"
         size = done.batch_size
-        rows = "" if size is None else f" of {output.counted(size, 'row')}"
+        rows = "" if size is None else f" of {output.quantity(size, 'row')}"
         lines = [
-            f"{done.entry}: {output.counted(done.steps, 'step')}{rows}, "
+            f"{done.entry}: {output.quantity(done.steps, 'step')}{rows}, "
             f"{epochs:.4g} {unit}, {done.seconds:.1f} s",
             *self._measured_lines(),
         ]
@@ -102,7 +102,8 @@ class LoopResult:
         """Yield lines on the metrics: means over rows, else of the last step."""
         done = self.history
         for name, value in done.means.items():
-            yield f"{name} = {value:.6g} (mean over {output.counted(done.rows, 'row')})"
+            rows = output.quantity(done.rows, "row")
+            yield f"{name} = {value:.6g} (mean over {rows})"
         for name, value in self.metrics.items():
             if name not in done.means:
                 yield f"{name} = {value:.6g}"

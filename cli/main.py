@@ -69,7 +69,7 @@ Every verb explains itself: aotc build --help
 """
 
 
-class Verbs(click.Group):
+class VerbGroup(click.Group):
     """A group that imports a verb's module when the verb is used, not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -103,7 +103,7 @@ class Verbs(click.Group):
 
 
 @click.group(
-    cls=Verbs,
+    cls=VerbGroup,
     help=_HELP,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},

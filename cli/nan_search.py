@@ -110,5 +110,5 @@ def _names(leaves: Sequence[Leaf]) -> list[str]:
 
 
 def _is_finite(array: Array) -> bool:
-    is_float = dtypes.is_float(dtypes.canonical(array.dtype))
+    is_float = dtypes.is_float(dtypes.canonical_dtype(array.dtype))
     return not is_float or bool(np.isfinite(array).all())

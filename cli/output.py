@@ -34,10 +34,14 @@ def print_form(answer: str, form: str) -> None:
 
 def text_of(document: Mapping[str, object], text: str, form: str) -> str:
     """Return the text that `emit` prints."""
-    return json.dumps(document, indent=2) if form == "json" else printable(text)
+    return (
+        json.dumps(document, indent=2)
+        if form == "json"
+        else escape_control_characters(text)
+    )
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def quantity(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun: `1 step`, `2 steps`.
 
     Args:
@@ -138,7 +142,7 @@ def _flush_c_streams() -> None:
     ctypes.CDLL(None).fflush(None)
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """`text` with control characters spelled out.
 
     Text from a stranger's bundle could otherwise command the terminal.

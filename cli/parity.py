@@ -11,7 +11,7 @@ from aotc.cli import output
 from aotc.cli.arrays import load_array
 from aotc.cli.build import source_and_entries, targets_option
 from aotc.cli.progress import reporter
-from aotc.cli.sizes import read_pair, read_sizes
+from aotc.cli.sizes import read_sizes, split_assignment
 from aotc.cli.verb import FilePath, NumberRange, format_option, quiet_option, verb
 from aotc.machine.target import Target
 
@@ -118,7 +118,7 @@ def _plan(
     """Make the plan of a comparison from the options."""
     from aotc.checks.parity import ComparisonOptions, InputOptions
 
-    named = dict(read_pair(text, "--input x=@x.npy") for text in inputs)
+    named = dict(split_assignment(text, "--input x=@x.npy") for text in inputs)
     choice = InputOptions(
         seed,
         samples,

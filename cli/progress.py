@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import click
 
-from aotc.cli.output import printable
+from aotc.cli.output import escape_control_characters
 
 
 class ProgressReporter:
@@ -66,7 +66,7 @@ class ProgressReporter:
         if self._line:
             self._line.print_above(text)
         else:
-            click.echo(printable(text), err=True)
+            click.echo(escape_control_characters(text), err=True)
 
 
 class _LiveLine:
@@ -143,7 +143,9 @@ class Bar:
         """Show the number of steps done and the metrics of the last one."""
         if self._progress:
             text = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())
-            self._progress.update(self._task, completed=done, metrics=printable(text))
+            self._progress.update(
+                self._task, completed=done, metrics=escape_control_characters(text)
+            )
 
 
 def _bar() -> Any:

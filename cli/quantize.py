@@ -172,7 +172,7 @@ def quantize(
     from aotc.quantization.models import QuantizedFiles, quantize_model
 
     path, named = source_and_entries(source)
-    choice = QuantizationOptions(recipe, metric=LossMetric.named(metric), **choices)
+    choice = QuantizationOptions(recipe, metric=LossMetric.from_name(metric), **choices)
     files = QuantizedFiles(program or Path(f"{Path(path).stem}-{recipe}.mlir"))
     progress = reporter(quiet=quiet)
     with progress.stage("quantize"):

@@ -216,11 +216,11 @@ def _prepare(
 ) -> Model:
     """The model with the states to begin with, whose calls are watched if asked for."""
     from aotc.cli.nan_search import require_finite_calls
-    from aotc.training.checkpoints import require_states
+    from aotc.training.checkpoints import require_any_state
 
     model = models.first
     if save_state:
-        require_states(model)
+        require_any_state(model)
     if load_state:
         models.load_state(load_state)
     return require_finite_calls(model, find_nan) if find_nan else model

@@ -19,14 +19,14 @@ def read_sizes(text: str | None, option: str = "--sizes") -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for part in text.split(",") if text else ():
-        name, value = read_pair(part, f"{option} batch=4")
+        name, value = split_assignment(part, f"{option} batch=4")
         if name in found:
             raise InputError("bad-option", f"the size {name!r} is given twice")
         found[name] = _number(name, value)
     return found
 
 
-def read_pairs(texts: Iterable[str], example: str) -> dict[str, str]:
+def assignments_by_name(texts: Iterable[str], example: str) -> dict[str, str]:
     """The values by name, of texts such as ``length=bucket,batch=error``.
 
     Args:
@@ -38,7 +38,7 @@ def read_pairs(texts: Iterable[str], example: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for part in (part for text in texts for part in text.split(",")):
-        name, value = read_pair(part, example)
+        name, value = split_assignment(part, example)
         if found.setdefault(name, value) != value:
             raise InputError(
                 "bad-option", f"the policy of {name!r} is given twice", hint=example
@@ -46,7 +46,7 @@ def read_pairs(texts: Iterable[str], example: str) -> dict[str, str]:
     return found
 
 
-def read_pair(text: str, example: str) -> tuple[str, str]:
+def split_assignment(text: str, example: str) -> tuple[str, str]:
     """The two sides of ``NAME=VALUE``.
 
     Raises:

@@ -13,7 +13,7 @@ import click
 
 from aotc.cli import output
 from aotc.core import options
-from aotc.core.writing import is_stream, unwritable
+from aotc.core.writing import is_stream, write_error
 from aotc.errors.redaction import has_secret
 from aotc.errors.system import cannot_write
 
@@ -165,7 +165,7 @@ class OutputFile(FilePath):
             self.fail(f"{expected}; got {str(path)!r}", param, ctx)
         if not path.parent.is_dir():
             self.fail(f"there is no folder {str(path.parent)!r}", param, ctx)
-        if (reason := unwritable(path.parent)) is not None:
+        if (reason := write_error(path.parent)) is not None:
             raise cannot_write(path, reason)
         return path
 

@@ -7,9 +7,9 @@ table that `aotc ops` prints.
 
 from typing import TYPE_CHECKING
 
-from aotc.core.deferring import deferred
+from aotc.core.deferring import lazy_attributes
 
 if TYPE_CHECKING:
     from aotc.dialects.table import *  # noqa: F403
 
-__getattr__, __dir__ = deferred(__name__, "aotc.dialects.table")
+__getattr__, __dir__ = lazy_attributes(__name__, "aotc.dialects.table")

@@ -192,7 +192,7 @@ class DenseElements(Attribute[np.ndarray]):
     def encode(value: "ArrayLike") -> ir.Attribute:
         """Encode dense elements of the array's shape and dtype."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
-        dtype = dtypes.canonical(array.dtype)
+        dtype = dtypes.canonical_dtype(array.dtype)
         mlir_type = ir.RankedTensorType.get(array.shape, element_type(dtype))
         if dtype == "bool":
             return ir.DenseElementsAttr.get(array, type=mlir_type)

@@ -506,7 +506,7 @@ def evaluate(
     """
     if type(op).precision == LOW:
         arrays = [
-            x.astype(np.float64) if dt.is_float(dt.canonical(x.dtype)) else x
+            x.astype(np.float64) if dt.is_float(dt.canonical_dtype(x.dtype)) else x
             for x in arrays
         ]
     return Evaluator()(op, arrays, symbols)

@@ -28,7 +28,7 @@ from aotc.dialects.functions.walking import backward_slice
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.selection import Cast
 from aotc.dialects.types import Tensor
-from aotc.kernels.capabilities import NoKernels, capabilities_of
+from aotc.kernels.capabilities import NoTargetKernels, capabilities_of
 from aotc.kernels.family import PlannedKernel
 from aotc.kernels.machine import Machine, machine_of
 from aotc.kernels.planning.tile import ContractionTile
@@ -270,14 +270,14 @@ def lower() -> Iterator[Lowered]:
     run_passes(unit, PASS_STAGES[0].passes(), silently=True)
     for target in TARGETS.values():
         capabilities, machine = capabilities_of(target), machine_of(target)
-        if machine is None or isinstance(capabilities, NoKernels):
+        if machine is None or isinstance(capabilities, NoTargetKernels):
             continue
         own = unit.fork(target)
         run_passes(own, PASS_STAGES[1].passes(), silently=True)
         regions = {
             name: kernel
             for name, each in functions_of(own.module).items()
-            if (kernel := capabilities.planned(each)) is not None
+            if (kernel := capabilities.planned_kernel(each)) is not None
         }
         yield Lowered(own, machine, regions)
 

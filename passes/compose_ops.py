@@ -23,7 +23,7 @@ from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import unfused_functions
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
-from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.mlir import Function
 from aotc.passes.base import Pass, Unit
 from aotc.passes.cse import Cse
@@ -64,7 +64,7 @@ class ComposeOps(Pass):
 
 def _compose_in(
     function: Function,
-    capabilities: Capabilities | NoKernels,
+    capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str],
 ) -> bool:
     """Compose the ops of a function; return whether there were any to compose."""
@@ -80,8 +80,8 @@ def _compose_in(
 
 
 def _has_kernel(
-    op: GraphOp, capabilities: Capabilities | NoKernels, left_out: Container[str]
+    op: GraphOp, capabilities: Capabilities | NoTargetKernels, left_out: Container[str]
 ) -> bool:
-    if isinstance(capabilities, NoKernels):
+    if isinstance(capabilities, NoTargetKernels):
         return False
     return capabilities.choose(op, by_weight=False, without=left_out) is not None

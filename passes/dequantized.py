@@ -109,11 +109,11 @@ class Dequantized:
         return axes
 
 
-def dequantized(value: Value) -> Dequantized | None:
+def as_dequantized(value: Value) -> Dequantized | None:
     """Return a value as dequantised integers; None if it is none."""
     op = defining_op(value)
     if isinstance(op, _Move) and not (isinstance(op, Pad) and op.value):
-        found = dequantized(op.x)
+        found = as_dequantized(op.x)
         return None if found is None else replace(found, moves=(*found.moves, op))
     if Tensor.of(value).dtype == "i16":
         integers = _integers(value)

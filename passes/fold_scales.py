@@ -28,7 +28,7 @@ from aotc.dialects.functions.functions import before
 from aotc.dialects.functions.walking import has_one_use
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.movement.permutations import permute
-from aotc.dialects.movement.reshaping import squeezed
+from aotc.dialects.movement.reshaping import squeeze_shape
 from aotc.dialects.ops.binary import Add, Binary, Divide, Multiply, Subtract
 from aotc.dialects.ops.shape import Broadcast, varying_axes
 from aotc.dialects.patterns.values import made_by
@@ -204,7 +204,7 @@ def _along_features(b: Builder, product: _WeightedProduct, factor: Broadcast) ->
     """Broadcast a factor's numbers to the product's own axes, in their order."""
     axes = sorted(product.axes)
     shape = Tensor.of(product.op.results[0]).shape
-    narrow = b.reshape(factor.x, shape=squeezed(Tensor.of(factor.x).shape))
+    narrow = b.reshape(factor.x, shape=squeeze_shape(Tensor.of(factor.x).shape))
     kept = map(axes.index, varying_axes(factor))
     return b.broadcast(narrow, shape=permute(shape, axes), axes=tuple(kept))
 

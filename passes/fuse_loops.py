@@ -39,10 +39,10 @@ from aotc.dialects.ops.creation import Constant
 from aotc.dialects.patterns.values import number_in
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, SymbolicDim, Tensor, element_count, evaluate_size
-from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.kernels.facts import bytes_of, flops_of, work_of
 from aotc.kernels.shared_work import note_shared_work
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import OPS_DECOMPOSED
@@ -72,7 +72,7 @@ class FuseLoops(Pass):
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether there are loops that are one kernel."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels):
+        if isinstance(capabilities, NoTargetKernels):
             return False
         left_out = self.without.split("+")
         if not all(
@@ -194,7 +194,7 @@ class _Steps:
         for op in self.ops:
             if isinstance(op, func.CallOp):
                 region = self.fusing.functions[callee_of(op)]
-                kernel = self.fusing.capabilities.planned(region)
+                kernel = self.fusing.capabilities.planned_kernel(region)
                 if kernel is None:
                     return False
                 work += self._usual(work_of(kernel))
@@ -219,7 +219,7 @@ class _Steps:
         """Return a size in a usual call."""
         count = len(contracts_of(self.body))
         symbols = (SymbolicDim.symbol(n) for n in range(count))
-        return evaluate_size(size, [typical(each, _ROWS) for each in symbols])
+        return evaluate_size(size, [typical_size(each, _ROWS) for each in symbols])
 
     def write(self) -> str | None:
         """Write a body that calls regions alone; None if it cannot."""

@@ -32,7 +32,7 @@ from aotc.dialects.types import Tensor
 from aotc.errors import InputError
 from aotc.kernels.capabilities import (
     Capabilities,
-    NoKernels,
+    NoTargetKernels,
     capabilities_of,
     family_names,
 )
@@ -143,7 +143,7 @@ class FuseRegions(Pass):
         kernels.
         """
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels):
+        if isinstance(capabilities, NoTargetKernels):
             unit.notes += weights_dequantized_in(unit.module, capabilities)
             return False
         outlining = Outlining()

@@ -32,7 +32,7 @@ from aotc.dialects.ops.indexing import Gather, IndexMap
 from aotc.dialects.ops.padding import Pad
 from aotc.dialects.ops.shape import Reshape, Transpose
 from aotc.dialects.types import Shape, Tensor
-from aotc.kernels.capabilities import NoKernels, capabilities_of
+from aotc.kernels.capabilities import NoTargetKernels, capabilities_of
 from aotc.mlir import Module, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.fold_parameters import folds_parameters
@@ -56,7 +56,7 @@ class GatherPacked(Pass):
         changed, capabilities = False, capabilities_of(unit.target)
         functions = functions_of(unit.module)
         for values in _weights(unit.module).values():
-            if not isinstance(capabilities, NoKernels):
+            if not isinstance(capabilities, NoTargetKernels):
                 changed |= read_from_words(values, functions, capabilities)
             reads = [_reads_of(value) for value in values]
             known = [each for each in reads if each is not None]

@@ -44,7 +44,7 @@ from aotc.dialects.weight_values import weight_values
 from aotc.kernels.planning.depthwise import MOST_OF_BYTES
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import FunctionPass
-from aotc.passes.dequantized import Dequantized, dequantized
+from aotc.passes.dequantized import Dequantized, as_dequantized
 from aotc.passes.properties import CALLS_INLINED
 from aotc.programs.program import numerics_of
 
@@ -129,7 +129,7 @@ def _product(op: Operation, weights: set[Value]) -> _DequantizedProduct | None:
     """Return an op as a product of integers, if it is to be one."""
     if not isinstance(op, (DotGeneral, ConvGeneral)) or op.results[0] in weights:
         return None
-    left, right = (dequantized(value) for value in op.operands)
+    left, right = (as_dequantized(value) for value in op.operands)
     if left is None or right is None or left.varying_axes(left.scale):
         return None
     dtype = Tensor.of(op.results[0]).dtype

@@ -27,7 +27,7 @@ from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import weight_values
 from aotc.mlir import Function, Operation
 from aotc.passes.base import FunctionPass
-from aotc.passes.dequantized import dequantized
+from aotc.passes.dequantized import as_dequantized
 from aotc.passes.properties import CALLS_INLINED
 
 _MOST = (2**24 - 1) // 255  # differences of bytes, whose sum f32 has
@@ -53,7 +53,7 @@ def _change(op: Operation) -> bool:
     if not isinstance(op, (ReduceSum, SumPool)) or Tensor.of(op.y).dtype != "f32":
         return False
     count = _count(op)
-    found = dequantized(op.x)
+    found = as_dequantized(op.x)
     if found is None or count is None or count > _MOST:
         return False
     if found.scale is None or not found.has_own_zero or not found.has_one_zero:

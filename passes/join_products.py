@@ -37,7 +37,7 @@ from aotc.dialects.functions.walking import backward_slice, users_of
 from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, element_count
-from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.scopes import scopes_of
 from aotc.kernels.shared_work import note_shared_work
@@ -65,7 +65,7 @@ class JoinProducts(Pass):
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether any products were joined."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels):
+        if isinstance(capabilities, NoTargetKernels):
             return False
         if capabilities.emitted.on_gpus:
             return _join_launches(unit.module, capabilities)

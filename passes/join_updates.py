@@ -41,7 +41,7 @@ from aotc.dialects.functions.walking import (
 )
 from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.types import Size, Tensor, element_count
-from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.kernels.elementwise import Elementwise
 from aotc.kernels.facts import bytes_of
 from aotc.kernels.family import KernelFamily
@@ -85,7 +85,7 @@ class JoinUpdates(Pass):
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether updates were joined."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels):
+        if isinstance(capabilities, NoTargetKernels):
             return False
         left_out, changed, outlining = self.without.split("+"), False, Outlining()
         for name, family in capabilities.families.items():

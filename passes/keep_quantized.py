@@ -57,7 +57,11 @@ from aotc.kernels.transposes import without_transposes
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import CALLS_INLINED
-from aotc.passes.quantized.blocks import first_of_blocks, run_length, unmoved
+from aotc.passes.quantized.blocks import (
+    first_of_blocks,
+    run_length,
+    value_before_movement,
+)
 from aotc.passes.quantized.ranges import keeps_values, may_wrap, value_range
 
 
@@ -322,7 +326,7 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
         value: the scales, one for each block.
         axis: that blocks are along.
     """
-    value, is_negated = unmoved(value)
+    value, is_negated = value_before_movement(value)
     found = _form_of(value)
     if found is None or found.scale is None or found.less is not None:
         return None

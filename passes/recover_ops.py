@@ -46,7 +46,7 @@ from aotc.passes.properties import CALLS_INLINED, VALUES_UNIQUE
 from aotc.passes.recovery.attention import recover_attention
 from aotc.passes.recovery.heads import share_heads
 from aotc.passes.recovery.known import KnownValues
-from aotc.passes.recovery.labels import RememberedNumbers, SplatValues
+from aotc.passes.recovery.labels import RememberedSplats, SplatValues
 from aotc.passes.recovery.matching import find_match
 from aotc.passes.recovery.table import ROWS
 from aotc.programs.computed_arrays import StoredArray
@@ -111,7 +111,9 @@ def _known(arrays: Mapping[Value, StoredArray]) -> KnownValues:
 
 
 def _is_number(array: StoredArray) -> bool:
-    return prod(array.shape) == 1 and dtypes.is_float(dtypes.canonical(array.dtype))
+    return prod(array.shape) == 1 and dtypes.is_float(
+        dtypes.canonical_dtype(array.dtype)
+    )
 
 
 def _recover(function: Function, known: KnownValues) -> bool:
@@ -125,7 +127,7 @@ def _recover(function: Function, known: KnownValues) -> bool:
         elif isinstance(op, Attention):
             changed |= _share_heads(op)
         elif wanted := rows.get(_name_of(op)):
-            numbers = RememberedNumbers(known.numbers.weights)
+            numbers = RememberedSplats(known.numbers.weights)
             changed |= any(_replace(op, row, numbers) for row in wanted)
     return changed
 

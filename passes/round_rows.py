@@ -23,7 +23,7 @@ from aotc.dialects.functions.functions import before, functions_of
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor
-from aotc.kernels.capabilities import NoKernels, capabilities_of
+from aotc.kernels.capabilities import NoTargetKernels, capabilities_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.dequantized import ROUNDED, may_round, state_rounded
 from aotc.mlir import Function, Value
@@ -44,7 +44,7 @@ class RoundRows(Pass):
         numerics.
         """
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels) or capabilities.emitted.on_gpus:
+        if isinstance(capabilities, NoTargetKernels) or capabilities.emitted.on_gpus:
             return False
         if not allows(unit.program.numerics, RELAXED):
             return False

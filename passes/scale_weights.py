@@ -25,7 +25,7 @@ from aotc.dialects.builder import Builder
 from aotc.dialects.functions.functions import before
 from aotc.dialects.functions.walking import has_one_use
 from aotc.dialects.graph import GraphOp, has_effect
-from aotc.dialects.movement.reshaping import squeezed
+from aotc.dialects.movement.reshaping import squeeze_shape
 from aotc.dialects.ops.binary import Multiply
 from aotc.dialects.ops.contraction import DotGeneral, dot_axes
 from aotc.dialects.ops.convolution import ConvGeneral
@@ -216,6 +216,6 @@ def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
 def _scale(weight: Value, scale: Broadcast, axes: dict[int, int]) -> Value:
     """Multiply a weight by a scale, given the weight's axis for each of the scale's."""
     build = Builder()
-    narrow = build.reshape(scale.x, shape=squeezed(Tensor.of(scale.x).shape))
+    narrow = build.reshape(scale.x, shape=squeeze_shape(Tensor.of(scale.x).shape))
     kept = [axes[axis] for axis in varying_axes(scale)]
     return build.multiply(weight, build.spread(narrow, Tensor.of(weight).shape, kept))

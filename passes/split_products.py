@@ -35,7 +35,7 @@ from aotc.dialects.ops.slicing import Slice
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.dialects.weight_values import is_expanded
-from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.kernels.scopes import functions_with_weights
 from aotc.mlir import Function, Operation, Value
 from aotc.passes.base import Pass, Unit
@@ -53,7 +53,7 @@ class SplitProducts(Pass):
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels) or not capabilities.joins_products:
+        if isinstance(capabilities, NoTargetKernels) or not capabilities.joins_products:
             return False
         changed = False
         scopes = functions_with_weights(unit.module, with_invariants=True)

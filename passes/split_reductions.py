@@ -40,7 +40,7 @@ from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.ops.shape import Broadcast, Reshape, varying_axes
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Size, Tensor
-from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.planning.reductions import leading_axes
 from aotc.kernels.scopes import functions_with_weights
@@ -67,7 +67,7 @@ class SplitReductions(Pass):
     def run(self, unit: Unit) -> bool:
         """Run the pass; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
-        if isinstance(capabilities, NoKernels):
+        if isinstance(capabilities, NoTargetKernels):
             return False
         changed, numerics = False, unit.program.numerics
         for function, weights in functions_with_weights(unit.module):

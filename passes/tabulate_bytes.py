@@ -180,7 +180,7 @@ class _Image:
         """Return whether each byte is mapped to itself, and 0 to 0."""
         every = np.zeros(len(self.table), self.table.dtype)
         every[:_BYTES] = _every_byte(Tensor.of(self.source).dtype)
-        dtype = dtypes.canonical(self.table.dtype)
+        dtype = dtypes.canonical_dtype(self.table.dtype)
         is_same_kind = dtype == Tensor.of(self.source).dtype
         return is_same_kind and bool((self.table == every).all())
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.leftovers import temporary_folder
-from aotc.backend.failures import disk_errors, failure_of, refusal_of
+from aotc.backend.failures import failure_of, refusal_of, translate_disk_errors
 from aotc.backend.memory_plans import (
     Memory,
     planned_memory,
@@ -389,12 +389,12 @@ def _run_with_kernels(
     while True:
         only_plans = job.settings["only_plans"]  # which do not depend on the code
         codes, refused = (
-            (kernels.uncompiled(), {})
+            (kernels.placeholders(), {})
             if only_plans
             else kernels.compile(running, unaligned)
         )
         bytecode, frame = job.cross_without([*refused]) if refused else job.crossed
-        with disk_errors(root):
+        with translate_disk_errors(root):
             kernels.write_objects(root, codes)
         frame = with_executables(frame, kernels.executables(codes))
         _write_module(root, bytecode, frame)
@@ -408,7 +408,7 @@ def _run_with_kernels(
 
 def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
     """Write the input of a worker."""
-    with disk_errors(root):
+    with translate_disk_errors(root):
         (root / "graph.mlirbc").write_bytes(bytecode)
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
 
@@ -466,7 +466,7 @@ def _run_worker(
     folder: Path, settings: dict[str, object], running: RunningProcesses
 ) -> tuple[int, str]:
     """Run the compiler on the files in `folder`; return exit code and diagnostics."""
-    with disk_errors(folder):
+    with translate_disk_errors(folder):
         (folder / "job.json").write_text(json.dumps(settings), encoding="utf-8")
     # IREE dies of a folder for temporary files that is not there.
     environment = {**_environment(), "TMPDIR": str(folder)}

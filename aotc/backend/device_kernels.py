@@ -89,7 +89,7 @@ class DeviceKernels:
             "driver of triton": digest(Path(compiling.__file__).read_bytes()),
         }
 
-    def uncompiled(self) -> dict[str, GpuCode]:
+    def placeholders(self) -> dict[str, GpuCode]:
         """Return placeholders of the kernels' code, where it is not needed."""
         return {
             name: GpuCode(b"", self.machine.warp * launch.warps, 0, launch.stages)

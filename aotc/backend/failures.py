@@ -33,7 +33,7 @@ def refusal_of(target: Target, code: int, log: str, folder: Path) -> SetupError 
 
 
 @contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
+def translate_disk_errors(folder: Path) -> Iterator[None]:
     """Raise `cannot-write` for files that cannot be written into a folder."""
     try:
         yield

@@ -23,6 +23,7 @@ from aotc import packager, reference
 from aotc.artifacts.pack import scratch_folder
 from aotc.backend import CompiledVariant, compile_units
 from aotc.checks.blocks import OpBlock
+from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.compiled import Bundle
 from aotc.checks.differences import compare, mixed_tolerance
 from aotc.checks.judging import Rounding, Verdict, judge
@@ -31,8 +32,7 @@ from aotc.checks.process import CompiledProcess
 from aotc.checks.repetitions import BlockCode, Lowered, StoredWeights, codes_of
 from aotc.checks.report import BlockCount
 from aotc.checks.rounding import Noise
-from aotc.checks.samples import Calls
-from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.samples import CallSequence
 from aotc.checks.work import OverBudget, WorkBudget
 from aotc.core import printing
 from aotc.core.pytree import Structure
@@ -72,9 +72,9 @@ class BlockFindings:
 
 
 def check_blocks(
-    subject: CheckedEntry,
+    checked: CheckedEntry,
     blocks: Sequence[OpBlock],
-    calls: Calls,
+    calls: CallSequence,
     symbols: Sequence[int],
     code: tuple[CompiledVariant, packager.PackedWeights],
     shipped: Arrays,
@@ -83,7 +83,7 @@ def check_blocks(
     """Compare the blocks of an entry in the first of some calls.
 
     Args:
-        subject: the entry.
+        checked: the entry.
         blocks: of the entry.
         calls: of which the first is made.
         symbols: the values of the entry's symbols, in parts.
@@ -95,39 +95,39 @@ def check_blocks(
         CompileError: the entry that returns more does not compile, or dies.
         DidNotEnd: it takes too long.
     """
-    body = functions_of(subject.graph)[subject.entry.name].entry_block
+    body = functions_of(checked.graph)[checked.entry.name].entry_block
     *_, returned = body.operations
     between = {x: None for block in blocks for x in block.given}
     for value in returned.operands:
         between.pop(value, None)
-    with _compiled(subject, list(between), *code) as (tapped, process, lowered):
+    with _compiled(checked, list(between), *code) as (tapped, process, lowered):
         found = next(tapped.compiled_results(calls, process))
-    outputs = len(subject.entry.ports("output"))
+    outputs = len(checked.entry.ports("output"))
     results = [*found[:outputs], *found[outputs + len(between) :]]
     values = dict(zip(between, found[outputs:], strict=False))
-    by_name = dict(zip(subject.names, results, strict=True))
-    ports = zip(subject.entry.results, returned.operands, strict=True)
+    by_name = dict(zip(checked.names, results, strict=True))
+    ports = zip(checked.entry.results, returned.operands, strict=True)
     names = {value: port.name for port, value in ports if port.name in by_name}
     values |= {value: by_name[name] for value, name in names.items()}
-    stored = {**subject.program.parameters, **calls.states}
-    arguments = subject.arguments(calls.inputs[0], stored)
+    stored = {**checked.program.parameters, **calls.states}
+    arguments = checked.arguments(calls.inputs[0], stored)
     values |= dict(zip(body.arguments, arguments, strict=True))
-    arguments_of = dict(zip(body.arguments, subject.entry.arguments, strict=True))
+    arguments_of = dict(zip(body.arguments, checked.entry.arguments, strict=True))
     returned_values = [*returned.operands, *between]
-    sources = subject.program.parameters
+    sources = checked.program.parameters
     codes = codes_of(blocks, arguments_of, lowered, returned_values, sources)
     variant, packed = code
     weights = StoredWeights(packed, variant.target.id, lowered)
-    each = (subject.graph, symbols, values, names, work, blocks, codes, weights)
+    each = (checked.graph, symbols, values, names, work, blocks, codes, weights)
     findings = _EachBlock(*each).findings()
-    allowed = mixed_tolerance(subject.program.mixed_precision)
-    findings.apart = _distance_text(subject.names, shipped, results, allowed)
+    allowed = mixed_tolerance(checked.program.mixed_precision)
+    findings.apart = _distance_text(checked.names, shipped, results, allowed)
     return findings
 
 
 @contextmanager
 def _compiled(
-    subject: CheckedEntry,
+    checked: CheckedEntry,
     values: Sequence[Value],
     variant: CompiledVariant,
     packed: packager.PackedWeights,
@@ -137,17 +137,17 @@ def _compiled(
     Its bundle reads the weights of the one that is checked: they are packed once. So
     other entries go through the passes, too, which pack weights for all that read them.
     """
-    program = _returning_more(subject, values)
+    program = _returning_more(checked, values)
     unit = Unit(program).fork(variant.target)
-    late = late_passes(variant, subject.entry)
+    late = late_passes(variant, checked.entry)
     early = (
         FoldWithOrigins() if isinstance(each, FoldParameters) else each
         for each in graph_passes(variant)
     )
     run_passes(unit, (*early, LOWERING, *late), silently=True)
     for each in (program, unit.program):
-        each.keep_entries([subject.entry.name])
-    tapped = CheckedEntry(program, subject.graph, program.entry(subject.entry.name))
+        each.keep_entries([checked.entry.name])
+    tapped = CheckedEntry(program, checked.graph, program.entry(checked.entry.name))
     arrays = unit.program.parameters
     unit.program.rename_parameters(packed.names_of(arrays, variant.target.id))
     with scratch_folder(packed.bundle.parent, ("blocks", "1.0.0")) as folder:
@@ -156,19 +156,19 @@ def _compiled(
         with packed.lent_to(program, compiled, arrays, folder) as bundle:
             code = Bundle(str(bundle), variant.target.id)
             with CompiledProcess(code, SECONDS) as process:
-                yield tapped, process, Lowered(unit, subject.entry.name)
+                yield tapped, process, Lowered(unit, checked.entry.name)
 
 
-def _returning_more(subject: CheckedEntry, values: Sequence[Value]) -> Program:
+def _returning_more(checked: CheckedEntry, values: Sequence[Value]) -> Program:
     """A program of which the entry returns some values besides."""
-    name = subject.entry.name
-    ops = list(functions_of(subject.graph)[name].entry_block.operations)
+    name = checked.entry.name
+    ops = list(functions_of(checked.graph)[name].entry_block.operations)
     numbers = {
         value: (at, i)
         for at, op in enumerate(ops)
         for i, value in enumerate(op.results)
     }
-    program = Program(copy_module(subject.graph), subject.program.parameters)
+    program = Program(copy_module(checked.graph), checked.program.parameters)
     function = functions_of(program.module)[name]
     copies = list(function.entry_block.operations)
     more = [copies[at].results[i] for at, i in map(numbers.__getitem__, values)]
@@ -179,7 +179,7 @@ def _returning_more(subject: CheckedEntry, values: Sequence[Value]) -> Program:
     kinds = [value.type for value in function.entry_block.arguments]
     whole = ir.FunctionType.get(kinds, [value.type for value in returned])
     function.attributes["function_type"] = ir.TypeAttr.get(whole)
-    entry = subject.entry
+    entry = checked.entry
     ports = [Port(f"between.{i}", Tensor.of(x), "output") for i, x in enumerate(more)]
     tree = Structure("tuple", children=(_LEAF,) * len(more))
     write_entry(

@@ -16,10 +16,10 @@ import numpy as np
 
 from aotc.backend import CompiledVariant
 from aotc.checks.bisect import locate_divergence
+from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.judging import Rounding, RoundingRule, Verdict, judge
 from aotc.checks.rounding import Noise
-from aotc.checks.samples import Calls
-from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.samples import CallSequence
 from aotc.checks.work import NoMemoryToCompare, NothingToCompare, OverBudget, WorkBudget
 from aotc.core.dtypes import to_numpy
 from aotc.core.pytree import flatten
@@ -59,7 +59,7 @@ class Undecided(NothingToCompare):
     kind = "rounding"
 
 
-class CheckedCall(NamedTuple):
+class CallCheckResult(NamedTuple):
     """The results of a checked call.
 
     Args:
@@ -93,9 +93,9 @@ class CallCheck:
     def __post_init__(self) -> None:
         run_passes(self.program.module, ("autodiff",), silently=True)
         declared = self.program.entry(self.entry)
-        self._subject = CheckedEntry(self.program, self.program.module, declared)
+        self._checked = CheckedEntry(self.program, self.program.module, declared)
 
-    def call(self, leaves: Sequence[object]) -> CheckedCall:
+    def call(self, leaves: Sequence[object]) -> CallCheckResult:
         """Compute a call, compiled and by the reference evaluator.
 
         States are updated by it as by any other call, unless it fails.
@@ -112,16 +112,16 @@ class CallCheck:
                 arrays = [np.asarray(leaf) for leaf in leaves]
                 expected, calls = self._expected(arrays, before)
             except NothingToCompare as reason:
-                return CheckedCall(run(leaves), reason)
+                return CallCheckResult(run(leaves), reason)
             found = run(leaves)
             try:
                 self._require_right(found, expected, calls)
             except NothingToCompare as reason:
-                return CheckedCall(found, reason)
+                return CallCheckResult(found, reason)
             except CompileError:
                 self._restore(before)
                 raise
-            return CheckedCall(found)
+            return CallCheckResult(found)
 
     # ---- states
 
@@ -137,7 +137,7 @@ class CallCheck:
 
     def _expected(
         self, leaves: Sequence[np.ndarray], states: Mapping[str, object]
-    ) -> tuple[tuple[Arrays, Arrays], Calls]:
+    ) -> tuple[tuple[Arrays, Arrays], CallSequence]:
         """Return the arguments and results of a call by the reference evaluator, and
         the call itself.
 
@@ -157,8 +157,8 @@ class CallCheck:
             else WorkBudget(self.seconds * _WORK_PER_SECOND, _ELEMENTS)
         )
         try:
-            calls = Calls({}, (self._inputs(leaves),), stored)
-            (expected,) = self._subject.reference_results(calls, work)
+            calls = CallSequence({}, (self._inputs(leaves),), stored)
+            (expected,) = self._checked.reference_results(calls, work)
         except MemoryError:
             raise NoMemoryToCompare from None
         except InputError as error:
@@ -171,7 +171,7 @@ class CallCheck:
 
     def _inputs(self, leaves: Sequence[np.ndarray]) -> Arrays:
         """The leaves of a call as arrays of the entry's dtypes."""
-        ports = self._subject.entry.ports("input")
+        ports = self._checked.entry.ports("input")
         return [
             np.asarray(leaf, to_numpy(port.type.dtype))
             for leaf, port in zip(leaves, ports, strict=True)
@@ -180,20 +180,23 @@ class CallCheck:
     # ---- what is said of it
 
     def _require_right(
-        self, found: Sequence[np.ndarray], expected: tuple[Arrays, Arrays], calls: Calls
+        self,
+        found: Sequence[np.ndarray],
+        expected: tuple[Arrays, Arrays],
+        calls: CallSequence,
     ) -> None:
         arguments, results = expected
-        updated = self._subject.entry.updates
+        updated = self._checked.entry.updates
         after = [
             leaf
             for state in self.program.states
             if state.name in updated
             for leaf in flatten(self.model.read_state(state.name))[0]
         ]
-        rounding = Rounding(results, _Noisy(self._subject, calls, self.seconds))
+        rounding = Rounding(results, _Noisy(self._checked, calls, self.seconds))
         try:
             arrays = [np.asarray(each) for each in (*found, *after)]
-            verdicts = judge(self._subject.names, arrays, results, rounding)
+            verdicts = judge(self._checked.names, arrays, results, rounding)
         except InputError as error:
             raise Refused(
                 f"rounding decides a check of the model: {error.message}"
@@ -213,7 +216,7 @@ class CallCheck:
         lines = [*(f"  FAIL {each}" for each in wrong), *begins]
         shapes = ", ".join(
             f"{port.name} {port.type.dtype}{list(x.shape)}"
-            for port, x in zip(self._subject.entry.arguments, arguments, strict=True)
+            for port, x in zip(self._checked.entry.arguments, arguments, strict=True)
             if port.kind == "input"
         )
         return CompileError(
@@ -230,12 +233,12 @@ class CallCheck:
         """The line where the difference begins, where it is quick to find."""
         if self.compiled is None or self.compiled.seconds > _LOCATED:
             return None, []
-        subject = self._subject
-        outputs = results[: len(subject.entry.ports("output"))]
+        checked = self._checked
+        outputs = results[: len(checked.entry.ports("output"))]
         where, begins = locate_divergence(
-            subject.program,
-            subject.graph,
-            subject.entry,
+            checked.program,
+            checked.graph,
+            checked.entry,
             self.compiled,
             arguments,
             outputs,
@@ -248,8 +251,8 @@ class CallCheck:
 class _Noisy:
     """Evaluates a call with noise, within a time."""
 
-    subject: CheckedEntry
-    calls: Calls
+    checked: CheckedEntry
+    calls: CallSequence
     seconds: float | None
 
     def __post_init__(self) -> None:
@@ -264,5 +267,5 @@ class _Noisy:
                 raise OverBudget("rounding would take too long to be measured")
             return noise(op, operands, symbols)
 
-        ((_, results),) = self.subject.reference_results(self.calls, with_op)
+        ((_, results),) = self.checked.reference_results(self.calls, with_op)
         return results

@@ -48,7 +48,7 @@ class _Past:
         return is_open
 
 
-class Comparisons:
+class RecordedComparisons:
     """Float comparisons over several evaluations of the same graph and inputs."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def compares_floats(
     """Return whether an op turns floats into truth values."""
     return (
         isinstance(op, (Compare, Cast))
-        and dtypes.is_float(dtypes.canonical(operands[0].dtype))
+        and dtypes.is_float(dtypes.canonical_dtype(operands[0].dtype))
         and results[0].dtype == np.bool_
     )
 

@@ -154,10 +154,10 @@ def distance(name: str, found: np.ndarray, expected: np.ndarray) -> Distance:
         found: an array.
         expected: the array it should be.
     """
-    dtype = dtypes.canonical(expected.dtype)
+    dtype = dtypes.canonical_dtype(expected.dtype)
     for what, got, wanted in (
         ("shapes", list(found.shape), list(expected.shape)),
-        ("dtypes", dtypes.canonical(found.dtype), dtype),
+        ("dtypes", dtypes.canonical_dtype(found.dtype), dtype),
     ):
         if got != wanted:
             reason = f"{what} differ: got {got}, expected {wanted}"

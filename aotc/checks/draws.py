@@ -25,7 +25,7 @@ class IntegerRange(Enum):
     ANY = "all of the dtype, the least and the greatest among them"
 
 
-class StructuredShare(Enum):
+class StructureLevel(Enum):
     """The share of structured, not random, values in an array.
 
     Floats are rounded to a few numbers, rows repeat each other, masks are runs, and
@@ -60,7 +60,7 @@ class Draw:
     rng: np.random.Generator
     positive: bool
     kind: IntegerRange
-    structure: StructuredShare = StructuredShare.NONE
+    structure: StructureLevel = StructureLevel.NONE
     turn: int = 0
     shows_first: bool = False
 
@@ -74,11 +74,11 @@ class Draw:
         if use.is_factor and self.has_masks(shape):
             return self.bits(shape).astype(float)
         x = 1 - self.rng.random(shape) if self.positive else self._normal(shape)
-        if self.structure is StructuredShare.NONE or prod(shape) < 2:
+        if self.structure is StructureLevel.NONE or prod(shape) < 2:
             return x
         axis = next(n for n, size in enumerate(shape) if size > 1)
         rows = np.moveaxis(x, axis, 0)
-        if self.structure is StructuredShare.SOME:
+        if self.structure is StructureLevel.SOME:
             rows[1::2] = self._few(rows[1::2], whole=False)
             rows[3::4] = rows[1]
         else:
@@ -109,7 +109,7 @@ class Draw:
 
     def has_masks(self, shape: tuple[int, ...]) -> bool:
         """Return whether 0 and 1 of a shape are drawn as masks."""
-        return self.structure is not StructuredShare.NONE and bool(shape)
+        return self.structure is not StructureLevel.NONE and bool(shape)
 
     def bits(self, shape: tuple[int, ...]) -> np.ndarray:
         """Draw bools: at random, or structured masks in turn, for each row or matrix.
@@ -136,7 +136,7 @@ class Draw:
         What sees nothing makes NaN of a softmax, and of all that attends to it: only
         where everything has structure is there a row that does.
         """
-        has_all = self.structure is StructuredShare.ALL
+        has_all = self.structure is StructureLevel.ALL
         made = _ALL_MASKS if has_all else _SOME_MASKS
         places, row = np.arange(length), np.arange(rows)[:, None]
         seen = made[number % len(made)](self.rng, places, row)
@@ -157,7 +157,7 @@ class Draw:
         least come in turn.
         """
         x = np.asarray(self.rng.integers(low, high, shape, endpoint=True))
-        if self.structure is not StructuredShare.NONE and x.size:
+        if self.structure is not StructureLevel.NONE and x.size:
             ends = np.array([high, low])
             if x.size == 1:
                 x = (

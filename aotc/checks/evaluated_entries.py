@@ -8,6 +8,7 @@ from math import inf
 
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import CompiledVariant
+from aotc.checks.checked_entry import CheckedEntry
 from aotc.checks.failures import HINT
 from aotc.checks.kernel_check import (
     STEPS,
@@ -17,9 +18,8 @@ from aotc.checks.kernel_check import (
 )
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import SelfCheck
-from aotc.checks.samples import WorkShare, items_of
-from aotc.checks.subject import CheckedEntry
-from aotc.checks.trials import Trial, judged, trial_of
+from aotc.checks.samples import WorkPriority, check_items_of
+from aotc.checks.trials import Trial, judge_trial, trial_of
 from aotc.checks.work import NothingToCompare, OverBudget, WorkBudget
 from aotc.errors import CompileError
 from aotc.machine.target import Target
@@ -31,7 +31,7 @@ _LITTLE = 0.1  # of the work for an entry, after which another item follows
 
 def evaluate_kernels(
     rows: Sequence[SelfCheck],
-    subjects: Mapping[str, CheckedEntry],
+    checked_entries: Mapping[str, CheckedEntry],
     variants: Sequence[CompiledVariant],
     regions: Callable[[Target], Program],
     begin: Callable[[str], None],
@@ -42,7 +42,7 @@ def evaluate_kernels(
 
     Args:
         rows: what was found of all entries.
-        subjects: the entries that can be, by name.
+        checked_entries: the entries that can be, by name.
         variants: the targets that do not run here.
         regions: see `check_entries`.
         begin: is told what is evaluated next.
@@ -64,14 +64,14 @@ def evaluate_kernels(
         if kernel_texts(variant.kernels)
     ]
     work = WorkBudget.usual()
-    left = [*subjects.items()] if evaluated else []
+    left = [*checked_entries.items()] if evaluated else []
     for _ in range(2):  # large entries again, when it is known what others have left
         large = []
-        for number, (name, subject) in enumerate(left):
+        for number, (name, checked) in enumerate(left):
             begin(f"{name}, kernels for {', '.join(str(x) for x, _ in evaluated)}")
             limit = 2 * work.left / (len(left) - number + 1)
-            if not _evaluate_entry(subject, evaluated, work.part(limit)):
-                large.append((name, subject))
+            if not _evaluate_entry(checked, evaluated, work.part(limit)):
+                large.append((name, checked))
             for target, kernels in evaluated:
                 key = name, str(target)
                 found[key] = replace(found[key], kernels=kernels.count)
@@ -80,7 +80,7 @@ def evaluate_kernels(
 
 
 def _evaluate_entry(
-    subject: CheckedEntry,
+    checked: CheckedEntry,
     evaluated: Sequence[tuple[Target, EvaluatedKernels]],
     work: WorkBudget,
 ) -> bool:
@@ -95,15 +95,18 @@ def _evaluate_entry(
     """
     for _, kernels in evaluated:
         kernels.count = KernelCount()
-    items, given = items_of(subject.program, subject.graph, subject.entry), work.left
-    usual = [item for item in items if item.share is WorkShare.USUAL][:_EVALUATED]
+    items, given = (
+        check_items_of(checked.program, checked.graph, checked.entry),
+        work.left,
+    )
+    usual = [item for item in items if item.priority is WorkPriority.USUAL][:_EVALUATED]
     is_compared = is_large = False
     for number, item in enumerate(usual):
         if number and work.left < (1 - _LITTLE) * given:
             break
         try:
             trial = trial_of(
-                subject, item, work.part(work.left / (len(usual) - number))
+                checked, item, work.part(work.left / (len(usual) - number))
             )
         except NothingToCompare as reason:
             is_large |= type(reason) is OverBudget
@@ -122,10 +125,10 @@ def _judge_kernels(trial: Trial, target: Target, kernels: EvaluatedKernels) -> N
     Raises:
         CompileError: `self-check`: the entry computes something else by them.
     """
-    subject, before = trial.subject, kernels.count
-    results = [*subject.compiled_results(trial.calls, kernels)]
+    checked, before = trial.checked, kernels.count
+    results = [*checked.compiled_results(trial.calls, kernels)]
     try:
-        rows = judged(trial, results)
+        rows = judge_trial(trial, results)
     except NothingToCompare:
         kernels.count = before
         return
@@ -134,7 +137,7 @@ def _judge_kernels(trial: Trial, target: Target, kernels: EvaluatedKernels) -> N
         lines = "\n".join(f"  FAIL {each}" for each in wrong)
         raise CompileError(
             "self-check",
-            f"entry '{subject.entry.name}' does not compute by the kernels for "
+            f"entry '{checked.entry.name}' does not compute by the kernels for "
             f"'{target}' what its graph says{sizes_text([trial.item.sizes])}:\n"
             f"{lines}",
             hint=HINT,

@@ -8,10 +8,10 @@ from aotc.artifacts.checked import sizes_text
 from aotc.backend import CompiledVariant
 from aotc.checks.bisect import locate_divergence
 from aotc.checks.block_check import BlockFindings
-from aotc.checks.devices_subject import DevicesSubject
+from aotc.checks.checked_devices import CheckedDevicesEntry
+from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.judging import RoundingRule, Verdict
-from aotc.checks.samples import ComparedCall
-from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.samples import CheckItem
 from aotc.errors import AotcError, CompileError
 from aotc.machine.target import Target
 
@@ -22,8 +22,8 @@ HINT = (
 
 
 def wrong_results(
-    subject: CheckedEntry,
-    item: ComparedCall,
+    checked: CheckedEntry,
+    item: CheckItem,
     variant: CompiledVariant,
     row: Sequence[Verdict],
     arguments: Arrays,
@@ -33,19 +33,19 @@ def wrong_results(
     begin.
 
     Args:
-        subject: the entry.
+        checked: the entry.
         item: that it was called with.
         variant: of the entry.
         row: the verdict on each result.
         arguments: of the call.
         results: that it should have, by the reference evaluator.
     """
-    where, begins = place_of(subject, variant, arguments, results)
+    where, begins = place_of(checked, variant, arguments, results)
     lines = [f"  FAIL {each}" for each in row if not each.passed]
     wrong = "\n".join([*lines, f"  {begins}"])
     return CompileError(
         "self-check",
-        f"entry '{subject.entry.name}', compiled for '{variant.target}', does "
+        f"entry '{checked.entry.name}', compiled for '{variant.target}', does "
         f"not compute what its graph says{sizes_text([item.sizes])}"
         f"{item.structure_text}:\n{wrong}",
         where=where,
@@ -54,16 +54,16 @@ def wrong_results(
 
 
 def place_of(
-    subject: CheckedEntry, variant: CompiledVariant, arguments: Arrays, results: Arrays
+    checked: CheckedEntry, variant: CompiledVariant, arguments: Arrays, results: Arrays
 ) -> tuple[str | None, str]:
     """Return the line where a call begins to differ, and a sentence on it."""
-    if isinstance(subject, DevicesSubject):
+    if isinstance(checked, CheckedDevicesEntry):
         return None, "where it begins is not looked for, as several devices compute it"
-    outputs = results[: len(subject.entry.ports("output"))]
+    outputs = results[: len(checked.entry.ports("output"))]
     return locate_divergence(
-        subject.program,
-        subject.graph,
-        subject.entry,
+        checked.program,
+        checked.graph,
+        checked.entry,
         variant,
         arguments,
         outputs,
@@ -72,8 +72,8 @@ def place_of(
 
 
 def wrong_block(
-    subject: CheckedEntry,
-    item: ComparedCall,
+    checked: CheckedEntry,
+    item: CheckItem,
     variant: CompiledVariant,
     found: BlockFindings,
 ) -> CompileError:
@@ -82,7 +82,7 @@ def wrong_block(
     wrong = [f"  FAIL {each}" for each in (*given, found.misplaced) if each]
     return CompileError(
         "self-check",
-        f"entry '{subject.entry.name}', compiled for '{variant.target}', does not "
+        f"entry '{checked.entry.name}', compiled for '{variant.target}', does not "
         f"compute what its graph says{sizes_text([item.sizes])}, in {found.wrong}:\n"
         + "\n".join(wrong),
         where=found.where,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.checks.draws import Draw, IntegerRange, StructuredShare
+from aotc.checks.draws import Draw, IntegerRange, StructureLevel
 from aotc.checks.uses import Use, uses_of_inputs
 from aotc.core import dtypes
 from aotc.core.pytree import flatten
@@ -42,7 +42,7 @@ class InputOptions:
     given: Mapping[str, Any] = field(default_factory=dict)
     positive: bool = False
     integers: IntegerRange = IntegerRange.BITS
-    structure: StructuredShare = StructuredShare.NONE
+    structure: StructureLevel = StructureLevel.NONE
     turn: int = 0
     shows_first: bool = False
 
@@ -195,7 +195,7 @@ def _random_array(
     if limit is not None:
         if draw.kind is IntegerRange.ANY and example is None:
             return draw.around(limit, shape, numpy)
-        least = 0 if draw.structure is StructuredShare.ALL else use.least(sizes)
+        least = 0 if draw.structure is StructureLevel.ALL else use.least(sizes)
         return draw.between(min(least, limit - 1), limit - 1, shape, numpy)
     if example is not None and example.size:
         least, most = int(example.min()), int(example.max())

@@ -158,7 +158,7 @@ def _without_jumps(
     return np.where(moved & (moved.sum() <= unseen.jumps), 1.0, ratios)
 
 
-def tolerances(expected: np.ndarray, spread: np.ndarray) -> np.ndarray:
+def elementwise_tolerances(expected: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Return how far each element may be off, infinite where rounding decides.
 
     Of a few elements that are finite in one array only, `error_ratios` knows more.
@@ -175,7 +175,7 @@ def tolerances(expected: np.ndarray, spread: np.ndarray) -> np.ndarray:
 
 
 def _allowed(expected: np.ndarray, spread: np.ndarray, least: float) -> np.ndarray:
-    """Return what `tolerances` gives, of some elements; `least` as of `_units`."""
+    """Return the tolerance of each of some elements; `least` is that of `_units`."""
     if not is_float(expected):
         return np.where(spread > 0, np.inf, 0.0)
     is_open = ~np.isfinite(spread)
@@ -492,7 +492,9 @@ def _verdict(
     ratios: np.ndarray,
     spread: np.ndarray,
 ) -> Verdict:
-    kinds = [f"{dtypes.canonical(x.dtype)}{list(x.shape)}" for x in (found, expected)]
+    kinds = [
+        f"{dtypes.canonical_dtype(x.dtype)}{list(x.shape)}" for x in (found, expected)
+    ]
     if kinds[0] != kinds[1]:
         far = distance(name, found, expected)
         return Verdict(far, np.inf, f"it is {kinds[0]}, expected {kinds[1]}")

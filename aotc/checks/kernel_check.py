@@ -26,7 +26,7 @@ from aotc.core.json_values import JsonObject
 from aotc.dialects.functions.function_table import name_of
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.errors import CompileError
-from aotc.kernels.gpu.emitter import NoKernel
+from aotc.kernels.gpu.emitter import NoTermKernel
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.reference import ReferenceLaunch
@@ -143,7 +143,7 @@ class EvaluatedKernels:
     def kernel_of(self, function: Function) -> tuple[GpuKernel, Term]:
         """Return the kernel and the term of a region."""
         kernel = kernel_of_region(function)
-        assert not isinstance(kernel, NoKernel), kernel.why
+        assert not isinstance(kernel, NoTermKernel), kernel.why
         with function.context, known_contracts(contracts_of(function)):
             term = term_of(function)
         assert term is not None
@@ -171,7 +171,7 @@ class EvaluatedKernels:
 def _written_over(array: np.ndarray, memory: Buffer, *, is_whole: bool) -> np.ndarray:
     """Return an array with the elements that a kernel has written."""
     if is_whole:
-        return memory.written().reshape(array.shape)
+        return memory.written_elements().reshape(array.shape)
     elements = np.ascontiguousarray(array).reshape(-1).copy()
     known = memory.is_known
     elements[known] = memory.elements.view(memory.dtype)[known]

@@ -17,12 +17,12 @@ from aotc import packager
 from aotc.artifacts.leftovers import temporary_folder
 from aotc.backend import CompiledVariant, compile_units
 from aotc.checks.budget import FitMemory
+from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.compiled import Bundle
 from aotc.checks.judging import ComparisonRule
 from aotc.checks.process import CompiledProcess, DidNotEnd
 from aotc.checks.rounding import Noise
-from aotc.checks.samples import Calls
-from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.samples import CallSequence
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import copy_module
 from aotc.errors import CompileError, InputError
@@ -92,9 +92,9 @@ def wrong_pass(
     ports = list(zip(entry.arguments, values, strict=True))
     stored = {port.name: array for port, array in ports if port.kind == "state"}
     inputs = [array for port, array in ports if port.kind == "input"]
-    subject = CheckedEntry(alone, graph, alone.entry(entry.name))
-    calls = Calls({}, (inputs,), {**alone.parameters, **stored})
-    trial = _Trial(subject, calls, variant.target, rule, graph_passes(variant))
+    checked = CheckedEntry(alone, graph, alone.entry(entry.name))
+    calls = CallSequence({}, (inputs,), {**alone.parameters, **stored})
+    trial = _Trial(checked, calls, variant.target, rule, graph_passes(variant))
     late = late_passes(variant, entry)
     if trial.is_right_with(late):  # it is wrong only beside the other entries
         return None
@@ -109,15 +109,15 @@ class _Trial:
     """A call of an entry that is compiled with some passes.
 
     Args:
-        subject: the entry, in a program of its own.
+        checked: the entry, in a program of its own.
         calls: one call.
         target: to compile for.
         rule: that says what is wrong.
         early: the passes before lowering.
     """
 
-    subject: CheckedEntry
-    calls: Calls
+    checked: CheckedEntry
+    calls: CallSequence
     target: Target
     rule: ComparisonRule
     early: Sequence[Pass]
@@ -134,11 +134,11 @@ class _Trial:
         return all(error is None for error in errors)
 
     def _reference_results(self, noise: Noise | None = None) -> Arrays:
-        ((_, results),) = self.subject.reference_results(self.calls, noise)
+        ((_, results),) = self.checked.reference_results(self.calls, noise)
         return results
 
     def _compiled_results(self, late: Sequence[Pass]) -> Arrays:
-        unit = Unit(self.subject.program).fork(self.target)
+        unit = Unit(self.checked.program).fork(self.target)
         program = unit.program
         run_passes(unit, (*self.early, LOWERING, *late), silently=True)
         with temporary_folder() as folder:
@@ -150,4 +150,4 @@ class _Trial:
                 folder,
             )
             with CompiledProcess(Bundle(str(bundle), self.target.id), SECONDS) as code:
-                return next(self.subject.compiled_results(self.calls, code))
+                return next(self.checked.compiled_results(self.calls, code))

@@ -33,7 +33,7 @@ Arrays = list[np.ndarray]
 
 
 @dataclass(frozen=True)
-class Maker:
+class NonFiniteOp:
     """An op that made a number that is not finite.
 
     Args:
@@ -56,10 +56,10 @@ class Maker:
 
 
 @dataclass(frozen=True)
-class Makers:
+class FirstNonFiniteOps:
     """The ops that made the first infinity and the first NaN, in that order."""
 
-    found: tuple[Maker, ...]
+    found: tuple[NonFiniteOp, ...]
 
     @property
     def hint(self) -> str:
@@ -129,7 +129,7 @@ _AUTODIFF = "autodiff"
 
 def find(
     path: Path, entry: str, values: Mapping[str, np.ndarray], mixed: str | None = None
-) -> Makers:
+) -> FirstNonFiniteOps:
     """The first ops at fault in one call of an entry; none if all stays finite.
 
     Args:
@@ -152,7 +152,7 @@ def find(
         run_passes(program.module, (_AUTODIFF, "inline"))
         arguments = [np.asarray(known[port.name]) for port in ports]
         reference.evaluate(program.module, entry, arguments, watch)
-    return Makers(tuple(watch.first.values()))
+    return FirstNonFiniteOps(tuple(watch.first.values()))
 
 
 def _ops_of_model(module: Module) -> set[tuple[str, str]]:
@@ -169,7 +169,7 @@ class _Watch:
     """Looks at every op that is evaluated."""
 
     def __init__(self, ops_of_model: set[tuple[str, str]]) -> None:
-        self.first: dict[str, Maker] = {}
+        self.first: dict[str, NonFiniteOp] = {}
         self._ops_of_model = ops_of_model
 
     def __call__(self, op: Operation, operands: Arrays, results: Arrays) -> None:
@@ -196,7 +196,7 @@ class _Watch:
     ) -> None:
         types = ", ".join(str(Tensor.of(value)) for value in op.operands)
         name = type(op)._op_name
-        maker = Maker(
+        maker = NonFiniteOp(
             name,
             f"{name}({types})",
             _example(name, operands, result, np.argwhere(wrong)[0]),
@@ -218,4 +218,4 @@ def _example(name: str, operands: Arrays, result: np.ndarray, index: np.ndarray)
 
 
 def _is_float(array: np.ndarray) -> bool:
-    return dtypes.is_float(dtypes.canonical(array.dtype))
+    return dtypes.is_float(dtypes.canonical_dtype(array.dtype))

@@ -61,7 +61,7 @@ class Origins:
     def __init__(self, known: Iterable[ArrayOrigin]) -> None:
         self._known = {id(each.array): each for each in known}
 
-    def computed(self, array: StoredArray) -> ComputedArray | None:
+    def computation_of(self, array: StoredArray) -> ComputedArray | None:
         """Return the computation of an array; None for one of the sources."""
         if isinstance(array, ComputedArray):
             return array
@@ -70,7 +70,7 @@ class Origins:
 
     def is_right(self, array: StoredArray) -> bool:
         """Return whether an existing array equals the result of its ops."""
-        made = self.computed(array)
+        made = self.computation_of(array)
         if made is None:
             return True
         if isinstance(array, np.ndarray) and not have_same_bytes(
@@ -217,7 +217,7 @@ class _BlockReader:
         for number, each in own:  # an equal one of another layer may stand for it
             if is_computed_alike(each, array):
                 return "own", number
-        made = self._origins.computed(array)
+        made = self._origins.computation_of(array)
         if made is not None:
             return made.key, tuple(self._form_of_array(x, own) for x in made.leaves)
         return "other", likeness_key(array)

@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from aotc.checks.cached_parts import cached_parts
-from aotc.checks.comparisons import Comparisons, compares_floats
+from aotc.checks.comparisons import RecordedComparisons, compares_floats
 from aotc.checks.random_errors import RandomErrors
 from aotc.core import dtypes
 from aotc.core.numerics import RELAXED
@@ -46,11 +46,11 @@ _SOME = 1024  # elements of an array
 _FIRST = 4  # numbers that are looked for before all are, which takes long
 
 
-class SeenOps:
+class OpFacts:
     """Facts about ops from several evaluations of the same graph."""
 
     def __init__(self) -> None:
-        self.comparisons = Comparisons()
+        self.comparisons = RecordedComparisons()
         # Ops that have been seen to round, and how many terms they add up.
         self.rounding: dict[GraphOp, float] = {}
         self.exact: set[GraphOp] = set()  # and those that were exact when last seen
@@ -69,7 +69,7 @@ class Noise:
         seen: what is known of ops, by this evaluation and others.
     """
 
-    def __init__(self, seed: int, seen: SeenOps) -> None:
+    def __init__(self, seed: int, seen: OpFacts) -> None:
         self._seen = seen
         self._evaluate = seen.evaluate
         self._turns: Counter[GraphOp] = Counter()
@@ -267,7 +267,7 @@ def _is_argument(value: Value) -> bool:
 
 def noises() -> Iterator[Noise]:
     """Yield noise for repeated evaluations of the same graph and inputs."""
-    seen = SeenOps()
+    seen = OpFacts()
     return (Noise(seed, seen) for seed in count())
 
 
@@ -431,7 +431,7 @@ def is_float(array: np.ndarray) -> bool:
 
 @cache
 def _is_float(dtype: np.dtype) -> bool:
-    return dtypes.is_float(dtypes.canonical(dtype))
+    return dtypes.is_float(dtypes.canonical_dtype(dtype))
 
 
 def is_finite(x: np.ndarray) -> bool:

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from aotc.artifacts.manifest import Code, best_code
-from aotc.checks.draws import IntegerRange, StructuredShare
+from aotc.checks.draws import IntegerRange, StructureLevel
 from aotc.checks.inputs import InputOptions, has_free_integers, samples_of
 from aotc.checks.uses import uses_of_inputs
-from aotc.core.dtypes import INTEGERS, canonical, is_float
+from aotc.core.dtypes import INTEGERS, canonical_dtype, is_float
 from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import functions_of
@@ -45,7 +45,7 @@ _LONG = 4099  # a prime beyond 4096: blocks of any power of two up to it leave a
 _FEW_STRUCTURED, _STRUCTURED = 2, 5  # items: for floats alone, for masks and positions
 
 
-class WorkShare(IntEnum):
+class WorkPriority(IntEnum):
     """The share of the work that an item may take; the first kinds come first."""
 
     USUAL = 0  # its part of all
@@ -54,7 +54,7 @@ class WorkShare(IntEnum):
 
 
 @dataclass(frozen=True)
-class ComparedCall:
+class CheckItem:
     """A call of an entry to compare, or two in turn.
 
     Args:
@@ -63,7 +63,7 @@ class ComparedCall:
         positive: whether floats are drawn from (0, 1), and states do not have their
             first values, which are often zeros that hide what is read of them.
         integers: how they are drawn.
-        share: of the work.
+        priority: of the work.
         shows_first: whether masks hide no first position.
     """
 
@@ -71,19 +71,19 @@ class ComparedCall:
     sizes: Mapping[str, int]
     positive: bool
     integers: IntegerRange
-    share: WorkShare = WorkShare.USUAL
+    priority: WorkPriority = WorkPriority.USUAL
     shows_first: bool = False
 
     @property
-    def structure(self) -> StructuredShare:
+    def structure(self) -> StructureLevel:
         """The share of inputs that are structured, not random."""
         return (
-            StructuredShare.ALL
-            if self.share is WorkShare.SPARE
-            else StructuredShare.SOME
+            StructureLevel.ALL
+            if self.priority is WorkPriority.SPARE
+            else StructureLevel.SOME
         )
 
-    def with_first_shown(self) -> ComparedCall:
+    def with_first_shown(self) -> CheckItem:
         """Return the item with masks that hide no first position, be they integers."""
         is_small = self.integers is IntegerRange.SMALL
         integers = IntegerRange.BITS if is_small else self.integers
@@ -92,7 +92,7 @@ class ComparedCall:
     @property
     def structure_text(self) -> str:
         """Name the structure for messages of a wrong call; empty for the usual."""
-        is_all = self.structure is StructuredShare.ALL
+        is_all = self.structure is StructureLevel.ALL
         return " (rounded numbers, masks and first or last positions)" * is_all
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class ComparedCall:
 
 
 @dataclass(frozen=True)
-class Calls:
+class CallSequence:
     """A sequence of calls.
 
     Args:
@@ -117,7 +117,7 @@ class Calls:
     states: Mapping[str, Any]
 
 
-def items_of(program: Program, graph: Module, entry: Entry) -> list[ComparedCall]:
+def check_items_of(program: Program, graph: Module, entry: Entry) -> list[CheckItem]:
     """Return the items that an entry is called with, in turn.
 
     Args:
@@ -133,7 +133,7 @@ def items_of(program: Program, graph: Module, entry: Entry) -> list[ComparedCall
     usual = list(dict.fromkeys(_usual_sizes(entry))) if entry.symbols else [(), ()]
     usual = list(filter(has_code, usual))
     found = [
-        ComparedCall(
+        CheckItem(
             number,
             _sizes_by_name(entry, parts),
             number % 2 == 1,
@@ -151,26 +151,26 @@ def items_of(program: Program, graph: Module, entry: Entry) -> list[ComparedCall
     for parts in own:
         if parts not in usual:
             sizes = _sizes_by_name(entry, parts)
-            found.append(ComparedCall(len(found), sizes, True, IntegerRange.BITS))
+            found.append(CheckItem(len(found), sizes, True, IntegerRange.BITS))
     for number in range(_structured(graph, entry) if usual else 0):
         sizes = _sizes_by_name(entry, usual[-1])
         is_positive = number % 2 == 1
         found.append(
-            ComparedCall(
-                len(found), sizes, is_positive, IntegerRange.BITS, WorkShare.SPARE
+            CheckItem(
+                len(found), sizes, is_positive, IntegerRange.BITS, WorkPriority.SPARE
             )
         )
     if has_free_integers(entry, _example(program, entry)):
         sizes = _sizes_by_name(entry, few)
         found.append(
-            ComparedCall(len(found), sizes, False, IntegerRange.ANY, WorkShare.EXTRA)
+            CheckItem(len(found), sizes, False, IntegerRange.ANY, WorkPriority.EXTRA)
         )
     for parts in dict.fromkeys(_long_sizes(graph, entry, few)):
         if parts not in usual and has_code(parts):
             sizes = _sizes_by_name(entry, parts)
             found.append(
-                ComparedCall(
-                    len(found), sizes, True, IntegerRange.BITS, WorkShare.EXTRA
+                CheckItem(
+                    len(found), sizes, True, IntegerRange.BITS, WorkPriority.EXTRA
                 )
             )
     return found
@@ -198,16 +198,16 @@ def parts_of(entry: Entry, sizes: Mapping[str, int]) -> list[int]:
     return [sizes[each.name] // each.multiple_of for each in entry.symbols]
 
 
-def calls_of(
-    program: Program, graph: Module, entry: Entry, item: ComparedCall, seed: int
-) -> Calls:
+def call_sequence_of(
+    program: Program, graph: Module, entry: Entry, item: CheckItem, seed: int
+) -> CallSequence:
     """The calls of an item: one, or two in turn if the entry updates a state.
 
     Args:
         program: that is checked.
         graph: IR in which the entry is.
         entry: of the program.
-        item: of `items_of`.
+        item: of `check_items_of`.
         seed: of the numbers.
     """
     stored = {n: program.parameters[n] for s in program.states for n in s.leaves}
@@ -228,7 +228,7 @@ def calls_of(
         (sample,) = samples_of(graph, entry, choice, _example(program, entry))
         inputs.append(sample.arrays)
     states = _vary(stored, seed) if item.positive else stored
-    return Calls(item.sizes, tuple(inputs), states)
+    return CallSequence(item.sizes, tuple(inputs), states)
 
 
 def _example(program: Program, entry: Entry) -> Mapping[str, object] | None:
@@ -246,7 +246,7 @@ def _vary(stored: Mapping[str, StoredArray], seed: int) -> dict[str, StoredArray
     found = dict(stored)
     for name, each in stored.items():
         array = np.asarray(each)
-        if array.size and is_float(canonical(array.dtype)) and np.ptp(array) == 0:
+        if array.size and is_float(canonical_dtype(array.dtype)) and np.ptp(array) == 0:
             moved = array.astype(np.float64) + 0.1 * rng.random(array.shape)
             found[name] = moved.astype(array.dtype)
     return found

@@ -20,26 +20,26 @@ from aotc.artifacts.checked import sizes_text
 from aotc.backend import CompiledVariant
 from aotc.checks.block_check import BlockFindings, check_blocks
 from aotc.checks.blocks import blocks_of
+from aotc.checks.checked_devices import CheckedDevicesEntry
+from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.comparable import entries_over_devices
 from aotc.checks.compiled import Bundle, DevicesBundle
-from aotc.checks.devices_subject import DevicesSubject
 from aotc.checks.evaluated_entries import evaluate_kernels
 from aotc.checks.failures import HINT, load_error, place_of, wrong_block, wrong_results
 from aotc.checks.judging import Verdict
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
 from aotc.checks.report import SelfCheck
 from aotc.checks.samples import (
-    ComparedCall,
-    WorkShare,
-    calls_of,
+    CheckItem,
+    WorkPriority,
+    call_sequence_of,
+    check_items_of,
     input_elements,
-    items_of,
     parts_of,
 )
 from aotc.checks.side_by_side import SideBySide
 from aotc.checks.spare import Spare
-from aotc.checks.subject import Arrays, CheckedEntry
-from aotc.checks.trials import REFUSES, SEED, Trial, judged, trial_of
+from aotc.checks.trials import REFUSES, SEED, Trial, judge_trial, trial_of
 from aotc.checks.work import (
     TOO_LONG,
     NoMemoryToCompare,
@@ -112,18 +112,24 @@ def check_entries(
         single = [entry for entry in asked if entry.name not in several]
         together = [entry for entry in asked if entry.name in several]
         known = {each.name for each in entries_of(graph)}
-        subjects = [CheckedEntry(program, graph, x) for x in single if x.name in known]
+        checked_entries = [
+            CheckedEntry(program, graph, x) for x in single if x.name in known
+        ]
         if regions is not None:
             given = [each for each in variants if each.target in refused]
-            by_name = {each.entry.name: each for each in subjects}
+            by_name = {each.entry.name: each for each in checked_entries}
             rows = evaluate_kernels(rows, by_name, given, regions, begin, full=full)
         if not running:
             return rows
         rows += _unknown_rows((*single, *together), known, running)
         work = WorkBudget(inf, inf) if full else WorkBudget.usual()
-        rows += _check(_jobs(subjects), running, packed, work, begin)
+        rows += _check(_jobs(checked_entries), running, packed, work, begin)
         jobs = _jobs(
-            [DevicesSubject(program, graph, x) for x in together if x.name in known]
+            [
+                CheckedDevicesEntry(program, graph, x)
+                for x in together
+                if x.name in known
+            ]
         )
         if jobs:  # of entries over devices, which other processes compute
             here = [variant for variant, _ in running]
@@ -157,12 +163,14 @@ def _unknown_rows(
     ]
 
 
-def _jobs(subjects: Sequence[CheckedEntry]) -> list[tuple[CheckedEntry, ComparedCall]]:
+def _jobs(
+    checked_entries: Sequence[CheckedEntry],
+) -> list[tuple[CheckedEntry, CheckItem]]:
     """Return the items of each entry, in turn."""
     return [
-        (subject, item)
-        for subject in subjects
-        for item in items_of(subject.program, subject.graph, subject.entry)
+        (checked, item)
+        for checked in checked_entries
+        for item in check_items_of(checked.program, checked.graph, checked.entry)
     ]
 
 
@@ -187,7 +195,7 @@ _Code = tuple[CompiledVariant, CompiledProcess, PackedWeights]
 
 
 def _check(
-    jobs: Sequence[tuple[CheckedEntry, ComparedCall]],
+    jobs: Sequence[tuple[CheckedEntry, CheckItem]],
     running: _Running,
     packed: PackedWeights,
     work: WorkBudget,
@@ -200,15 +208,15 @@ def _check(
     No item may take more than twice its share of the work that is left.
     """
     rows: _Rows = {
-        (subject.entry.name, variant.target): SelfCheck(
-            subject.entry.name, str(variant.target), by=process.run_by
+        (checked.entry.name, variant.target): SelfCheck(
+            checked.entry.name, str(variant.target), by=process.run_by
         )
-        for subject, _ in jobs
+        for checked, _ in jobs
         for variant, process in running
     }
-    ordered = sorted(jobs, key=lambda job: (job[1].share, job[1].number))
+    ordered = sorted(jobs, key=lambda job: (job[1].priority, job[1].number))
     with SideBySide(partial(_findings, running)) as compared:
-        usual = [job for job in ordered if job[1].share is WorkShare.USUAL]
+        usual = [job for job in ordered if job[1].priority is WorkPriority.USUAL]
         compared.start(usual, work)
         _check_in_order(rows, ordered, compared, running, packed, work, begin)
     return list(rows.values())
@@ -216,7 +224,7 @@ def _check(
 
 def _check_in_order(
     rows: _Rows,
-    ordered: Sequence[tuple[CheckedEntry, ComparedCall]],
+    ordered: Sequence[tuple[CheckedEntry, CheckItem]],
     compared: SideBySide[_Findings],
     running: _Running,
     packed: PackedWeights,
@@ -225,28 +233,28 @@ def _check_in_order(
 ) -> None:
     """Note the findings on items, the most important ones first."""
     spare = Spare(work)
-    to_come = sum(item.share is not WorkShare.SPARE for _, item in ordered)
+    to_come = sum(item.priority is not WorkPriority.SPARE for _, item in ordered)
     numbers = count(1)
-    for share, group in groupby(ordered, key=lambda job: job[1].share):
-        large: dict[str, tuple[CheckedEntry, ComparedCall]] = {}
-        for subject, item in group:
-            begin(f"{subject.entry.name}, comparison {next(numbers)} of {len(ordered)}")
+    for share, group in groupby(ordered, key=lambda job: job[1].priority):
+        large: dict[str, tuple[CheckedEntry, CheckItem]] = {}
+        for checked, item in group:
+            begin(f"{checked.entry.name}, comparison {next(numbers)} of {len(ordered)}")
             limit = 2 * work.left / (to_come + 1)
-            to_come -= share is not WorkShare.SPARE
-            if share is WorkShare.EXTRA and limit < inf:
+            to_come -= share is not WorkPriority.SPARE
+            if share is WorkPriority.EXTRA and limit < inf:
                 limit = min(limit, _EXTRA_WORK)
-            if share is WorkShare.SPARE and not spare.covers(subject, item):
+            if share is WorkPriority.SPARE and not spare.covers(checked, item):
                 continue
             before = work.left
-            found, reason = compared.findings(subject, item, work.part(limit))
+            found, reason = compared.findings(checked, item, work.part(limit))
             for target, finding in found.items():
-                key = subject.entry.name, target
+                key = checked.entry.name, target
                 rows[key] = finding(rows[key])
             if reason is None:
-                spare.note(subject, item, before - work.left)
+                spare.note(checked, item, before - work.left)
             # too long, and not too large
-            elif type(reason) is OverBudget and share is WorkShare.USUAL:
-                large.setdefault(subject.entry.name, (subject, item))
+            elif type(reason) is OverBudget and share is WorkPriority.USUAL:
+                large.setdefault(checked.entry.name, (checked, item))
         for number, job in enumerate(large.values()):
             begin(f"{job[0].entry.name}, block by block")
             limit = 2 * work.left / (to_come + len(large) - number)
@@ -255,11 +263,11 @@ def _check_in_order(
 
 
 def _findings(
-    running: _Running, subject: CheckedEntry, item: ComparedCall, work: WorkBudget
+    running: _Running, checked: CheckedEntry, item: CheckItem, work: WorkBudget
 ) -> _Findings:
     """Compare an item on each target."""
     try:
-        trial = trial_of(subject, item, work)
+        trial = trial_of(checked, item, work)
     except NothingToCompare as reason:
         skip = partial(_skip, item=item, reason=reason)
         return {variant.target: skip for variant, _ in running}, reason
@@ -269,8 +277,8 @@ def _findings(
 
 def _check_by_blocks(
     rows: _Rows,
-    subject: CheckedEntry,
-    item: ComparedCall,
+    checked: CheckedEntry,
+    item: CheckItem,
     codes: Sequence[_Code],
     work: WorkBudget,
 ) -> None:
@@ -278,17 +286,17 @@ def _check_by_blocks(
 
     Args:
         rows: what was found of the entries.
-        subject: the entry.
+        checked: the entry.
         item: the first that took the reference evaluator too long.
         codes: of the targets.
         work: of the reference evaluator, for all targets.
     """
-    name = subject.entry.name
+    name = checked.entry.name
     pending = [code for code in codes if not rows[name, code[0].target].checked]
     for number, code in enumerate(pending):
         key = name, code[0].target
         part = work.part(work.left / (len(pending) - number))
-        rows[key] = _by_blocks(rows[key], subject, item, code, part)
+        rows[key] = _by_blocks(rows[key], checked, item, code, part)
 
 
 def _start(
@@ -333,20 +341,20 @@ def _finding(
 
 
 def _skip(
-    row: SelfCheck, item: ComparedCall, reason: DidNotEnd | NothingToCompare
+    row: SelfCheck, item: CheckItem, reason: DidNotEnd | NothingToCompare
 ) -> SelfCheck:
     """Return the findings with an item that was not compared, if anything is missing
     then.
     """
-    if item.share is WorkShare.SPARE and isinstance(reason, NothingToCompare):
+    if item.priority is WorkPriority.SPARE and isinstance(reason, NothingToCompare):
         return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
 
 
 def _by_blocks(
     row: SelfCheck,
-    subject: CheckedEntry,
-    item: ComparedCall,
+    checked: CheckedEntry,
+    item: CheckItem,
     code: _Code,
     work: WorkBudget,
 ) -> SelfCheck:
@@ -354,24 +362,26 @@ def _by_blocks(
 
     Args:
         row: what was found of the entry.
-        subject: the entry.
+        checked: the entry.
         item: the first that took the reference evaluator too long.
         code: of the entry, and the weights of its bundle.
         work: of the reference evaluator.
     """
     variant, process, packed = code
-    symbols = parts_of(subject.entry, item.sizes)
-    blocks = blocks_of(subject.graph, subject.entry, symbols)
-    is_alone = not isinstance(subject, DevicesSubject)
-    if len(blocks) < 2 or not subject.entry.has_general_code or not is_alone:
+    symbols = parts_of(checked.entry, item.sizes)
+    blocks = blocks_of(checked.graph, checked.entry, symbols)
+    is_alone = not isinstance(checked, CheckedDevicesEntry)
+    if len(blocks) < 2 or not checked.entry.has_general_code or not is_alone:
         return row
     row = row.without_reasons(item.sizes)
-    seconds = _ENDLESS_SECONDS if subject.may_be_endless else None
+    seconds = _ENDLESS_SECONDS if checked.may_be_endless else None
     try:
-        work.hold(input_elements(subject.entry, item.sizes))
-        calls = calls_of(subject.program, subject.graph, subject.entry, item, SEED)
-        shipped = next(subject.compiled_results(calls, process, seconds))
-        given = subject, blocks, calls, symbols, (variant, packed)
+        work.hold(input_elements(checked.entry, item.sizes))
+        calls = call_sequence_of(
+            checked.program, checked.graph, checked.entry, item, SEED
+        )
+        shipped = next(checked.compiled_results(calls, process, seconds))
+        given = checked, blocks, calls, symbols, (variant, packed)
         found = check_blocks(*given, shipped, work)
     except (DidNotEnd, NothingToCompare) as reason:
         return _skip(row, item, reason)
@@ -382,11 +392,11 @@ def _by_blocks(
     except SetupError:
         return row.skip(item.sizes, _NO_MEMORY, is_lasting=False)
     if found.wrong:
-        raise wrong_block(subject, item, variant, found)
+        raise wrong_block(checked, item, variant, found)
     return _with_blocks(row, item, found)
 
 
-def _with_blocks(row: SelfCheck, item: ComparedCall, found: BlockFindings) -> SelfCheck:
+def _with_blocks(row: SelfCheck, item: CheckItem, found: BlockFindings) -> SelfCheck:
     """Return the findings with blocks that were compared, and the reasons against
     others.
     """
@@ -411,13 +421,13 @@ def _verdicts(
         NothingToCompare: rounding decides everything, or a check of the model.
     """
     with process.lock:
-        results = trial.subject.compiled_results(trial.calls, process)
+        results = trial.checked.compiled_results(trial.calls, process)
         found = list(_guard(trial, variant, results))
-    rows = judged(trial, found)
+    rows = judge_trial(trial, found)
     for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
         if any(not each.passed for each in row):
             raise wrong_results(
-                trial.subject, trial.item, variant, row, arguments, expected
+                trial.checked, trial.item, variant, row, arguments, expected
             )
     return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 
@@ -441,11 +451,11 @@ def _guard(
             raise
         where, begins = error.where, ""
         if error.code == DIED:
-            where, text = place_of(trial.subject, variant, *trial.expected[done])
+            where, text = place_of(trial.checked, variant, *trial.expected[done])
             begins = f"\n  {text}"
         raise CompileError(
             error.code if isinstance(error, CompileError) else "self-check",
-            f"entry '{trial.subject.entry.name}', compiled for '{variant.target}', "
+            f"entry '{trial.checked.entry.name}', compiled for '{variant.target}', "
             f"fails{sizes_text([trial.item.sizes])} where the reference evaluator does "
             f"not: {error.message}{begins}",
             where=where,

@@ -19,8 +19,8 @@ from math import prod
 from typing import Generic, TypeVar
 
 from aotc.checks.blas_threads import blas_threads
-from aotc.checks.samples import ComparedCall, input_elements, parts_of
-from aotc.checks.subject import CheckedEntry
+from aotc.checks.checked_entry import CheckedEntry
+from aotc.checks.samples import CheckItem, input_elements, parts_of
 from aotc.checks.work import NoMemoryToCompare, WorkBudget
 from aotc.core import options
 from aotc.dialects.types import evaluate_size
@@ -50,7 +50,7 @@ class SideBySide(Generic[F]):
     """
 
     def __init__(
-        self, compare: Callable[[CheckedEntry, ComparedCall, WorkBudget], F]
+        self, compare: Callable[[CheckedEntry, CheckItem, WorkBudget], F]
     ) -> None:
         self._compare = compare
         self._pool = ThreadPoolExecutor(_threads())
@@ -59,7 +59,7 @@ class SideBySide(Generic[F]):
         self._resources = ExitStack()
 
     def start(
-        self, jobs: Sequence[tuple[CheckedEntry, ComparedCall]], work: WorkBudget
+        self, jobs: Sequence[tuple[CheckedEntry, CheckItem]], work: WorkBudget
     ) -> None:
         """Begin to compare items that are asked for in this order, if it is worth it.
 
@@ -72,17 +72,15 @@ class SideBySide(Generic[F]):
             return
         cores = os.cpu_count() or 1
         self._resources.enter_context(blas_threads(max(1, cores // _threads())))
-        for subject, item in fit:
+        for checked, item in fit:
             self._given.append(WorkBudget(work.left, work.most))
-            outcome = partial(self._outcome, subject, item, self._given[-1])
+            outcome = partial(self._outcome, checked, item, self._given[-1])
             task = self._pool.submit(copy_context().run, outcome)
-            self._started[_key(subject, item)] = task
+            self._started[_key(checked, item)] = task
 
-    def findings(
-        self, subject: CheckedEntry, item: ComparedCall, work: WorkBudget
-    ) -> F:
+    def findings(self, checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> F:
         """Compare an item within some work, or take what was found of it meanwhile."""
-        started = self._started.pop(_key(subject, item), None)
+        started = self._started.pop(_key(checked, item), None)
         if started is not None:
             outcome = started.result()
             if outcome.work.needed <= work.left and not _is_short(outcome.found):
@@ -90,14 +88,14 @@ class SideBySide(Generic[F]):
                 if isinstance(outcome.found, BaseException):
                     raise outcome.found
                 return outcome.found
-        return self._compare(subject, item, work)
+        return self._compare(checked, item, work)
 
     def _outcome(
-        self, subject: CheckedEntry, item: ComparedCall, work: WorkBudget
+        self, checked: CheckedEntry, item: CheckItem, work: WorkBudget
     ) -> _Outcome[F]:
-        with subject.graph.context, ir.Location.unknown():
+        with checked.graph.context, ir.Location.unknown():
             try:
-                return _Outcome(self._compare(subject, item, work), work)
+                return _Outcome(self._compare(checked, item, work), work)
             except BaseException as error:  # raised where the item is asked for
                 return _Outcome(error, work)
 
@@ -117,16 +115,16 @@ def _threads() -> int:
     return min(_THREADS, options.get("AOTC_JOBS") or os.cpu_count() or 1)
 
 
-def _key(subject: CheckedEntry, item: ComparedCall) -> tuple[str, int]:
-    return subject.entry.name, item.number
+def _key(checked: CheckedEntry, item: CheckItem) -> tuple[str, int]:
+    return checked.entry.name, item.number
 
 
-def _argument_elements(subject: CheckedEntry, item: ComparedCall) -> int:
+def _argument_elements(checked: CheckedEntry, item: CheckItem) -> int:
     """Count the elements of the arguments of a call."""
-    parts = parts_of(subject.entry, item.sizes)
-    ports = [port for port in subject.entry.arguments if port.kind != "input"]
+    parts = parts_of(checked.entry, item.sizes)
+    ports = [port for port in checked.entry.arguments if port.kind != "input"]
     shapes = [[evaluate_size(n, parts) for n in port.type.shape] for port in ports]
-    return input_elements(subject.entry, item.sizes) + sum(map(prod, shapes))
+    return input_elements(checked.entry, item.sizes) + sum(map(prod, shapes))
 
 
 def _is_short(found: object) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from aotc.checks.samples import ComparedCall, WorkShare
-from aotc.checks.subject import CheckedEntry
+from aotc.checks.checked_entry import CheckedEntry
+from aotc.checks.samples import CheckItem, WorkPriority
 from aotc.checks.work import WorkBudget
 
 _ITEM, _ALL = 2e7, 1e8  # the work of one item at most, and of all
@@ -23,17 +23,17 @@ class Spare:
         self._is_limited = work.left < inf
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
 
-    def note(self, subject: CheckedEntry, item: ComparedCall, work: float) -> None:
+    def note(self, checked: CheckedEntry, item: CheckItem, work: float) -> None:
         """Note the work that an item took."""
-        self._known[subject.entry.name, tuple(item.sizes.items())] = work
-        if item.share is WorkShare.SPARE:
+        self._known[checked.entry.name, tuple(item.sizes.items())] = work
+        if item.priority is WorkPriority.SPARE:
             self._left -= work
 
-    def covers(self, subject: CheckedEntry, item: ComparedCall) -> bool:
+    def covers(self, checked: CheckedEntry, item: CheckItem) -> bool:
         """Return whether the remaining work is enough for an item, by others of its
         sizes.
         """
-        key = subject.entry.name, tuple(item.sizes.items())
+        key = checked.entry.name, tuple(item.sizes.items())
         work = self._known.get(key, inf)
         if not self._is_limited:
             return True

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.judging import Rounding, Verdict, judge
 from aotc.checks.rounding import Noise, is_float
-from aotc.checks.samples import Calls, ComparedCall, calls_of, input_elements, parts_of
-from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.samples import (
+    CallSequence,
+    CheckItem,
+    call_sequence_of,
+    input_elements,
+    parts_of,
+)
 from aotc.checks.work import NoMemoryToCompare, NothingToCompare, WorkBudget
 from aotc.errors import InputError
 
@@ -22,14 +28,14 @@ REFUSES = "the model refuses the random inputs"
 class Trial:
     """Calls of an entry, with the arguments and results of each by the reference."""
 
-    subject: CheckedEntry
-    item: ComparedCall
-    calls: Calls
+    checked: CheckedEntry
+    item: CheckItem
+    calls: CallSequence
     expected: list[tuple[Arrays, Arrays]]
     rounding: Rounding
 
 
-def trial_of(subject: CheckedEntry, item: ComparedCall, work: WorkBudget) -> Trial:
+def trial_of(checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> Trial:
     """Evaluate the calls of an item with the reference evaluator.
 
     Where no result is finite, masks show the first position and are tried again: a row
@@ -38,22 +44,24 @@ def trial_of(subject: CheckedEntry, item: ComparedCall, work: WorkBudget) -> Tri
     Raises:
         NothingToCompare: it makes nothing of them.
     """
-    trial = _compute(subject, item, work)
+    trial = _compute(checked, item, work)
     if _says_nothing(all_results(trial.expected)):
-        trial = _compute(subject, item.with_first_shown(), work)
+        trial = _compute(checked, item.with_first_shown(), work)
         if _says_nothing(all_results(trial.expected)):
             raise NothingToCompare("no result is finite on the random inputs")
     return trial
 
 
-def _compute(subject: CheckedEntry, item: ComparedCall, work: WorkBudget) -> Trial:
+def _compute(checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> Trial:
     try:
-        work.hold(input_elements(subject.entry, item.sizes))
-        calls = calls_of(subject.program, subject.graph, subject.entry, item, SEED)
-        ops = subject.ops * len(calls.inputs)
-        work.require(ops, parts_of(subject.entry, item.sizes))
+        work.hold(input_elements(checked.entry, item.sizes))
+        calls = call_sequence_of(
+            checked.program, checked.graph, checked.entry, item, SEED
+        )
+        ops = checked.ops * len(calls.inputs)
+        work.require(ops, parts_of(checked.entry, item.sizes))
         before = work.left
-        expected = list(subject.reference_results(calls, work))
+        expected = list(checked.reference_results(calls, work))
         spent = before - work.left
     except MemoryError:
         raise NoMemoryToCompare from None
@@ -63,9 +71,9 @@ def _compute(subject: CheckedEntry, item: ComparedCall, work: WorkBudget) -> Tri
 
     def with_noise(noise: Noise) -> Arrays:
         work.count(spent)
-        return all_results(subject.reference_results(calls, noise))
+        return all_results(checked.reference_results(calls, noise))
 
-    return Trial(subject, item, calls, expected, Rounding(results, with_noise))
+    return Trial(checked, item, calls, expected, Rounding(results, with_noise))
 
 
 def all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
@@ -79,13 +87,13 @@ def _says_nothing(results: Sequence[np.ndarray]) -> bool:
     return bool(floats) and not any(np.isfinite(x).any() for x in floats)
 
 
-def judged(trial: Trial, found: Sequence[Arrays]) -> list[list[Verdict]]:
+def judge_trial(trial: Trial, found: Sequence[Arrays]) -> list[list[Verdict]]:
     """Judge the results of each call; return the verdicts call by call.
 
     Raises:
         NothingToCompare: rounding decides everything, or a check of the model.
     """
-    names = trial.subject.names
+    names = trial.checked.names
     try:
         verdicts = judge(
             names * len(found),

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotc.core.deferring import deferred
+from aotc.core.deferring import lazy_attributes
 
 if TYPE_CHECKING:
     from aotc.control.flow import *  # noqa: F403
 
-__getattr__, __dir__ = deferred(__name__, "aotc.control.flow")
+__getattr__, __dir__ = lazy_attributes(__name__, "aotc.control.flow")

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 
-def deferred(
+def lazy_attributes(
     package: str, source: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a package that loads lazily (PEP 562).

@@ -14,9 +14,9 @@ import numpy as np
 from aotc.errors import InputError, SetupError
 
 if TYPE_CHECKING:
-    # Everything that `canonical` takes. Calls that models make are held to what their
-    # annotations say at run time (`aotc.tracing.calls`); what no dtype can be made of,
-    # `canonical` refuses itself, and says what there is.
+    # Everything that `canonical_dtype` takes. Calls that models make are held to what
+    # their annotations say at run time (`aotc.tracing.calls`); `canonical_dtype` itself
+    # refuses what no dtype can be made of, and says what there is.
     DTypeLike: TypeAlias = (
         str | np.dtype | type[np.generic] | type[bool] | type[int] | type[float]
     )
@@ -78,7 +78,7 @@ def restore(array: np.ndarray, dtype: str) -> np.ndarray:
     return array.view(wanted) if opaque else array
 
 
-def canonical(dtype: DTypeLike) -> str:
+def canonical_dtype(dtype: DTypeLike) -> str:
     """The aotc name of a dtype given as `"f32"`, `"float32"`, `np.float32` or `float`.
 
     Python's own `float`, `int` and `bool` mean `f32`, `i32` and `bool`: the widths that

@@ -90,7 +90,7 @@ def make_folder(path: Path, mode: int = 0o777) -> Path:
     return path
 
 
-def unwritable(folder: Path) -> OSError | None:
+def write_error(folder: Path) -> OSError | None:
     """Return the error of making a file in a folder; None if it works."""
     try:
         tempfile.TemporaryFile(dir=folder).close()

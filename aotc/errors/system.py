@@ -205,7 +205,7 @@ def _forget_secret_cause(error: AotcError) -> None:
 
 
 @contextmanager
-def system_errors() -> Iterator[None]:
+def translate_system_errors() -> Iterator[None]:
     """Turn refusals of the machine within this block or function into a
     `SetupError`.
     """

@@ -145,7 +145,7 @@ def figures_of(
 
     Args:
         measured: its replays.
-        order: of the calls, see `Requests`.
+        order: of the calls, see `RequestSequence`.
         bound: milliseconds within which calls have to end.
         seed: of the arrivals.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotc.artifacts.manifest import Leaf
-from aotc.evidence.requests import Requests
+from aotc.evidence.requests import RequestSequence
 from aotc.timing.messages import TimedBundle
 
 
@@ -25,7 +25,7 @@ class ReplayOrder:
 
     player: str
     subject: TimedBundle
-    requests: Requests
+    requests: RequestSequence
     seed: int
     inputs: tuple[Leaf, ...] = ()
 

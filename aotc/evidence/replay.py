@@ -14,7 +14,7 @@ from aotc.evidence.contenders import Contender
 from aotc.evidence.messages import LoadedContender, OutputsOf, Replayed, ReplayOrder
 from aotc.evidence.peers.agreement import Agreement, require_agreement
 from aotc.evidence.queueing import Times
-from aotc.evidence.requests import Requests
+from aotc.evidence.requests import RequestSequence
 from aotc.timing.process import Server
 
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 50
@@ -74,7 +74,7 @@ class ReplayMeasurement:
 
 def measure(
     contenders: Sequence[Contender],
-    requests: Requests,
+    requests: RequestSequence,
     seed: int,
     seconds: float,
     *,
@@ -149,7 +149,7 @@ class _Started:
 
 
 def _start(
-    stack: ExitStack, contender: Contender, requests: Requests, seed: int
+    stack: ExitStack, contender: Contender, requests: RequestSequence, seed: int
 ) -> _Started:
     subject = contender.subject
     order = ReplayOrder(contender.player, subject, requests, seed, contender.inputs)
@@ -174,7 +174,7 @@ def _told_of(contender: Contender) -> Iterator[None]:
         ) from error
 
 
-def _compared(started: Sequence[_Started], requests: Requests) -> list[_Started]:
+def _compared(started: Sequence[_Started], requests: RequestSequence) -> list[_Started]:
     """Add the agreement of each peer with the first contender of aotc.
 
     Their outputs are those of the first call that this one serves.

@@ -12,7 +12,7 @@ from aotc.evidence.figures import Figures, figures_of, latency_bound
 from aotc.evidence.peers.agreement import describe
 from aotc.evidence.queueing import SHARE
 from aotc.evidence.replay import ReplayMeasurement
-from aotc.evidence.requests import Requests
+from aotc.evidence.requests import RequestSequence
 from aotc.traffic import Traffic
 
 # of the rate at which a server is always busy
@@ -41,7 +41,7 @@ class Evidence:
     entry: str
     traffic_file: str
     traffic: Traffic
-    requests: Requests
+    requests: RequestSequence
     seed: int
     machine: Mapping[str, Any]
     bound: float

@@ -12,7 +12,7 @@ from aotc.traffic import Traffic
 
 
 @dataclass(frozen=True)
-class Requests:
+class RequestSequence:
     """Calls, one after the other.
 
     Args:
@@ -26,7 +26,7 @@ class Requests:
 
 def draw_requests(
     traffic: Traffic, count: int, seed: int, fixed: Mapping[str, int]
-) -> Requests:
+) -> RequestSequence:
     """Draw calls of some traffic in a random order.
 
     Each size comes as often as its share says, rounded down or up: systematic sampling
@@ -56,7 +56,7 @@ def draw_requests(
     rows = list(traffic.counts)
     sizes = [dict(zip(traffic.symbols, rows[row], strict=True)) for row in used]
     places = {row: place for place, row in enumerate(used)}
-    return Requests(
+    return RequestSequence(
         tuple({**fixed, **each} for each in sizes),
         tuple(places[row] for row in order.tolist()),
     )

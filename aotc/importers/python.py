@@ -15,9 +15,9 @@ from aotc.tracing.assembly import trace
 from aotc.tracing.effects import watch_effects
 from aotc.tracing.entry import DECLARED, EntryFunction, StoredTree
 from aotc.tracing.repeatable import require_repeatable
-from aotc.tracing.source_locations import Place, relative, source_root
+from aotc.tracing.source_locations import Place, relative_path, source_root
 from aotc.tracing.title import declared_title
-from aotc.tracing.user_errors import user_errors
+from aotc.tracing.user_errors import translate_user_errors
 
 __all__ = ["load", "names_in", "run_file", "running", "trace"]
 
@@ -68,7 +68,7 @@ def run_file(path: Path) -> ModuleType:
     module.__file__ = str(path.resolve())
     # dataclasses and the like look their module up
     sys.modules[module.__name__] = module
-    with user_errors():
+    with translate_user_errors():
         text, file = path.read_bytes(), module.__file__
         code = compile(text, file, "exec", dont_inherit=True)
         exec(code, vars(module))
@@ -148,7 +148,7 @@ def _place_of(value: object) -> Place | None:
 
 
 def _line(place: Place) -> str:
-    return f"{relative(place[0])}:{place[1]}"
+    return f"{relative_path(place[0])}:{place[1]}"
 
 
 def _select_entries(

@@ -11,7 +11,7 @@ from aotc.artifacts import Signer
 from aotc.artifacts.signers import signer_of
 from aotc.core.writing import make_folder
 from aotc.errors import InputError
-from aotc.errors.system import system_errors
+from aotc.errors.system import translate_system_errors
 from aotc.just_in_time.compiling import write_bundle
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import CallSignature
@@ -25,7 +25,7 @@ from aotc.pipeline.specializations import (
 from aotc.programs.program import Title
 
 
-@system_errors()
+@translate_system_errors()
 def export_bundle(
     trace: Tracer,
     calls: Mapping[CallSignature, int],

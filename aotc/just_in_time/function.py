@@ -31,7 +31,12 @@ from aotc.just_in_time.kept_calls import (
     find_kept,
     note_kept,
 )
-from aotc.just_in_time.known_calls import CallCount, KnownCode, are_leaves, quick_key
+from aotc.just_in_time.known_calls import (
+    KnownCode,
+    SignatureCallCount,
+    are_leaves,
+    quick_key,
+)
 from aotc.just_in_time.live_signatures import LiveSignature
 from aotc.just_in_time.shapes import Sizes, symbolic_sizes
 from aotc.just_in_time.signature import Binder, CallSignature
@@ -44,7 +49,7 @@ from aotc.just_in_time.tracing import (
     stored_parameters,
     values_of,
 )
-from aotc.just_in_time.variants import CodeVariant, Variants
+from aotc.just_in_time.variants import CodeVariant, VariantCache
 from aotc.machine.target import Target
 from aotc.tracing.entry import EntryFunction, StoredParameter
 from aotc.tracing.scopes import current_scope
@@ -171,14 +176,14 @@ class JitFunction:
         self._dynamic, self._waits, self._threads = dynamic, waits, threads
         self._target = Target.named(target or "native")[0]
         self._kept = KeptFunction(function, stored, guards_branches, self._target)
-        self._variants = Variants(self._trace.name, self._target.id, *limits)
+        self._variants = VariantCache(self._trace.name, self._target.id, *limits)
         self._quick: dict[CallSignature, KnownCode] = {}
         self._by_key: dict[Hashable, KnownCode] = {}
         self._lock = threading.RLock()
         self._states = SharedStates(stored)
         self._has_states = bool(self._states.names)
         self._pending: list[Pending] = []
-        self._counts: dict[CallSignature, CallCount] = {}
+        self._counts: dict[CallSignature, SignatureCallCount] = {}
         self.notes: list[str] = []
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
@@ -269,12 +274,12 @@ class JitFunction:
                 self._quick[call] = known
             return known
 
-    def _count_of(self, call: CallSignature) -> CallCount:
+    def _count_of(self, call: CallSignature) -> SignatureCallCount:
         """The count of calls of a signature; of very many, rare ones are forgotten."""
         if len(self._counts) >= 4 * _REMEMBERED:
             often = sorted(self._counts.items(), key=lambda row: -row[1].calls)
             self._counts = dict(often[: 2 * _REMEMBERED])
-        return self._counts.setdefault(call, CallCount())
+        return self._counts.setdefault(call, SignatureCallCount())
 
     def _values_of(self, call: CallSignature, leaves: Sequence[np.ndarray]) -> _Values:
         """Return a function that gives the arguments of a call, with the States of
@@ -366,7 +371,7 @@ class JitFunction:
         """Warn of captured values that are too large for their changes to be seen."""
         if captured is None:
             return
-        texts = [describe_unseen(*each) for each in captured.unseen()]
+        texts = [describe_unseen(*each) for each in captured.unseen_captures()]
         if not captured.is_whole:
             texts.append("it captures more than is compared: give some as arguments")
         self.notes += [text for text in texts if text not in self.notes]
@@ -476,7 +481,7 @@ class JitFunction:
             "evictions": found.evictions,
             "guard_failures": dict(found.failures),
             "variants": [each.to_json() for each in found.items],
-            "coverage": found.covered(),
+            "coverage": found.share_of_calls(),
             "notes": [*self.notes],
         }
 

@@ -20,7 +20,7 @@ _LONGEST = 10_000  # what contains itself has no end
 _INT32 = range(-(2**31), 2**31)  # others may have another dtype
 
 
-class CallCount:
+class SignatureCallCount:
     """The number of calls of one signature."""
 
     __slots__ = ("calls",)
@@ -41,7 +41,7 @@ class KnownCode:
     __slots__ = ("_count", "_numbers", "captured", "variant")
 
     def __init__(
-        self, variant: CodeVariant, call: CallSignature, count: CallCount
+        self, variant: CodeVariant, call: CallSignature, count: SignatureCallCount
     ) -> None:
         self.variant, self._count = variant, count
         self.captured = variant.specialization.captured

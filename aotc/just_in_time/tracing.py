@@ -237,7 +237,9 @@ class Tracer:
     ) -> EntryFunction:
         """The function as an entry of these Specs, by default of its own name."""
         pairs = zip(call.dtypes, sizes, strict=True)
-        specs = iter([Spec(shape, dtypes.canonical(kind)) for kind, shape in pairs])
+        specs = iter(
+            [Spec(shape, dtypes.canonical_dtype(kind)) for kind, shape in pairs]
+        )
         trees = {
             name: structure.unflatten(
                 [next(specs) for _ in range(structure.leaf_count)]

@@ -110,7 +110,7 @@ def _size(size: int | Dim) -> int | str:
     return size if isinstance(size, int) else size.name
 
 
-class Variants(CodeCache[CodeVariant, str]):
+class VariantCache(CodeCache[CodeVariant, str]):
     """The variants of a function.
 
     Args:
@@ -147,7 +147,7 @@ class Variants(CodeCache[CodeVariant, str]):
             self.coverage.note_calls(each.specialization.check, each.calls)
         return gone
 
-    def covered(self) -> list[JsonObject]:
+    def share_of_calls(self) -> list[JsonObject]:
         """Return the share of calls of each guarded value, evicted variants
         included.
         """
@@ -193,7 +193,7 @@ class Variants(CodeCache[CodeVariant, str]):
             sizes = (size_differences(each.sizes, call) for each in alike)
             return min(sizes, key=len)[0]
         for each in fitting:
-            changed = each.captured.changed() if each.captured else []
+            changed = each.captured.changed_captures() if each.captured else []
             if changed:
                 return f"captured {changed[0].text}"
             bound = bound_sizes(each.sizes, call.shapes) or {}

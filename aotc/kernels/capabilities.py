@@ -205,7 +205,7 @@ class Capabilities:
     def _families_for(self) -> dict[type, list[tuple[str, KernelFamily[Any, Any]]]]:
         return {}  # by class: most ops are anchors of none, and each is asked about
 
-    def planned(self, function: Function) -> PlannedKernel[Any, Any] | None:
+    def planned_kernel(self, function: Function) -> PlannedKernel[Any, Any] | None:
         """Return the kernel of a function of a module; None if it is no region."""
         return PlannedKernel.of(function, self.families)
 
@@ -264,7 +264,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True)
-class NoKernels:
+class NoTargetKernels:
     """The reason why there are no kernels for a target.
 
     Args:
@@ -276,19 +276,19 @@ class NoKernels:
     cure: str = ""
 
 
-def capabilities_of(target: Target | None) -> Capabilities | NoKernels:
+def capabilities_of(target: Target | None) -> Capabilities | NoTargetKernels:
     """Return the kernels for a target; for None, the reason that no target is
     chosen.
     """
     if target is None:
-        return NoKernels("no target is chosen yet")
+        return NoTargetKernels("no target is chosen yet")
     emitted = BACKENDS.get(target.backend)
     if emitted is None:
         why = f"there are kernels for processors, CUDA and ROCm, and none for {target}"
-        return NoKernels(why)
+        return NoTargetKernels(why)
     machine = emitted.machine_of(target)
     if machine is None:
-        return NoKernels(f"{emitted.why_none}, which {target} does not have")
+        return NoTargetKernels(f"{emitted.why_none}, which {target} does not have")
     if emitted.on_gpus and not has_triton():
-        return NoKernels(WITHOUT_TRITON, install_command("gpu"))
+        return NoTargetKernels(WITHOUT_TRITON, install_command("gpu"))
     return Capabilities(machine, emitted)

@@ -34,7 +34,7 @@ from aotc.dialects.types import (
     element_count,
 )
 from aotc.kernels.layout import OperandLayout, layout_through, windows_of_left
-from aotc.kernels.typical import IMAGES, PRODUCT_ROWS, PRODUCT_TERMS, typical
+from aotc.kernels.typical import IMAGES, PRODUCT_ROWS, PRODUCT_TERMS, typical_size
 
 WITHIN = "graph.within"  # an attribute of a product, see `state_bound`
 _FEW_ROWS = 32  # of a product of which calls decide how many
@@ -217,10 +217,10 @@ class ConvolutionGeometry:
 def _typical(
     geometry: ConvolutionGeometry, _: tuple[Contract, ...]
 ) -> ConvolutionGeometry:
-    images = typical(geometry.images, IMAGES)
+    images = typical_size(geometry.images, IMAGES)
     if geometry.is_product and bounds(geometry.images)[0] < _FEW_ROWS:
-        images = typical(geometry.images, PRODUCT_ROWS)
-    few = geometry.with_sizes(lambda size: typical(size, 1))
+        images = typical_size(geometry.images, PRODUCT_ROWS)
+    few = geometry.with_sizes(lambda size: typical_size(size, 1))
     return replace(few, images=images, channels=geometry.channels)
 
 
@@ -306,7 +306,7 @@ def _of_product(op: DotGeneral, windows: Windows | None) -> ConvolutionGeometry 
         return None
     rhs = Tensor.of(op.rhs)
     features = _count(rhs, free_axes(rhs.rank, op.rhs_batch, op.rhs_contract))
-    depth = typical(layout.terms, PRODUCT_TERMS)
+    depth = typical_size(layout.terms, PRODUCT_TERMS)
     return product(layout.rows, depth, features, layout)
 
 

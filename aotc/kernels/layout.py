@@ -97,10 +97,10 @@ def layout_through(windows: Windows | None, op: DotGeneral) -> OperandLayout | N
     assert found is not None  # each axis of an operand is one stride
     left, right = both = [view.flat() for view in found]
     batch, lead, columns = (
-        _loops_where(both, nest.kept, repeats)
+        _loops_where(both, nest.result_loops, repeats)
         for repeats in ([False, False], [False, True], [True, False])
     )
-    sums = common_loops(both, [nest.combined] * 2) or [StridedLoop(1, (1, 1))]
+    sums = common_loops(both, [nest.combined_loops] * 2) or [StridedLoop(1, (1, 1))]
     rows = [StridedLoop(stride.size, (stride.step, 0)) for stride in left.group(lead)]
     inner = rows[-1] if rows else StridedLoop(1, (0, 0))
     if any(not isinstance(n, int) for n in (inner.steps[0], *sums[-1].steps)):

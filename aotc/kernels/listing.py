@@ -18,7 +18,7 @@ from aotc.dialects.functions.entries import entries_of
 from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.graph import where_of
 from aotc.dialects.plain import attribute_of, plain_of
-from aotc.kernels.capabilities import Capabilities, NoKernels, capabilities_of
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.kernels.lowered import kernels_of
 from aotc.kernels.refusal import refusals_in
 from aotc.kernels.shared_work import SHARED_WORK
@@ -70,7 +70,7 @@ def kernels_listed(
         passes: that it went through.
     """
     capabilities = capabilities_of(target)
-    if isinstance(capabilities, NoKernels):
+    if isinstance(capabilities, NoTargetKernels):
         return {"none": capabilities.why, "regions": []}
     machine = capabilities.machine
     if not any(each.partition("{")[0] == "fuse-regions" for each in passes):
@@ -100,7 +100,7 @@ def kernels_listed(
         if SHARED_WORK in function.attributes
     }
     return {
-        "chip" if capabilities.emitted.on_gpus else "machine": machine.stated(),
+        "chip" if capabilities.emitted.on_gpus else "machine": machine.manifest_facts(),
         "regions": regions,
         "without": without,
         "shared_work": shared,

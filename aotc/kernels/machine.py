@@ -117,7 +117,7 @@ class Machine:
         """
         return ("f32", "bf16", "f16") if self.converts_f16 else ("f32", "bf16")
 
-    def stated(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """Return the manifest's facts on the model: rates are of one core."""
         return {
             "flops_per_cycle": 2 * self.lanes * self.multiply_adds,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
-from aotc.kernels.capabilities import Capabilities, NoKernels
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels
 from aotc.kernels.geometry import ConvolutionGeometry, geometry_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.caches import time_of
@@ -53,7 +53,7 @@ class SlowProducts:
 
 
 def slow_products_in(
-    module: Module, capabilities: Capabilities | NoKernels, mixed: str | None
+    module: Module, capabilities: Capabilities | NoTargetKernels, mixed: str | None
 ) -> Iterator[SlowProducts]:
     """Yield a note where products of integers, or of halves, are slower than of f32.
 
@@ -62,7 +62,7 @@ def slow_products_in(
         capabilities: of the target that they are for.
         mixed: the half float that the build chose; others the model has chosen.
     """
-    if isinstance(capabilities, NoKernels):
+    if isinstance(capabilities, NoTargetKernels):
         return
     times = [*_times(module, capabilities)]
     for dtypes in ("integers", *([mixed] if mixed else ())):
@@ -80,7 +80,7 @@ def _times(
 ) -> Iterator[tuple[GraphOp, str, float, float]]:
     """Yield each narrow product, its dtypes, its cycles, and those in f32."""
     for function in functions_of(module).values():
-        kernel = capabilities.planned(function)
+        kernel = capabilities.planned_kernel(function)
         if kernel is None or not isinstance(kernel.schedule, ContractionTile):
             continue
         with known_contracts(contracts_of(function)):

@@ -121,12 +121,12 @@ class _Evaluator:
         shift = next(read for read in statement.reads() if read.source == maximum)
         most = np.full(known.shape, highest.nest.start, known.dtype)
         wide = dtypes.to_numpy(statement.dtype)
-        total = np.zeros([1] * len(statement.nest.kept), wide)
+        total = np.zeros([1] * len(statement.nest.result_loops), wide)
 
         def at_sums(of_maxima: np.ndarray) -> np.ndarray:
             self._arrays[maximum] = of_maxima
             found = self._read(shift, sizes)
-            return found.reshape(found.shape[: statement.nest.combined.start])
+            return found.reshape(found.shape[: statement.nest.combined_loops.start])
 
         for first in range(0, sizes[-1], self._block or 1):
             some = slice(first, first + (self._block or 1))
@@ -141,7 +141,9 @@ class _Evaluator:
             added = statement.nest.evaluate(terms, (*sizes[:-1], here))
             total = np.where(is_nothing, 0, total * scale + added)
         self._arrays[maximum] = known
-        return np.broadcast_to(total, [sizes[loop] for loop in statement.nest.kept])
+        return np.broadcast_to(
+            total, [sizes[loop] for loop in statement.nest.result_loops]
+        )
 
     def _factors(self, statement: Statement, sizes: Sequence[int]) -> list[np.ndarray]:
         """Return the factors that the loops combine, in the dtype of accumulators."""

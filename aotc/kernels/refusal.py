@@ -21,7 +21,7 @@ from aotc.dialects.ops.normalization import AlongAxis, Normalize
 from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, SymbolicDim, Tensor
-from aotc.kernels.capabilities import Capabilities, NoKernels
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels
 from aotc.kernels.geometry import geometry_of
 from aotc.kernels.gpu.families import why_no_schedule as why_no_schedule_on_gpus
 from aotc.kernels.layout import layout_of
@@ -50,7 +50,7 @@ class KernelRefusal:
 
 
 def weights_dequantized_in(
-    module: Module, capabilities: Capabilities | NoKernels
+    module: Module, capabilities: Capabilities | NoTargetKernels
 ) -> list[KernelRefusal]:
     """Return refusals for the weights that each call dequantises.
 
@@ -71,7 +71,7 @@ def weights_dequantized_in(
 
 def refusals_in(
     module: Module,
-    capabilities: Capabilities | NoKernels,
+    capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str] = (),
     *,
     folds_weights: bool = False,
@@ -103,7 +103,7 @@ def refusals_in(
 def _refusals_in(
     function: Function,
     weights: Container[Value] | None,
-    capabilities: Capabilities | NoKernels,
+    capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str],
 ) -> list[KernelRefusal]:
     """The refusals of a function; without weights, kernels are not looked for in it."""
@@ -114,7 +114,7 @@ def _refusals_in(
 def _refusals(
     function: Function,
     weights: Container[Value] | None,
-    capabilities: Capabilities | NoKernels,
+    capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str],
 ) -> Iterator[KernelRefusal]:
     if function.is_external or is_region(function):
@@ -138,7 +138,7 @@ def _refusals(
 def dequantized_in(
     function: Function,
     weights: Container[Value],
-    capabilities: Capabilities | NoKernels,
+    capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str] = (),
 ) -> Iterator[KernelRefusal]:
     """Yield the weights that each call of a function makes floats of.
@@ -159,10 +159,12 @@ def dequantized_in(
 
 
 def _why_dequantized(
-    op: Dequantize, capabilities: Capabilities | NoKernels, left_out: Container[str]
+    op: Dequantize,
+    capabilities: Capabilities | NoTargetKernels,
+    left_out: Container[str],
 ) -> str:
     """Return the reason why no kernel reads the integers of a weight."""
-    if isinstance(capabilities, NoKernels):
+    if isinstance(capabilities, NoTargetKernels):
         return capabilities.why
     readers = users_of([op.y])
     products = [each for each in readers if isinstance(each, DotGeneral)]
@@ -178,10 +180,12 @@ def _why_dequantized(
 
 
 def why_refused(
-    op: GraphOp, capabilities: Capabilities | NoKernels, left_out: Container[str] = ()
+    op: GraphOp,
+    capabilities: Capabilities | NoTargetKernels,
+    left_out: Container[str] = (),
 ) -> str:
     """Return the reason why an op of an entry, which no region took, has no kernel."""
-    if isinstance(capabilities, NoKernels):
+    if isinstance(capabilities, NoTargetKernels):
         return capabilities.why
     if not any(isinstance(op, x.anchors) for x in capabilities.families.values()):
         return "the target has no kernels for such an op"

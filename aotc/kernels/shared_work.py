@@ -118,7 +118,7 @@ class _Counter:
         return _shared(work, share_count(work, work))
 
     def _of_call(self, function: Function) -> SharedWork | None:
-        kernel, loop = self.capabilities.planned(function), control_of(function)
+        kernel, loop = self.capabilities.planned_kernel(function), control_of(function)
         if kernel is not None:
             work = self._value(work_of(kernel))
             groups = map(self._value, kernel.workgroups)

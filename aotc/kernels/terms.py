@@ -167,7 +167,9 @@ class Statement:
         whole = View.identity(Tensor.of(self.value).shape)
         if self.nest.place is not None:
             return self.nest.place(whole)
-        return whole.reshape(tuple(self.nest.sizes[loop] for loop in self.nest.kept))
+        return whole.reshape(
+            tuple(self.nest.sizes[loop] for loop in self.nest.result_loops)
+        )
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,9 @@ class Term:
             if isinstance(shifted, Apply) and isinstance(shifted.op, Subtract):
                 x, shift = shifted.operands
                 found = {r.source for r in shift.reads() if r.source in maxima}
-                if len(found) == 1 and _is_constant(shift, statement.nest.combined):
+                if len(found) == 1 and _is_constant(
+                    shift, statement.nest.combined_loops
+                ):
                     highest = maxima[found.pop()]
                     (factor,) = highest.factors
                     is_same = x.value == factor.value
@@ -243,7 +247,10 @@ def _behind_cast(factor: Expression) -> Expression:
 def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Strides]]]:
     """Return the strides of an expression's sources along the combined loops."""
     return [
-        (read.source, [read.views[0].axes[loop] for loop in statement.nest.combined])
+        (
+            read.source,
+            [read.views[0].axes[loop] for loop in statement.nest.combined_loops],
+        )
         for read in x.reads()
     ]
 
@@ -302,7 +309,7 @@ class _TermPrinter:
         nest, place = statement.nest, statement.place()
         letters = iter("ijklmnopqrstuvwxyz")
         loops = ["0" if size == 1 else next(letters) for size in nest.sizes]
-        kept = loops[: len(nest.kept)]
+        kept = loops[: len(nest.result_loops)]
         indices = kept if place is None else place.indices(kept)
         left = f"{self._names[statement.value]}[{', '.join(indices)}]"
         shared = _SharedExpressions(self, statement, loops)

@@ -17,7 +17,7 @@ ROWS = 32  # of a norm or a softmax: a call may well have more than the least
 SORTED = 1 << 12  # elements of a row
 
 
-def typical(size: Size, wanted: int) -> int:
+def typical_size(size: Size, wanted: int) -> int:
     """Return a size in typical calls, or else the allowed one nearest to `wanted`."""
     if (usual := optimum(size)) is not None:
         return max(1, usual)

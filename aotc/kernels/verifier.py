@@ -14,12 +14,12 @@ from aotc.dialects.functions.fusion import Fused, fused_of
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.errors import InputError
-from aotc.kernels.capabilities import Capabilities, NoKernels
+from aotc.kernels.capabilities import Capabilities, NoTargetKernels
 from aotc.mlir import Function, Module
 
 
 def impossible_regions(
-    module: Module, capabilities: Capabilities | NoKernels
+    module: Module, capabilities: Capabilities | NoTargetKernels
 ) -> Iterator[str]:
     """Yield the faults of a module's regions for a target, in words.
 
@@ -36,9 +36,9 @@ def impossible_regions(
 
 
 def _why_impossible(
-    function: Function, fused: Fused, capabilities: Capabilities | NoKernels
+    function: Function, fused: Fused, capabilities: Capabilities | NoTargetKernels
 ) -> str:
-    if isinstance(capabilities, NoKernels):
+    if isinstance(capabilities, NoTargetKernels):
         return f"there are no kernels for its target (graph.target): {capabilities.why}"
     families = capabilities.families
     family = families.get(fused.kernel)

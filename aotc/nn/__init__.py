@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotc.core.deferring import deferred
+from aotc.core.deferring import lazy_attributes
 
 if TYPE_CHECKING:
     from aotc.nn.namespace import *  # noqa: F403
 
-__getattr__, __dir__ = deferred(__name__, "aotc.nn.namespace")
+__getattr__, __dir__ = lazy_attributes(__name__, "aotc.nn.namespace")

@@ -33,14 +33,14 @@ from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import ArrayLike, astype, lift
-from aotc.tracing.layer_ops import LayerOp, LayerOps, Weight
+from aotc.tracing.layer_ops import LayerInterceptor, LayerOp, LayerWeight
 from aotc.tracing.source_locations import fail
 
 __all__ = ["Lora", "lora"]
 
 DOWN, UP = "down", "up"  # the leaves of an adapter
 Adapters = Mapping[str, Mapping[str, ArrayLike]]
-_Change = Callable[[LayerOps, LayerOp], "list[Array]"]
+_Change = Callable[[LayerInterceptor, LayerOp], "list[Array]"]
 _PEFT = {DOWN: "lora_A", UP: "lora_B"}  # names in files of adapters
 _PREFIX = "base_model.model."
 _LISTED = 12
@@ -102,7 +102,7 @@ class Lora:
     ) -> Any:
         """Call the function with the adapters' additions."""
 
-        def add(layers: LayerOps, layer: LayerOp) -> list[Array]:
+        def add(layers: LayerInterceptor, layer: LayerOp) -> list[Array]:
             (y,) = layer.results()
             name = self._adapted(layers, layer)
             if name is None:
@@ -253,7 +253,7 @@ class Lora:
                     "aotc.nn.lora(…, rank=…)",
                 )
 
-    def _adapted(self, layers: LayerOps, layer: LayerOp) -> str | None:
+    def _adapted(self, layers: LayerInterceptor, layer: LayerOp) -> str | None:
         """The name of a layer's adapter; None if it has none."""
         is_product = layer.op == "dot_general" and not layer.attributes["lhs_batch"]
         if not is_product or not dtypes.is_float(layer.operands[0].dtype):
@@ -274,7 +274,7 @@ class Lora:
         found: dict[str, LayerOp] = {}
         seen: list[str] = []
 
-        def note(layers: LayerOps, layer: LayerOp) -> list[Array]:
+        def note(layers: LayerInterceptor, layer: LayerOp) -> list[Array]:
             if layer.op == "dot_general":
                 seen.append(layer.weight.source)
             name = self._adapted(layers, layer)
@@ -304,7 +304,7 @@ class Lora:
         kwargs: Mapping[str, PyTree],
     ) -> Any:
         """Call the function with its layers changed."""
-        layers = LayerOps(lambda layer: change(layers, layer))
+        layers = LayerInterceptor(lambda layer: change(layers, layer))
         return layers.call(self.function, params, args, kwargs, _weight_names)
 
     @property
@@ -322,7 +322,7 @@ def _weight_names(structure: Structure) -> list[str]:
     ]
 
 
-def _is_read_alone(weight: Weight) -> bool:
+def _is_read_alone(weight: LayerWeight) -> bool:
     """Return whether a product is the only reader of the weight traced for it."""
     rest: Any = weight.base._value if weight.is_given else None
     while rest is not None:

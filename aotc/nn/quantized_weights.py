@@ -86,7 +86,7 @@ class QuantizedWeights(PytreeNode):
                 )
 
     def _require_integers(self) -> None:
-        kind = dtypes.canonical(self.data.dtype)
+        kind = dtypes.canonical_dtype(self.data.dtype)
         if kind not in dtypes.INTEGERS:
             fail("dtype-mismatch", f"expected data that are integers; got {kind}")
 
@@ -150,7 +150,7 @@ class QuantizedWeights(PytreeNode):
     def _in_data_order(self, dtype: str | None) -> Array:
         """The weights as floats, in the order of the data."""
         self._require_integers()
-        wanted = dtypes.canonical(dtype or self.dtype)
+        wanted = dtypes.canonical_dtype(dtype or self.dtype)
         working = accumulator(wanted)
         has_spare = self.bits is not None and self.bits < _bits_of(self.data)
         found = dequantize(
@@ -216,7 +216,7 @@ class _WeightsBuilder:
 
 
 def _bits_of(data: numpy.ndarray) -> int:
-    return dtypes.bits(dtypes.canonical(data.dtype))
+    return dtypes.bits(dtypes.canonical_dtype(data.dtype))
 
 
 def _as_floats(part: object, dtype: str) -> Array:

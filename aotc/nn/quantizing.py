@@ -169,7 +169,7 @@ def _steps(
 
 def _range(dtype: DTypeLike, bits: int | None) -> Bounds:
     """The least and the greatest integer."""
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical_dtype(dtype)
     if name not in dtypes.INTEGERS or dtypes.bits(name) > 16:
         fail(
             "dtype-mismatch",

@@ -193,7 +193,7 @@ def _weights(params: PyTree) -> dict[str, Any]:
     return {
         name: leaf
         for name, leaf in zip(leaf_names(structure), leaves, strict=True)
-        if is_array(leaf) and dtypes.is_float(dtypes.canonical(leaf.dtype))
+        if is_array(leaf) and dtypes.is_float(dtypes.canonical_dtype(leaf.dtype))
     }
 
 
@@ -227,7 +227,7 @@ def _replaced(
 
 def _in_graph(array: ArrayLike, leaf: Any) -> Array:
     """Return a learned weight in the dtype of the weight whose place it takes."""
-    return astype(lift(array), dtypes.canonical(leaf.dtype))
+    return astype(lift(array), dtypes.canonical_dtype(leaf.dtype))
 
 
 def _first_reader(value: Value, ops: Sequence[Operation]) -> int:

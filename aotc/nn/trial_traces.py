@@ -70,4 +70,4 @@ def _static_type(leaf: ArrayOrSpec) -> Tensor:
             "any will do, such as aotc.Spec((1, …)): what is asked for depends on the "
             "shapes of weights",
         )
-    return Tensor(tuple(map(int, shape)), dtypes.canonical(leaf.dtype))
+    return Tensor(tuple(map(int, shape)), dtypes.canonical_dtype(leaf.dtype))

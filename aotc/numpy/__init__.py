@@ -34,14 +34,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aotc.core.deferring import deferred
+from aotc.core.deferring import lazy_attributes
 from aotc.numpy.constants import *  # noqa: F403
 from aotc.tracing.operators import provide_loader
 
 if TYPE_CHECKING:
     from aotc.numpy.namespace import *  # noqa: F403
 
-__getattr__, __dir__ = deferred(__name__, "aotc.numpy.namespace")
+__getattr__, __dir__ = lazy_attributes(__name__, "aotc.numpy.namespace")
 
 
 def _functions_of_arrays() -> dict[str, Any]:

@@ -56,7 +56,7 @@ _FORMATS = {
 
 def bitcast(x: ArrayLike, dtype: DTypeLike) -> Array:
     """The bits of x as another dtype of equal width (`ndarray.view` of NumPy)."""
-    return emit("bitcast", lift(x), dtype=dtypes.canonical(dtype))
+    return emit("bitcast", lift(x), dtype=dtypes.canonical_dtype(dtype))
 
 
 # ---- floats -------------------------------------------------------------------------

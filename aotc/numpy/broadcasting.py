@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from aotc.dialects.types import Shape, Size, SymbolicDim, format_shape
 from aotc.tracing.array import Array
-from aotc.tracing.call_sizes import call_shape, compiler_size, compiler_sizes
+from aotc.tracing.call_sizes import call_shape, compiler_size, in_compiler_sizes
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -24,7 +24,7 @@ else:  # `as_shape` refuses the rest, and says what it got
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """The shape that all of `shapes` broadcast to."""
-    found = common_shape(*(compiler_sizes(tuple(shape)) for shape in shapes))
+    found = common_shape(*(in_compiler_sizes(tuple(shape)) for shape in shapes))
     return call_shape(found)
 
 

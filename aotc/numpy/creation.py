@@ -24,7 +24,7 @@ from aotc.numpy.joining import stack
 from aotc.numpy.positions import integers, true_positions
 from aotc.numpy.shaping import ravel, reshape
 from aotc.tracing.array import Array
-from aotc.tracing.call_sizes import compiler_sizes
+from aotc.tracing.call_sizes import in_compiler_sizes
 from aotc.tracing.conversion import ArrayLike, astype, is_weak, lift
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -42,7 +42,7 @@ _MOST_NUMBERS = 2**31 - 1
 
 def asarray(a: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """`a` as an array; nested lists may hold arrays."""
-    wanted = None if dtype is None else dtypes.canonical(dtype)
+    wanted = None if dtype is None else dtypes.canonical_dtype(dtype)
     if isinstance(a, (list, tuple)) and any(_is_array(part) for part in a):
         made = _stack_parts(a)
     else:
@@ -123,7 +123,7 @@ def arange(
 ) -> Array:
     """`start, start + step, …` below `stop`; whole bounds may be symbolic sizes."""
     start, stop = (0, start) if stop is None else (start, stop)
-    start, stop = compiler_sizes((start, stop))
+    start, stop = in_compiler_sizes((start, stop))
     if step == 0 or any(
         not math.isfinite(part) for part in _float_bounds(start, stop, step)
     ):
@@ -140,7 +140,7 @@ def arange(
         start, stop, step = map(_as_int, (start, stop, step))
     count = _count(start, stop, step)
     natural = "f32" if reals else "i32"
-    name = dtypes.canonical(natural if dtype is None else dtype)
+    name = dtypes.canonical_dtype(natural if dtype is None else dtype)
     line = emit("iota", shape=(count,), axis=0, dtype=name)
     scaled = line if step == 1 else multiply(line, step)
     return scaled if start == 0 else add(scaled, start)
@@ -187,7 +187,7 @@ def linspace(
     dtype: DTypeLike | None = None,
 ) -> Array:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one."""
-    whole = dtype is not None and dtypes.canonical(dtype) in dtypes.INTEGERS
+    whole = dtype is not None and dtypes.canonical_dtype(dtype) in dtypes.INTEGERS
     spaced = _floored_linspace if whole else np.linspace
     return _spaced_numbers(spaced, start, stop, num, dtype, endpoint=endpoint)
 
@@ -244,7 +244,7 @@ def _floored_linspace(
 
 def _numbers(values: np.ndarray, dtype: DTypeLike | None) -> Array:
     """Convert NumPy's f64 to the dtype that is wanted."""
-    name = dtypes.canonical("f32" if dtype is None else dtype)
+    name = dtypes.canonical_dtype("f32" if dtype is None else dtype)
     with np.errstate(all="ignore"):
         return Array(data=values.astype(dtypes.to_numpy(name)))
 
@@ -284,7 +284,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
 
 def indices(dimensions: Any, dtype: DTypeLike = "i32", sparse: bool = False) -> Any:
     """The position along each axis of a grid: stacked, or a tuple if `sparse`."""
-    shape, name = as_shape(dimensions), dtypes.canonical(dtype)
+    shape, name = as_shape(dimensions), dtypes.canonical_dtype(dtype)
     rank = len(shape)
     lines = []
     for axis, size in enumerate(shape):

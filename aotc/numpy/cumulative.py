@@ -8,7 +8,7 @@ from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.elementwise import common_floats
 from aotc.numpy.joining import concatenate
 from aotc.numpy.nan_reducing import without_nan
-from aotc.numpy.reducing import summable
+from aotc.numpy.reducing import to_sum_dtype
 from aotc.numpy.shaping import ravel
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, as_float, lift
@@ -35,7 +35,7 @@ def cumsum(
     reverse: bool = False,
 ) -> Array:
     """The sum of all elements up to each (from the end if `reverse`, as JAX's)."""
-    return _cumulate("cumsum", summable(a, dtype), axis, reverse)
+    return _cumulate("cumsum", to_sum_dtype(a, dtype), axis, reverse)
 
 
 def cumprod(
@@ -46,7 +46,7 @@ def cumprod(
     reverse: bool = False,
 ) -> Array:
     """The product of all elements up to each; right derivatives at zeros, too."""
-    return _cumulate("cumprod", summable(a, dtype), axis, reverse)
+    return _cumulate("cumprod", to_sum_dtype(a, dtype), axis, reverse)
 
 
 def cumulative_sum(
@@ -105,12 +105,12 @@ def nancumprod(
 
 def cummax(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
     """The largest element up to each (JAX's); NaN from the first one on."""
-    return _cumulate("cummax", summable(a, None), axis, reverse)
+    return _cumulate("cummax", to_sum_dtype(a, None), axis, reverse)
 
 
 def cummin(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
     """The smallest element up to each (JAX's); NaN from the first one on."""
-    return _cumulate("cummin", summable(a, None), axis, reverse)
+    return _cumulate("cummin", to_sum_dtype(a, None), axis, reverse)
 
 
 def cumlogsumexp(

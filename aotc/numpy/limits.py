@@ -15,7 +15,7 @@ __all__ = ["finfo", "iinfo"]
 
 def finfo(dtype: DTypeLike) -> Any:
     """Describe a float dtype as NumPy does: `finfo("f32").max`, `.eps`, `.tiny`, …"""
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical_dtype(dtype)
     if not dtypes.is_float(name):
         fail("bad-dtype", f"expected a float dtype; got {name}", "use iinfo")
     if name == "bf16":
@@ -27,7 +27,7 @@ def finfo(dtype: DTypeLike) -> Any:
 
 def iinfo(int_type: DTypeLike) -> Any:
     """Return NumPy's description of an integer dtype: `iinfo("i8").min` and `.max`."""
-    name = dtypes.canonical(int_type)
+    name = dtypes.canonical_dtype(int_type)
     if name not in dtypes.INTEGERS:
         fail("bad-dtype", f"expected an integer dtype; got {name}", "use finfo")
     return np.iinfo(dtypes.to_numpy(name))

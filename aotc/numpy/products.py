@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc.core.dtypes import DTypeLike, canonical
+from aotc.core.dtypes import DTypeLike, canonical_dtype
 from aotc.numpy.axes import axis_list, one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import multiply, subtract
@@ -46,7 +46,7 @@ def dot_general(
         rhs_batch=tuple(batch[1]),
         lhs_contract=tuple(contract[0]),
         rhs_contract=tuple(contract[1]),
-        dtype="" if dtype is None else canonical(dtype),
+        dtype="" if dtype is None else canonical_dtype(dtype),
     )
 
 

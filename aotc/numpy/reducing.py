@@ -40,7 +40,7 @@ def _reduce(name: str, x: Array, axis: Axes, keepdims: bool) -> Array:
     return apply_keepdims(emit(name, x, axes=axes), x, axes, keepdims)
 
 
-def summable(a: ArrayLike, dtype: DTypeLike | None) -> Array:
+def to_sum_dtype(a: ArrayLike, dtype: DTypeLike | None) -> Array:
     """Cast to `dtype`, or for sums to the array's own; bool is counted in i32."""
     x = lift(a)
     natural = "i32" if x.dtype == "bool" else x.dtype
@@ -80,7 +80,7 @@ def sum(  # noqa: A001 - NumPy's name
     where: ArrayLike | None = None,
 ) -> Array:
     """The sum over `axis`, in the dtype of `a`; bool is counted in i32."""
-    x = apply_where(summable(a, dtype), where, 0)
+    x = apply_where(to_sum_dtype(a, dtype), where, 0)
     total = _reduce("reduce_sum", x, axis, keepdims)
     return total if initial is None else each.add(total, initial)
 
@@ -95,7 +95,7 @@ def prod(
     where: ArrayLike | None = None,
 ) -> Array:
     """The product over `axis`, in the dtype of `a`; bool is counted in i32."""
-    x = apply_where(summable(a, dtype), where, 1)
+    x = apply_where(to_sum_dtype(a, dtype), where, 1)
     total = _reduce("reduce_prod", x, axis, keepdims)
     return total if initial is None else each.multiply(total, initial)
 

@@ -51,4 +51,4 @@ def kaiser(M: int, beta: float, *, dtype: DTypeLike = "f32") -> Array:  # noqa: 
 def _window(window: Callable[[int], Any], count: int, dtype: DTypeLike) -> Array:
     if count < 0:
         fail("bad-size", f"expected M of 0 or more; got {count}")
-    return lift(window(count).astype(dtypes.to_numpy(dtypes.canonical(dtype))))
+    return lift(window(count).astype(dtypes.to_numpy(dtypes.canonical_dtype(dtype))))

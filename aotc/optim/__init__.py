@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotc.core.deferring import deferred
+from aotc.core.deferring import lazy_attributes
 
 if TYPE_CHECKING:
     from aotc.optim.namespace import *  # noqa: F403
 
-__getattr__, __dir__ = deferred(__name__, "aotc.optim.namespace")
+__getattr__, __dir__ = lazy_attributes(__name__, "aotc.optim.namespace")

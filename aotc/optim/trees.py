@@ -101,7 +101,7 @@ def float_dtype(dtype: DTypeLike | None) -> str | None:
     """The name of a float type; None stays None."""
     if dtype is None:
         return None
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical_dtype(dtype)
     if not dtypes.is_float(name):
         fail("unknown-dtype", f"expected a float type for moments; got {name}")
     return name

@@ -13,8 +13,8 @@ Needs NumPy, and nothing of the compiler.
 
 from __future__ import annotations
 
-from aotc.parallel.devices import Device, Devices
+from aotc.parallel.devices import Device, LocalDevices
 from aotc.parallel.environment import current
 from aotc.parallel.group import Group
 
-__all__ = ["Device", "Devices", "Group", "current"]
+__all__ = ["Device", "LocalDevices", "Group", "current"]

@@ -23,7 +23,7 @@ from aotc.parallel.rendezvous import Diverged, Rendezvous
 Found = TypeVar("Found")
 
 
-class Devices:
+class LocalDevices:
     """The devices that this process computes, of those along an axis.
 
     Args:
@@ -53,7 +53,7 @@ class Devices:
         self._rendezvous: Rendezvous | None = None
 
     @classmethod
-    def alone(cls) -> Devices:
+    def alone(cls) -> LocalDevices:
         """Make the one device of a model that is computed alone."""
         return cls(Group(Alone()), DeviceAxis("", 1))
 
@@ -121,7 +121,7 @@ class Device:
         place: which of them it is, from 0.
     """
 
-    def __init__(self, devices: Devices, place: int) -> None:
+    def __init__(self, devices: LocalDevices, place: int) -> None:
         self.devices, self.place = devices, place
 
     @property
@@ -130,5 +130,5 @@ class Device:
         return self.devices.numbers[self.place]
 
     def exchange(self, asked: Mapping[str, object], x: Array) -> Array:
-        """Return the part of this device of a collective, see `Devices.exchange`."""
+        """Return this device's part of a collective, see `LocalDevices.exchange`."""
         return self.devices.exchange(self.place, asked, x)

@@ -31,7 +31,7 @@ def layout(arrays: Arrays) -> tuple[list[Place], int]:
     rows: list[Place] = []
     end = 0
     for array in arrays:
-        rows.append((dtypes.canonical(array.dtype), list(array.shape), end))
+        rows.append((dtypes.canonical_dtype(array.dtype), list(array.shape), end))
         end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     return rows, end
 

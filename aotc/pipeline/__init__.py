@@ -15,7 +15,7 @@ from typing import Any
 from aotc.backend import require_compiler
 from aotc.dialects import context
 from aotc.dialects.functions.functions import lowered_op
-from aotc.errors.system import system_errors
+from aotc.errors.system import translate_system_errors
 from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
@@ -32,7 +32,7 @@ from aotc.programs.program import GRAPH_STAGES, Program
 __all__ = ["IR_STAGES", "STAGES", "BuildReport", "build", "lower", "optimize"]
 
 
-@system_errors()
+@translate_system_errors()
 def build(
     source: str | Path, *, reporter: Reporter | None = None, **asked: Any
 ) -> BuildReport:
@@ -91,7 +91,7 @@ def lower(program: Program, target: Target | None = None) -> Program:
     return program
 
 
-@system_errors()
+@translate_system_errors()
 def optimize(
     text: str,
     passes: str,

@@ -52,7 +52,7 @@ class ArrayTable:
         if isinstance(array, ComputedArray):
             leaves = [self.number_of(each) for each in array.leaves]
             return ["computed", self._keep(bytecode(array.module)), leaves]
-        kind = dtypes.canonical(array.dtype), array.shape
+        kind = dtypes.canonical_dtype(array.dtype), array.shape
         return ["elements", *kind, self._keep(array)]
 
     def _keep(self, blob: bytes | Array) -> int:

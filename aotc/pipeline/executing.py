@@ -12,7 +12,7 @@ from aotc.errors import InputError
 from aotc.importers import python, require_known
 from aotc.tracing.entry_calls import executed_outputs, input_leaves
 from aotc.tracing.source_locations import at_location
-from aotc.tracing.user_errors import user_errors
+from aotc.tracing.user_errors import translate_user_errors
 
 Read = Callable[[Sequence[Leaf]], Sequence[np.ndarray]]
 
@@ -43,6 +43,6 @@ def execute_source(
                 hint="name one of them with --entry",
             )
         declared = found[0]
-        with at_location(declared.place), user_errors():
+        with at_location(declared.place), translate_user_errors():
             arrays = read(input_leaves(declared))
             return declared.name, executed_outputs(declared, arrays)

@@ -177,7 +177,7 @@ def _places(arrays: Iterable[StoredArray], path: Path) -> Iterator[tuple[int, Ro
         first, end = np.lib.array_utils.byte_bounds(array)
         for start, stop, offset in mappings:
             if start <= first and end <= stop and min(array.strides) >= 0:
-                kind = dtypes.canonical(array.dtype), array.shape
+                kind = dtypes.canonical_dtype(array.dtype), array.shape
                 row = (*kind, first - start + offset, array.strides)
                 if np.array_equal(_bits(_array_in(whole, row)), _bits(array)):
                     yield id(array), row

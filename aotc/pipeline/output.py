@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aotc.artifacts import Signer
 from aotc.artifacts.pack import bundle_path
-from aotc.core.writing import unwritable
+from aotc.core.writing import write_error
 from aotc.errors import InputError
 from aotc.errors.system import cannot_write
 from aotc.programs.program import LONGEST_TITLE, Program
@@ -51,7 +51,7 @@ def channel_of(signer: Signer | None) -> str:
 def require_writable(output: Path) -> None:
     """Refuse an output that cannot be written, before the work begins."""
     standing = next(p for p in (output, *output.absolute().parents) if p.exists())
-    if (found := unwritable(standing)) is not None:
+    if (found := write_error(standing)) is not None:
         raise cannot_write(output, found, "the bundle")
 
 

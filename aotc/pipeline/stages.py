@@ -149,12 +149,12 @@ class Lower(Stage):
 
 def _warn_without_kernels(build: Build) -> None:
     """Warn of targets that would have kernels, were all installed that makes them."""
-    from aotc.kernels.capabilities import NoKernels, capabilities_of
+    from aotc.kernels.capabilities import NoTargetKernels, capabilities_of
 
-    found: dict[NoKernels, list[str]] = {}
+    found: dict[NoTargetKernels, list[str]] = {}
     for target in build.targets:
         capabilities = capabilities_of(target)
-        if isinstance(capabilities, NoKernels) and capabilities.cure:
+        if isinstance(capabilities, NoTargetKernels) and capabilities.cure:
             found.setdefault(capabilities, []).append(str(target))
     for each, names in found.items():
         text = (

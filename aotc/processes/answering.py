@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
 from aotc.errors import AotcError
-from aotc.errors.system import system_errors
+from aotc.errors.system import translate_system_errors
 from aotc.processes.messages import receive, send
 from aotc.worker.parent import end_with
 
@@ -49,7 +49,7 @@ def _answer(
 ) -> T | None:
     """Compute and send the facts, or the error; return the value, or None."""
     try:
-        with system_errors():  # also of receiving and sending
+        with translate_system_errors():  # also of receiving and sending
             found = compute()
             send(answers, ("done", facts(found)))
             return found

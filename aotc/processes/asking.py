@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self, cast
 from aotc.core import options
 from aotc.errors import CompileError, SetupError
 from aotc.errors.exit_status import exit_cause
-from aotc.errors.system import ended_for_memory, system_errors
+from aotc.errors.system import ended_for_memory, translate_system_errors
 from aotc.processes.messages import NoMessageError, receive, send
 
 _GRACE = 10.0  # seconds that a process without pipes has to end
@@ -99,7 +99,7 @@ class Child:
             NoAnswer: it has ended.
             LateError: the time is up, and it was ended.
         """
-        with system_errors(), self._deadline(seconds):
+        with translate_system_errors(), self._deadline(seconds):
             with suppress(BrokenPipeError):  # reading says why
                 send(cast("BinaryIO", self._process.stdin), question)
             try:

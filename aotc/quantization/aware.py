@@ -33,7 +33,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.bodies import function_name
 from aotc.tracing.calls import guard
 from aotc.tracing.conversion import lift
-from aotc.tracing.layer_ops import LayerOp, LayerOps
+from aotc.tracing.layer_ops import LayerInterceptor, LayerOp
 from aotc.tracing.scopes import without_tracing
 from aotc.tracing.source_locations import fail
 
@@ -208,7 +208,7 @@ class _Rounding:
 
     def __init__(self, aware: QuantizationAware, range_of: _Range) -> None:
         self.ranges: dict[str, Any] = {}  # those that were used, by layer
-        self.layers = LayerOps(self._change)
+        self.layers = LayerInterceptor(self._change)
         self._aware, self._range_of = aware, range_of
 
     def _change(self, layer: LayerOp) -> list[Array]:

@@ -22,7 +22,7 @@ from aotc.quantization.metrics import LossMetric
 from aotc.quantization.observers import input_grid
 from aotc.quantization.precisions import LayerPrecision, ladder
 from aotc.quantization.recipe import GPTQ, NEAREST, LayerPlan
-from aotc.quantization.statistics import Seen, observe
+from aotc.quantization.statistics import InputStatistics, observe
 
 # method → what it is, and the ways of inputs (`LayerPrecision.inputs`) that it is for
 METHODS = {
@@ -122,7 +122,7 @@ class Calibration:
     integers: Integers
     grids: Grids
 
-    def rounded(self, plans: Sequence[LayerPlan]) -> dict[str, Array]:
+    def rounded_weights(self, plans: Sequence[LayerPlan]) -> dict[str, Array]:
         """Return the integers of those of the layers whose plan has some."""
         keys = [(plan.layer, plan.precision) for plan in plans]
         return {key[0]: self.integers[key] for key in keys if key in self.integers}
@@ -145,7 +145,7 @@ def calibrate(
         tell: gets what is being done.
     """
     with_moments = "gptq" in choice.methods
-    seen: dict[str, Seen] = {}
+    seen: dict[str, InputStatistics] = {}
     if calls:
         tell("calibrates")
         seen = observe(program, calls, layers, with_moments=with_moments)
@@ -169,7 +169,7 @@ def _rungs(
     program: Program,
     layer: Layer,
     choice: QuantizationOptions,
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, InputStatistics],
 ) -> list[LayerPlan]:
     """Return the plans that a layer can have, before measurements."""
     plans, why = list[LayerPlan](), ""
@@ -202,7 +202,7 @@ def _with_factors(
     layers: Sequence[Layer],
     rows: Rungs,
     choice: QuantizationOptions,
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, InputStatistics],
     tell: Tell,
 ) -> Rungs:
     """The plans with factors of input channels, where a method gives some."""
@@ -235,7 +235,7 @@ def _with_grids(
     rows: Rungs,
     choice: QuantizationOptions,
     calls: Calls,
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, InputStatistics],
 ) -> Rungs:
     """Return the plans with grids of static inputs.
 
@@ -261,7 +261,10 @@ def _with_grids(
 
 
 def _with_rounding(
-    layer: Layer, plan: LayerPlan, choice: QuantizationOptions, seen: Mapping[str, Seen]
+    layer: Layer,
+    plan: LayerPlan,
+    choice: QuantizationOptions,
+    seen: Mapping[str, InputStatistics],
 ) -> LayerPlan:
     """The plan with the way that its weight is rounded."""
     has_moments = layer.name in seen and seen[layer.name].moments is not None
@@ -273,7 +276,7 @@ def rounded_integers(
     program: Program,
     layers: Sequence[Layer],
     plans: Sequence[LayerPlan],
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, InputStatistics],
     grids: Grids,
 ) -> dict[tuple[str, str], Array]:
     """Return the integers of weights that GPTQ rounds."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from aotc.dialects.sizes.symbols import known_contracts
 from aotc.dialects.types import Tensor
 from aotc.kernels.machine import FMA, Machine, machine_of
-from aotc.kernels.typical import IMAGES, typical
+from aotc.kernels.typical import IMAGES, typical_size
 from aotc.machine.processor import NOMINAL_GHZ
 from aotc.machine.target import Target
 from aotc.mlir import Value
@@ -69,4 +69,4 @@ def _rate(kind: LayerPrecision, machine: Machine) -> float:
 
 
 def _elements(value: Value) -> int:
-    return math.prod(typical(size, IMAGES) for size in Tensor.of(value).shape)
+    return math.prod(typical_size(size, IMAGES) for size in Tensor.of(value).shape)

@@ -30,7 +30,7 @@ from aotc.programs.program import Program
 from aotc.quantization.grids import InputGrid, fake_input, fake_weight, weight_grid
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import LayerPrecision
-from aotc.quantization.statistics import Seen
+from aotc.quantization.statistics import InputStatistics
 
 # of what is hard to round in inputs, the shares that weights may take
 _BALANCES = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -41,7 +41,7 @@ _LEAST, _MOST = 2.0**-10, 2.0**10  # of factors
 def smooth(
     program: Program,
     layers: Sequence[Layer],
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, InputStatistics],
     kind: LayerPrecision,
 ) -> dict[str, Array]:
     """Return factors by which inputs with channels of unlike size become alike.
@@ -71,7 +71,7 @@ def smooth(
 
 
 def _balanced(
-    program: Program, group: Sequence[Layer], seen: Seen, share: float
+    program: Program, group: Sequence[Layer], seen: InputStatistics, share: float
 ) -> Array | None:
     """Return factors that move a share of the input's range to weights; None for none.
 
@@ -90,7 +90,7 @@ def _balanced(
 def _error(
     program: Program,
     group: Sequence[Layer],
-    seen: Seen,
+    seen: InputStatistics,
     factors: Array | None,
     kind: LayerPrecision,
 ) -> float:
@@ -130,7 +130,7 @@ def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:
 
 
 def activation_aware(
-    program: Program, layer: Layer, seen: Seen, kind: LayerPrecision
+    program: Program, layer: Layer, seen: InputStatistics, kind: LayerPrecision
 ) -> Array | None:
     """Return factors that spare the weights of large inputs; None where none helps.
 
@@ -194,7 +194,7 @@ def _layer_before(layer: Layer, by_result: Mapping[Value, Layer]) -> Layer | Non
             return None
         value = computed[0]
     before = by_result[value]
-    return before if len(before.kept) == 1 else None
+    return before if len(before.kept_axes) == 1 else None
 
 
 def _is_weight(layer: Layer, value: Value) -> bool:

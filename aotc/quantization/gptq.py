@@ -15,7 +15,7 @@ from aotc.quantization.grids import WeightGrid
 from aotc.quantization.layers import Layer
 from aotc.quantization.precisions import LayerPrecision
 from aotc.quantization.recipe import LayerPlan
-from aotc.quantization.statistics import Seen
+from aotc.quantization.statistics import InputStatistics
 
 _DAMPING = 0.01  # of the mean square of inputs
 _BLOCK = 128  # rows whose errors reach the others together
@@ -26,7 +26,7 @@ def integers_of(
     plan: LayerPlan,
     weight: Array,
     grid: WeightGrid,
-    seen: Seen,
+    seen: InputStatistics,
 ) -> Array:
     """Return the integers of a weight, in the shape of its grid.
 

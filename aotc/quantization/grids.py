@@ -68,7 +68,7 @@ def weight_grid(
     best, least = whole / np.float32(most), np.full(whole.shape, np.inf)
     for share in _SHARES_OF_NIBBLES if precision.bits <= 4 else _SHARES:
         scale = _storable(whole * share / np.float32(most), precision)
-        square = np.square(rounded(grouped, scale, precision) * scale - grouped)
+        square = np.square(round_to_grid(grouped, scale, precision) * scale - grouped)
         error = square.sum(axis=axes, keepdims=True, dtype=np.float64)
         best = np.where(error < least, scale, best)
         least = np.minimum(error, least)
@@ -133,7 +133,7 @@ def are_half(scales: Array, precision: LayerPrecision) -> bool:
     return bool(precision.group) and bool(np.array_equal(halves, scales))
 
 
-def rounded(values: Array, scale: Array, precision: LayerPrecision) -> Array:
+def round_to_grid(values: Array, scale: Array, precision: LayerPrecision) -> Array:
     """Return the nearest integers of a grid, as floats; halves go to even ones."""
     nearest: Array = np.clip(np.round(values / scale), *precision.bounds)
     return nearest
@@ -142,7 +142,7 @@ def rounded(values: Array, scale: Array, precision: LayerPrecision) -> Array:
 def fake_weight(weight: Array, grid: WeightGrid, precision: LayerPrecision) -> Array:
     """Return a weight after rounding to nearest."""
     grouped = weight.reshape(grid.grouped)
-    steps = rounded(grouped, grid.scales, precision)
+    steps = round_to_grid(grouped, grid.scales, precision)
     found: Array = (steps * grid.scales).reshape(weight.shape).astype(np.float32)
     return found
 

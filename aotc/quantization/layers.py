@@ -120,14 +120,14 @@ class Layer:
         return tuple(sorted(order[axis] for axis in self.op.rhs_contract))
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def kept_axes(self) -> tuple[int, ...]:
         """The axes of the weight that are not."""
         return tuple(free_axes(len(self.shape), (), self.summed))
 
     @property
     def features(self) -> tuple[int, ...]:
         """The sizes of the last axes of the result, which the weight gives it."""
-        kept = [axis for axis in self.order if axis in self.kept]
+        kept = [axis for axis in self.order if axis in self.kept_axes]
         return tuple(self.shape[axis] for axis in kept)
 
     @property

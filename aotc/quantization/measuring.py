@@ -112,7 +112,7 @@ class Yardstick:
         calls = calls_of(program, data)
         outputs = run(program, calls)
         every = [x for each in outputs.values() for x in each]
-        metric = metric.resolved(every)
+        metric = metric.resolve_auto(every)
         if not any(map(metric.measures, every)):
             said = ", ".join(f"{x.dtype}{list(x.shape)}" for x in every) or "none"
             raise InputError(
@@ -165,7 +165,7 @@ class Yardstick:
         }
         data = dict(self.data.arrays)
         pairs = {name: (self.outputs[name], found[name]) for name in self.entries}
-        lost = [self.metric.lost(names[x], *pair, data) for x, pair in pairs.items()]
+        lost = [self.metric.loss_of(names[x], *pair, data) for x, pair in pairs.items()]
         noise = [_noise(*pair) for pair in pairs.values()]
         return MeasuredLoss(max(lost), max(noise))
 

@@ -84,7 +84,7 @@ class LossMetric:
     ] | (None) = None
 
     @classmethod
-    def named(cls, text: str) -> LossMetric:
+    def from_name(cls, text: str) -> LossMetric:
         """Return the metric of a name, or of `FILE.py:FUNCTION`.
 
         Raises:
@@ -105,7 +105,7 @@ class LossMetric:
         except Exception as error:  # whatever the user's file raises
             raise _bad(f"a function '{name}' in '{path}'; {error!r}") from error
 
-    def resolved(self, outputs: Outputs) -> LossMetric:
+    def resolve_auto(self, outputs: Outputs) -> LossMetric:
         """Return the metric that `auto` stands for, given a program's outputs.
 
         Args:
@@ -122,7 +122,7 @@ class LossMetric:
         """Return whether the metric applies to such an output."""
         return self.function is not None or _suits(METRICS[self.name], output)
 
-    def lost(
+    def loss_of(
         self,
         names: Sequence[str],
         reference: Outputs,
@@ -151,7 +151,7 @@ class LossMetric:
 
 def _suits(measure: object, x: Array) -> bool:
     """Return whether a metric applies to such an output; others are ignored."""
-    is_float = dtypes.is_float(dtypes.canonical(x.dtype))
+    is_float = dtypes.is_float(dtypes.canonical_dtype(x.dtype))
     if measure is disagreement:
         return not is_float
     return is_float and (measure is cosine or x.ndim > 0 and x.shape[-1] > 1)

@@ -15,7 +15,7 @@ from aotc.core import dtypes
 from aotc.core.array_files import open_arrays
 from aotc.dialects import context
 from aotc.errors import InputError
-from aotc.errors.system import system_errors
+from aotc.errors.system import translate_system_errors
 from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes.fold_parameters import retake_weights
@@ -70,7 +70,7 @@ class QuantizedFiles:
                 )
 
 
-@system_errors()
+@translate_system_errors()
 def quantize_model(
     source: Path,
     choice: QuantizationOptions,

@@ -36,7 +36,11 @@ from aotc.quantization.layers import (
 from aotc.quantization.measuring import Calls, MeasuredLoss, Tell, Yardstick, calls_of
 from aotc.quantization.precisions import ladder
 from aotc.quantization.recipe import LayerPlan, Recipe, layers_digest
-from aotc.quantization.report import QuantizationReport, counted, layer_errors
+from aotc.quantization.report import (
+    QuantizationReport,
+    layer_errors,
+    with_repetition_counts,
+)
 from aotc.quantization.rewrite import rewrite
 from aotc.quantization.search import Chosen, choose
 from aotc.quantization.shared_prefix import SharedPrefix
@@ -112,7 +116,7 @@ def quantize(
     made = made_of(recipe.layers)
     made.quantization = recipe.facts(weights)
     tell("measures each layer")
-    rounded = calibration.rounded(recipe.layers)
+    rounded = calibration.rounded_weights(recipe.layers)
     given = layers, recipe.layers, rounded, calibration.grids
     errors = layer_errors(program, calls, *given)
     report = QuantizationReport.of(
@@ -254,7 +258,7 @@ def _quantized(
 ) -> Program:
     """A copy of a prepared program whose layers are as some plans say."""
     copy = program.copy()
-    rounded = calibration.rounded(plans)
+    rounded = calibration.rounded_weights(plans)
     rewrite(copy, layers_of(copy), plans, rounded, calibration.grids)
     return copy
 
@@ -335,7 +339,7 @@ def _require_graph(program: Program) -> None:
 
 
 def _nothing(refusals: Sequence[LayerRefusal]) -> InputError:
-    rows = counted(map(str, refusals))
+    rows = with_repetition_counts(map(str, refusals))
     said = "".join(f"\n  {each}" for each in rows[:10])
     if len(rows) > 10:
         said += f"\n  and {len(rows) - 10} more"

@@ -278,7 +278,8 @@ class QuantizationReport:
         if self.refusals:
             lines += ["", "KEPT: what no recipe quantises"]
             lines += [
-                f"  {text}" for text in counted(map(_refusal_text, self.refusals))
+                f"  {text}"
+                for text in with_repetition_counts(map(_refusal_text, self.refusals))
             ]
         lines += ["", *(f"{what}: {path}" for what, path in self.files.items())]
         return "\n".join(lines).rstrip()
@@ -309,7 +310,7 @@ def _refusal_text(refusal: LayerRefusal) -> str:
     return f"{refusal}{size}"
 
 
-def counted(texts: Iterable[str]) -> list[str]:
+def with_repetition_counts(texts: Iterable[str]) -> list[str]:
     """Return each text once, with a count if it occurs several times."""
     counts = Counter(texts).items()
     return [f"{text} ({count}×)" if count > 1 else text for text, count in counts]

@@ -237,11 +237,11 @@ class _Rewriting:
             number += 1
             found = f"{name}_{number}"
         if found not in program.parameters:
-            dtype = dtypes.canonical(array.dtype)
+            dtype = dtypes.canonical_dtype(array.dtype)
             program.add_parameter(found, array, Tensor(array.shape, dtype), "weight")
         if found not in self.added:
             block = functions_of(program.module)[self.name].entry_block
-            kind = Tensor(array.shape, dtypes.canonical(array.dtype)).to_mlir()
+            kind = Tensor(array.shape, dtypes.canonical_dtype(array.dtype)).to_mlir()
             self.added[found] = block.add_argument(kind, ir.Location.unknown())
         return self.added[found]
 

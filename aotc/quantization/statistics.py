@@ -21,7 +21,7 @@ _ROWS_OF_CALL = 128
 
 
 @dataclass
-class Seen:
+class InputStatistics:
     """The statistics of a layer's input.
 
     Args:
@@ -71,7 +71,7 @@ def observe(
     *,
     with_moments: bool = False,
     factors: Mapping[str, Array | None] | None = None,
-) -> dict[str, Seen]:
+) -> dict[str, InputStatistics]:
     """Run a program, and return the statistics of the inputs of its layers.
 
     Args:
@@ -82,7 +82,7 @@ def observe(
         factors: what inputs are divided by before they are looked at, by layer.
     """
     by_result = {layer.op.results[0]: layer for layer in layers if not layer.is_table}
-    seen: dict[str, Seen] = {}
+    seen: dict[str, InputStatistics] = {}
 
     def watch(
         op: Operation, operands: list[np.ndarray], results: list[np.ndarray]
@@ -102,7 +102,7 @@ def observe(
                 where=layer.where,
                 hint="leave out the samples that lead to them",
             )
-        row = seen.setdefault(layer.name, Seen())
+        row = seen.setdefault(layer.name, InputStatistics())
         row.add(layer, x, with_moments=with_moments)
 
     run(program, calls, watch)

@@ -93,7 +93,7 @@ def geometric(
 
 
 def _integer(dtype: DTypeLike) -> str:
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical_dtype(dtype)
     if name not in dtypes.INTEGERS:
         fail("bad-dtype", f"expected an integer dtype; got {name}")
     return name

@@ -28,7 +28,7 @@ __all__ = [
 
 def float_dtypes(dtype: DTypeLike) -> tuple[str, str]:
     """Return the name of a float dtype, and the dtype to compute in."""
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical_dtype(dtype)
     if not dtypes.is_float(name):
         fail("bad-dtype", f"expected a float dtype; got {name}")
     return name, "f64" if name == "f64" else "f32"
@@ -133,7 +133,7 @@ def randint(
 
     No two probabilities differ by more than 2**-64. Not differentiable.
     """
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical_dtype(dtype)
     if name not in dtypes.INTEGERS:
         fail("bad-dtype", f"expected an integer dtype; got {name}")
     first, second = words(key, as_shape(shape))

@@ -62,7 +62,7 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
 def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "u32") -> Array:
     """Draw uniform unsigned integers: every bit is 0 or 1 alike."""
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical_dtype(dtype)
     if name not in dtypes.UNSIGNED:
         fail("bad-dtype", f"expected dtype u8, u16, u32 or u64; got {name}")
     first, second = words(key, as_shape(shape))

@@ -97,7 +97,7 @@ class ShapeCounts:
             tally.fetches += self._fetches
 
 
-class CallCounts:
+class FunctionCallCounters:
     """The counters of one function.
 
     Args:
@@ -123,7 +123,7 @@ class CallCounts:
     @classmethod
     def of_entry(
         cls, manifest: Manifest, variant: Variant, spec: EntryPoint, fetched: bool
-    ) -> CallCounts:
+    ) -> FunctionCallCounters:
         """Make the counters of an entry of a bundle."""
         labels = {
             "model": manifest.name,
@@ -131,7 +131,7 @@ class CallCounts:
             "target": variant.id,
             "entry": spec.name,
         }
-        return cls(labels, variant_names(spec), fetched)
+        return cls(labels, code_names_by_export(spec), fetched)
 
     def end_with(self, owner: object) -> None:
         """Let the registry keep the figures, but nothing else, when `owner` is gone."""
@@ -182,7 +182,7 @@ class CallCounts:
             yield from _samples_of(self._labels, variant, tally)
 
 
-def variant_names(spec: EntryPoint) -> dict[str, str]:
+def code_names_by_export(spec: EntryPoint) -> dict[str, str]:
     """Return the name of each code of an entry, by export: `general`, or `n<=64`."""
     return {each.export: _variant_name(each) for each in spec.codes}
 

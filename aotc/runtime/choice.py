@@ -124,7 +124,7 @@ def _is_driven(judgement: Judgement, host: Host) -> bool:
 def _remedy(judgement: Judgement, host: Host) -> str:
     """Suggest how to run an accelerator's variant that was passed over."""
     variant = judgement.variant
-    if judgement.usable:
+    if judgement.is_usable:
         return (
             f"{variant.id} runs here too, but is {judgement.verdict}: name it as the "
             "target to take it"
@@ -153,7 +153,7 @@ def _advice(manifest: Manifest, host: Host, targets: Sequence[str]) -> str:
         targets: names of what it could be built for instead, the best first.
     """
     judgements = judge(manifest, host)
-    usable = [each.variant.id for each in judgements if each.usable]
+    usable = [each.variant.id for each in judgements if each.is_usable]
     lines = []
     if usable:
         which = "it" if len(usable) == 1 else "one of them"

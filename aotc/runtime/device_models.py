@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aotc.artifacts.manifest import Manifest
 from aotc.errors import InputError
-from aotc.parallel import Devices
+from aotc.parallel import LocalDevices
 from aotc.runtime.host_arrays import Array
 from aotc.runtime.model import Model
 
@@ -23,7 +23,7 @@ class DeviceModels:
         devices: which ones they are, of how many.
     """
 
-    def __init__(self, models: Sequence[Model], devices: Devices) -> None:
+    def __init__(self, models: Sequence[Model], devices: LocalDevices) -> None:
         self._models = tuple(models)
         self.devices = devices
 
@@ -32,7 +32,7 @@ class DeviceModels:
         """Return a model as the only one of its process."""
         if isinstance(model, DeviceModels):
             return model
-        devices = model.device.devices if model.device else Devices.alone()
+        devices = model.device.devices if model.device else LocalDevices.alone()
         return cls([model], devices)
 
     @property

@@ -15,7 +15,7 @@ from aotc.artifacts.manifest import Code, Leaf
 from aotc.core.printing import failed_assertion
 from aotc.errors import AotcError, InputError, SetupError, VerificationError
 from aotc.runtime import buffers, lifetime
-from aotc.runtime.call_counts import CallCounts, ShapeCounts
+from aotc.runtime.call_counts import FunctionCallCounters, ShapeCounts
 from aotc.runtime.contract import CallContract, Shapes, leaf_bytes
 from aotc.runtime.foreign_tensors import DlpackTensor
 from aotc.runtime.host_arrays import Array
@@ -109,7 +109,7 @@ class ExportedFunction:
         outputs: Sequence[Leaf],
         pure: bool,
         choose: Callable[[Mapping[str, int]], Code | None] | None = None,
-        counts: CallCounts | None = None,
+        counts: FunctionCallCounters | None = None,
     ) -> None:
         self._owner = owner
         self._contract = contract
@@ -127,7 +127,7 @@ class ExportedFunction:
         self._choose = choose or (lambda _: codes[0])
         self._ways: dict[Hashable, _Way] = {}
         self._codes, self._outputs = codes, outputs
-        self._counts = counts or CallCounts()
+        self._counts = counts or FunctionCallCounters()
         self._counts.end_with(self)
         self._give_back = code.memory.give_back
         self._inputs = leaves

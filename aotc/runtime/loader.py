@@ -18,8 +18,8 @@ from aotc.artifacts.manifest import DeviceAxis, Manifest, ManifestWeights, Varia
 from aotc.artifacts.pack import VerifiedBundle, read_bundle, retry_if_replaced
 from aotc.core import options
 from aotc.errors import InputError, VerificationError
-from aotc.errors.system import raise_system_error, system_errors
-from aotc.parallel import Device, Devices, current
+from aotc.errors.system import raise_system_error, translate_system_errors
+from aotc.parallel import Device, LocalDevices, current
 from aotc.runtime import engine, prints
 from aotc.runtime.callbacks import Callbacks, require_callbacks
 from aotc.runtime.choice import choose
@@ -87,7 +87,7 @@ def load(
         SetupError: `incompatible`, `no-driver`, or `fallback-refused`; or the machine
             refuses to read it: `file-access` or `out-of-memory`.
     """
-    with system_errors():
+    with translate_system_errors():
         asked = _Asked(
             path, trust, allow_unsigned, threads, target, fallback, _is_mapped(weights)
         )
@@ -127,7 +127,7 @@ def load_devices(
         InputError: `bad-ranks`: the devices cannot be divided so; and as `load`.
         VerificationError, SetupError: as `load`; `no-engine`.
     """
-    with system_errors():
+    with translate_system_errors():
         asked = _Asked(
             path, trust, allow_unsigned, threads, target, fallback, _is_mapped(weights)
         )
@@ -163,7 +163,7 @@ def _part_of_process(manifest: Manifest) -> Device | None:
     """Return the device that this process is; None if it is none, or several."""
     if manifest.devices is None:
         return None
-    devices = Devices(current(), manifest.devices)
+    devices = LocalDevices(current(), manifest.devices)
     return devices.device(0) if len(devices.numbers) == 1 else None
 
 
@@ -186,7 +186,7 @@ def _known_part(part: Device, manifest: Manifest) -> Device:
 
 def _first_part(manifest: Manifest) -> Device:
     """Return the first of the devices that this process computes."""
-    return Devices(current(), manifest.devices or DeviceAxis("", 1)).device(0)
+    return LocalDevices(current(), manifest.devices or DeviceAxis("", 1)).device(0)
 
 
 def _load(asked: _Asked, part_of: _PartOf) -> Model:

@@ -13,15 +13,15 @@ from aotc.artifacts.manifest import EntryPoint, Manifest, Variant
 from aotc.artifacts.selection import Selection
 from aotc.core.pytree import PyTree
 from aotc.errors import InputError
-from aotc.errors.system import system_errors
+from aotc.errors.system import translate_system_errors
 from aotc.parallel import Device
 from aotc.runtime.arguments import flattener, look_up, suggestion
-from aotc.runtime.call_counts import CallCounts
+from aotc.runtime.call_counts import FunctionCallCounters
 from aotc.runtime.callbacks import Callbacks, checked_result
 from aotc.runtime.contract import CallContract
 from aotc.runtime.function import ExportedFunction, NoCodeForSizes
 from aotc.runtime.module import LoadedModule
-from aotc.runtime.states import States
+from aotc.runtime.states import ModelStates
 
 
 class LoadedEntry:
@@ -63,7 +63,7 @@ class LoadedEntry:
             outputs=spec.outputs,
             pure=touched.isdisjoint(manifest.states),
             choose=spec.code_for,
-            counts=CallCounts.of_entry(
+            counts=FunctionCallCounters.of_entry(
                 manifest, variant, spec, fetched=not code.on_cpu
             ),
         )
@@ -192,7 +192,7 @@ class Model:
         }
         for entry in self.entries.values():
             entry.connect(self.entries, {})
-        self._states = States(code, manifest)
+        self._states = ModelStates(code, manifest)
         # A plain attribute is found much faster than one through `__getattr__`.
         for name, entry in self.entries.items():
             if not hasattr(type(self), name):
@@ -206,7 +206,7 @@ class Model:
         """
         return look_up("entry", self.entries, name)
 
-    @system_errors()
+    @translate_system_errors()
     def read_state(self, name: str | None = None) -> Any:
         """A copy of a state, as a pytree of arrays.
 
@@ -218,7 +218,7 @@ class Model:
         """
         return self._states.read(name)
 
-    @system_errors()
+    @translate_system_errors()
     def write_state(self, tree: PyTree, name: str | None = None) -> None:
         """Replace a state by a pytree of arrays, as `read_state` gives it.
 
@@ -231,7 +231,7 @@ class Model:
         """
         self._states.write(name, tree)
 
-    @system_errors()
+    @translate_system_errors()
     def save_state(
         self,
         path: Path | str | os.PathLike[str],
@@ -252,7 +252,7 @@ class Model:
         """
         self._states.save(path, name, notes or {})
 
-    @system_errors()
+    @translate_system_errors()
     def load_state(
         self, path: Path | str | os.PathLike[str], name: str | None = None
     ) -> None:

@@ -43,7 +43,7 @@ class _StateAccess:
         return leaves
 
 
-class States:
+class ModelStates:
     """Reads, writes, saves and restores the states of a loaded model."""
 
     def __init__(self, code: LoadedModule, manifest: Manifest) -> None:

@@ -85,7 +85,7 @@ class Batching:
             for a, b, has_rows in zip(one, other, self.has_rows, strict=True)
         )
 
-    def joined(self, calls: Sequence[Leaves]) -> list[Array]:
+    def join_calls(self, calls: Sequence[Leaves]) -> list[Array]:
         """The inputs of one call that has the rows of all."""
         return [
             np.concatenate(arrays) if has_rows else arrays[0]

@@ -60,7 +60,7 @@ class EntryCaller:
         Raises:
             AotcError: the inputs break the contract.
         """
-        joined = self.batching.joined(inputs) if self.batching else inputs[0]
+        joined = self.batching.join_calls(inputs) if self.batching else inputs[0]
         return self._entry.function.prepare(joined)
 
     def run(self, call: PreparedCall) -> list[Leaves]:

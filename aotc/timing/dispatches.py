@@ -28,7 +28,7 @@ from aotc.artifacts.trust import Trust
 from aotc.core.json_values import JsonObject
 from aotc.core.options import child_environment
 from aotc.errors import InputError, SetupError
-from aotc.errors.system import raise_system_error, system_errors
+from aotc.errors.system import raise_system_error, translate_system_errors
 from aotc.runtime.engine import pool_flag
 from aotc.runtime.padding import SIZES, CallPadding
 from aotc.timing.inputs import Array, sizes_for
@@ -135,7 +135,7 @@ def profile_of(measured: BundleMeasurement) -> DispatchProfile:
     code = point.code_for(sizes)
     if code is None:
         raise InputError("no-code-for-sizes", f"{point.name}: no code has these sizes")
-    with system_errors(), ExitStack() as stack:
+    with translate_system_errors(), ExitStack() as stack:
         folder = Path(stack.enter_context(temporary_folder()))
         program = (
             *_module(stack, bundle, chosen, folder),

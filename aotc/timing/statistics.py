@@ -45,7 +45,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TimeRatio:
     """The ratio of call times of one bundle to those of another.
 
     Args:
@@ -65,7 +65,7 @@ class Comparison:
     @classmethod
     def of(
         cls, rounds: Sequence[Sequence[int]], others: Sequence[Sequence[int]]
-    ) -> Comparison:
+    ) -> TimeRatio:
         """Compare the times of calls, round by round, with those of another bundle."""
         pairs = [
             median(ours) / median(theirs)

@@ -95,7 +95,7 @@ class Array:
         if self._type is None:
             data = self._known
             assert data is not None  # as it has no value either
-            self._type = Tensor(data.shape, dtypes.canonical(data.dtype))
+            self._type = Tensor(data.shape, dtypes.canonical_dtype(data.dtype))
         return self._type
 
     @property

@@ -53,7 +53,7 @@ from aotc.tracing.source_locations import (
 )
 from aotc.tracing.survey import tolerate_errors
 from aotc.tracing.tracing import Trace
-from aotc.tracing.user_errors import user_errors
+from aotc.tracing.user_errors import translate_user_errors
 
 
 @collecting_rarely()
@@ -150,14 +150,14 @@ def kind_of(stored: StoredTree) -> str:
 
 def array_type(array: np.ndarray | UnevaluatedArray) -> Tensor:
     """The type of a NumPy array."""
-    return Tensor(array.shape, dtypes.canonical(array.dtype))
+    return Tensor(array.shape, dtypes.canonical_dtype(array.dtype))
 
 
 # ---- one entry ----------------------------------------------------------------------
 
 
 @dataclass
-class Argument:
+class EntryParameter:
     """A parameter of an entry, flattened."""
 
     parameter: str
@@ -166,7 +166,7 @@ class Argument:
     ports: list[Port]
 
     @property
-    def stored(self) -> StoredTree | None:
+    def stored_tree(self) -> StoredTree | None:
         """The Weights or State that it is, if it is one."""
         if isinstance(self.source, Frozen):
             return self.source.state
@@ -201,7 +201,7 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
 
 
 def _call(
-    declared: EntryFunction, arguments: Sequence[Argument], tracing: Trace
+    declared: EntryFunction, arguments: Sequence[EntryParameter], tracing: Trace
 ) -> PyTree:
     """Run the user's function on traced arrays."""
     values, remaining = {}, tracing.arguments
@@ -209,7 +209,7 @@ def _call(
         count = len(argument.ports)
         values[argument.parameter] = argument.structure.unflatten(remaining[:count])
         remaining = remaining[count:]
-    with at_location(None), traced_entry(declared), user_errors():
+    with at_location(None), traced_entry(declared), translate_user_errors():
         return declared.function(**values)
 
 
@@ -250,7 +250,7 @@ def _warn(declared: EntryFunction, what: str, fact: str) -> None:
 
 
 def _states_to_return(
-    arguments: Sequence[Argument],
+    arguments: Sequence[EntryParameter],
 ) -> dict[str, tuple[Structure, list[Port]]]:
     """The states that the entry must return, by parameter."""
     return {
@@ -264,11 +264,11 @@ def _entry(
     builder: _Builder,
     name: str,
     contracts: tuple[Contract, ...],
-    arguments: Sequence[Argument],
+    arguments: Sequence[EntryParameter],
     result: TracedResult,
 ) -> Entry:
-    inputs = [argument for argument in arguments if argument.stored is None]
-    stored = [argument for argument in arguments if argument.stored is not None]
+    inputs = [argument for argument in arguments if argument.stored_tree is None]
+    stored = [argument for argument in arguments if argument.stored_tree is not None]
     updated = [argument for argument in stored if isinstance(argument.source, State)]
     return Entry(
         name=name,
@@ -282,8 +282,8 @@ def _entry(
             tuple(argument.structure for argument in inputs),
         ),
         output_tree=result.tree,
-        reads=tuple(builder.names[id(argument.stored)] for argument in stored),
-        updates=tuple(builder.names[id(argument.stored)] for argument in updated),
+        reads=tuple(builder.names[id(argument.stored_tree)] for argument in stored),
+        updates=tuple(builder.names[id(argument.stored_tree)] for argument in updated),
     )
 
 
@@ -296,15 +296,17 @@ def _argument(
     parameter: str,
     source: PyTree,
     sizes: Mapping[str, Size],
-) -> Argument:
+) -> EntryParameter:
     stored = source.state if isinstance(source, Frozen) else source
     if isinstance(stored, StoredTree):
         names = builder.leaves_of(stored, parameter)
         kind = kind_of(stored)
         types = map(array_type, stored.arrays)
         ports = [Port(n, t, kind) for n, t in zip(names, types, strict=True)]
-        return Argument(parameter, source, stored.structure, ports)
-    return Argument(parameter, source, *input_ports(declared, parameter, source, sizes))
+        return EntryParameter(parameter, source, stored.structure, ports)
+    return EntryParameter(
+        parameter, source, *input_ports(declared, parameter, source, sizes)
+    )
 
 
 def input_ports(
@@ -414,19 +416,21 @@ def _require_bound(
             )
 
 
-def _require_distinct(declared: EntryFunction, arguments: Sequence[Argument]) -> None:
+def _require_distinct(
+    declared: EntryFunction, arguments: Sequence[EntryParameter]
+) -> None:
     """Refuse a Weights or State that comes in twice, as its update would be
     ambiguous.
     """
     seen: dict[int, str] = {}
     for argument in arguments:
-        if argument.stored is None:
+        if argument.stored_tree is None:
             continue
-        first = seen.setdefault(id(argument.stored), argument.parameter)
+        first = seen.setdefault(id(argument.stored_tree), argument.parameter)
         if first != argument.parameter:
             fail(
                 "bad-entry",
                 f"parameters '{first}' and '{argument.parameter}' of entry "
-                f"'{declared.name}' are the same {type(argument.stored).__name__}",
+                f"'{declared.name}' are the same {type(argument.stored_tree).__name__}",
                 "take it once",
             )

@@ -98,7 +98,7 @@ class _Sketch(Trace):
     """A function that is only asked for its types: constants are further arguments."""
 
     def _constant(self, data: np.ndarray) -> Value:
-        kind = Tensor(data.shape, dtypes.canonical(data.dtype))
+        kind = Tensor(data.shape, dtypes.canonical_dtype(data.dtype))
         with ir.Location.unknown():
             return self.block.add_argument(kind.to_mlir(), ir.Location.current)
 

@@ -80,12 +80,12 @@ def compiler_size(size: Size) -> Size:
     return SymbolicDim(size.expr) if isinstance(size, CallSize) else size
 
 
-def compiler_sizes(part: object) -> Any:
+def in_compiler_sizes(part: object) -> Any:
     """An attribute of an op, with the compiler's sizes in lists and tuples of it."""
     if type(part) is tuple:
-        return tuple(map(compiler_sizes, part))
+        return tuple(map(in_compiler_sizes, part))
     if type(part) is list:
-        return [*map(compiler_sizes, part)]
+        return [*map(in_compiler_sizes, part)]
     return compiler_size(part) if isinstance(part, CallSize) else part
 
 

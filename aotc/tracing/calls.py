@@ -381,6 +381,6 @@ def shown_value(value: object) -> str:
 
 def _shown_numpy(array: np.ndarray) -> str:
     try:
-        return str(Tensor(array.shape, dtypes.canonical(array.dtype)))
+        return str(Tensor(array.shape, dtypes.canonical_dtype(array.dtype)))
     except InputError:
         return f"an array of {array.dtype}"

@@ -93,7 +93,7 @@ class Write:
 
 
 @dataclass
-class Captures:
+class CaptureSummary:
     """The variables that a function captures, and outer names that it assigns.
 
     Args:
@@ -107,7 +107,7 @@ class Captures:
     is_whole: bool = True
 
 
-def captures_of(*functions: object) -> Captures:
+def captures_of(*functions: object) -> CaptureSummary:
     """Find the captures of functions.
 
     Args:
@@ -125,7 +125,7 @@ def captures_of(*functions: object) -> Captures:
 
 class _CaptureSearch:
     def __init__(self) -> None:
-        self.found = Captures()
+        self.found = CaptureSummary()
         self._seen = dict[int, Any]()  # which keeps them, so that identities stay
         self._names = set[tuple[int, str]]()
         self._attributes = dict[str, Place]()  # that some code reads

@@ -77,7 +77,7 @@ def lift(x: object, like: str | None = None) -> Array:
         return _from_list(x, like)
     data = _numpy_array(x)
     try:
-        dtypes.canonical(data.dtype)
+        dtypes.canonical_dtype(data.dtype)
     except InputError:
         hint = (
             f"take one of its parts: {', '.join(map(repr, x))}"
@@ -132,7 +132,9 @@ def weak_dtype(x: object) -> str:
         return "bool"
     if isinstance(x, Array):
         return x.dtype
-    return dtypes.canonical(next(kind for kind, types in _WEAK if isinstance(x, types)))
+    return dtypes.canonical_dtype(
+        next(kind for kind, types in _WEAK if isinstance(x, types))
+    )
 
 
 def _promoted_weak_dtype(natural: str, like: str | None) -> str:
@@ -199,7 +201,7 @@ def _from_list(x: object, like: str | None) -> Array:
 
 def astype(x: ArrayLike, dtype: DTypeLike) -> Array:
     """`x` converted: towards zero and saturating from float to integer."""
-    name = dtypes.canonical(dtype)
+    name = dtypes.canonical_dtype(dtype)
     array = lift(x)
     if array._is_weak:
         array = as_array(array)

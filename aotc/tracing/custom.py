@@ -38,7 +38,7 @@ from aotc.tracing.execution import (
     Rebound,
     call_custom,
 )
-from aotc.tracing.scopes import entered
+from aotc.tracing.scopes import enter_scope
 from aotc.tracing.source_locations import fail, location
 from aotc.tracing.tracing import Trace, current_trace, emit
 
@@ -392,7 +392,7 @@ def _executed_closure(
 ) -> tuple[Callable[..., Result], list[Array]]:
     """Apply `closure_convert` where ops compute at once, for a later derivative."""
     reads = Rebound()
-    with entered(reads):
+    with enter_scope(reads):
         example = function(*examples)
     for leaf in flatten(example)[0]:
         reads.current(lift(leaf))
@@ -402,7 +402,7 @@ def _executed_closure(
         given = args[len(args) - len(captured) :]
         pairs = zip(captured, given, strict=True)
         rebound = Rebound({id(before): lift(after) for before, after in pairs})
-        with entered(rebound):
+        with enter_scope(rebound):
             found = function(*args[: len(args) - len(captured)])
         leaves, tree = flatten(found)
         result: Result = tree.unflatten([rebound.current(lift(x)) for x in leaves])

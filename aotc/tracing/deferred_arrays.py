@@ -25,7 +25,7 @@ def compute_when_read(
         function: of arrays, which is traced.
         arrays: its arguments, such as views of a mapped file.
     """
-    types = [Tensor(x.shape, dtypes.canonical(x.dtype)) for x in arrays]
+    types = [Tensor(x.shape, dtypes.canonical_dtype(x.dtype)) for x in arrays]
     with context(), ir.Location.unknown():
         module = ir.Module.create()
     trace = Trace(module, "computed", types, ())

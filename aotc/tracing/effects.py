@@ -32,7 +32,7 @@ def watch_effects(owner: str, *functions: object) -> Iterator[None]:
     yield
     writes = [(each.text, each.place) for each in found.writes]
     known = {each.key for each in found.writes}
-    changed = (each for each in before.changed() if each.key not in known)
+    changed = (each for each in before.changed_captures() if each.key not in known)
     writes += [(f"changes '{each.text}'", each.place) for each in changed]
     for what, place in writes:
         warn_once(

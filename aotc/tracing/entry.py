@@ -49,7 +49,7 @@ class Spec:
     ) -> None:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
         object.__setattr__(self, "shape", tuple(map(_checked_size, sizes)))
-        object.__setattr__(self, "dtype", dtypes.canonical(dtype))
+        object.__setattr__(self, "dtype", dtypes.canonical_dtype(dtype))
         object.__setattr__(self, "place", calling_place(__name__))
 
 
@@ -194,7 +194,7 @@ def _stored_array(leaf: object, name: str, copy: bool) -> np.ndarray | Unevaluat
 def _is_known(dtype: np.dtype) -> bool:
     """Return whether aotc has arrays of a dtype."""
     try:
-        dtypes.canonical(dtype)
+        dtypes.canonical_dtype(dtype)
     except InputError:
         return False
     return True

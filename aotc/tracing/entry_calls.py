@@ -43,15 +43,21 @@ from aotc.tracing.entry import (
 )
 from aotc.tracing.execution import Eager
 from aotc.tracing.results import TracedResult, results_of
-from aotc.tracing.scopes import entered
+from aotc.tracing.scopes import enter_scope
 from aotc.tracing.source_locations import at_location, at_user_line, fail
 
-__all__ = ["checked_inputs", "entry", "executed", "executed_outputs", "input_leaves"]
+__all__ = [
+    "checked_inputs",
+    "entry",
+    "execute_entry",
+    "executed_outputs",
+    "input_leaves",
+]
 
 Ports = dict[str, tuple[Structure, list[Port]]]  # by parameter
 
 
-def executed(
+def execute_entry(
     declared: EntryFunction, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Any:
     """Execute an entry on arrays, and return its result in the entry's own form.
@@ -88,7 +94,7 @@ def executed_outputs(
     """The outputs of an entry, States left out, for one array per `input_leaves`.
 
     Raises:
-        InputError: see `executed`.
+        InputError: see `execute_entry`.
     """
     sources = parameter_sources(declared)
     given, rest = {}, list(arrays)
@@ -112,7 +118,7 @@ def executed_call(
         given: arguments by name; States that are not given are as they were declared.
 
     Raises:
-        InputError: see `executed`.
+        InputError: see `execute_entry`.
     """
     _, result = _run(declared, (), given)
     arrays = iter([np.asarray(array) for array in result.arrays])
@@ -135,7 +141,7 @@ def checked_inputs(
     """Return an entry's arguments by name, and their forms; `wrap` makes the arrays.
 
     Raises:
-        InputError: see `executed`.
+        InputError: see `execute_entry`.
     """
     with at_user_line(), context():
         sources = parameter_sources(declared)
@@ -157,7 +163,7 @@ def _run(
     scope = Eager()
     values, ports = checked_inputs(declared, args, kwargs, scope.wrap)
     sources = parameter_sources(declared)
-    with at_location(None), entered(scope), traced_entry(declared):
+    with at_location(None), enter_scope(scope), traced_entry(declared):
         returned = declared.function(**values)
         with at_user_line():
             updated = {n: ports[n] for n, x in sources.items() if isinstance(x, State)}
@@ -267,4 +273,4 @@ def _leaf(port: Port) -> Leaf:
     return Leaf(port.name, port.type.dtype, tuple(shape), where=port.where)
 
 
-provide_execution(executed)
+provide_execution(execute_entry)

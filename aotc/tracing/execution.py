@@ -21,7 +21,7 @@ import numpy as np
 from aotc.core import dtypes
 from aotc.dialects import OPS
 from aotc.tracing.array import Array
-from aotc.tracing.scopes import OpScope, current_scope, entered
+from aotc.tracing.scopes import OpScope, current_scope, enter_scope
 from aotc.tracing.source_locations import user_line
 from aotc.tracing.tracing import current_trace, emit_all, evaluate, fail_unseen
 
@@ -138,11 +138,11 @@ class Executing:
     def _apply_outside(
         self, name: str, operands: Sequence[Array], attributes: Mapping[str, object]
     ) -> list[Array]:
-        with entered(self.parent):
+        with enter_scope(self.parent):
             return emit_all(name, *operands, **attributes)
 
     def _call_outside(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-        with entered(self.parent):
+        with enter_scope(self.parent):
             return call_custom(custom, arrays)
 
 
@@ -181,7 +181,7 @@ class Tape(Executing):
     def recording(self) -> Iterator[None]:
         """Record ops on the tape within this block."""
         try:
-            with entered(self):
+            with enter_scope(self):
                 yield
         finally:
             self.is_finished = True
@@ -220,7 +220,7 @@ class Tape(Executing):
         if not any(x.is_active for x in given):
             found = self._call_outside(custom, primals)
             return [self.wrap(primal, is_active=False) for primal in found]
-        with entered(self.parent):
+        with enter_scope(self.parent):
             outputs, kind, rule = custom.record(primals)
         results = [self.wrap(primal) for primal in outputs]
         values = [array._value for array in results]

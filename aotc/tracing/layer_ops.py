@@ -1,6 +1,6 @@
 """Follow the weights of a function while it is called, and change its layers.
 
-    LayerOps(change).call(function, {"dense": {"kernel": kernel}}, (x,), {})
+    LayerInterceptor(change).call(function, {"dense": {"kernel": kernel}}, (x,), {})
 
 Layers are products and convolutions by weights, and rows that are read of such. Weights
 are leaves of the first argument, and what ops make of them and of constants alone.
@@ -29,7 +29,7 @@ _OPERAND = {"dot_general": 1, "conv_general": 1, "gather": 0}
 
 
 @dataclass(frozen=True)
-class Weight:
+class LayerWeight:
     """An array that weights and constants alone decide.
 
     Args:
@@ -65,7 +65,7 @@ class LayerOp:
     """
 
     op: str
-    weight: Weight
+    weight: LayerWeight
     number: int
     operands: tuple[Array, ...]
     attributes: Mapping[str, Any]
@@ -80,7 +80,7 @@ class LayerOp:
         return emit_all(self.op, *(operands or self.operands), **self.attributes)
 
 
-class LayerOps:
+class LayerInterceptor:
     """Has the layers of a function changed, while that is called.
 
     Args:
@@ -89,7 +89,7 @@ class LayerOps:
 
     def __init__(self, change: Callable[[LayerOp], list[Array]]) -> None:
         self._change = change
-        self._weights: dict[Hashable, tuple[Array, Weight]] = {}
+        self._weights: dict[Hashable, tuple[Array, LayerWeight]] = {}
         self._inputs: dict[Hashable, Array] = {}  # and what is made of them
         self._constants: dict[Hashable, Array] = {}  # that are traced
         self._counts: Counter[str] = Counter()
@@ -123,7 +123,7 @@ class LayerOps:
     def _add_weight(self, name: str, array: Array) -> None:
         size = math.prod(map(int, array.type.shape))
         order = tuple(range(array.ndim))
-        self._note(array, Weight(name, size, array, order, is_given=True))
+        self._note(array, LayerWeight(name, size, array, order, is_given=True))
 
     def _as_input(self, leaf: object) -> object:
         """Register an array argument of the function as an input; arrays are no
@@ -164,7 +164,7 @@ class LayerOps:
             self._follow(name, weights, attributes, results)
         return results
 
-    def _weight(self, x: Array) -> Weight | None:
+    def _weight(self, x: Array) -> LayerWeight | None:
         found = self._weights.get(_key(x))
         return None if found is None else found[1]
 
@@ -174,13 +174,13 @@ class LayerOps:
         is_known = x._data is not None or any(_key(x) in each for each in known)
         return _key(x) in self._inputs or not is_known
 
-    def _note(self, x: Array, weight: Weight) -> None:
+    def _note(self, x: Array, weight: LayerWeight) -> None:
         self._weights[_key(x)] = x, weight  # held, so that its identity stays
 
     def _follow(
         self,
         name: str,
-        weights: Sequence[Weight | None],
+        weights: Sequence[LayerWeight | None],
         attributes: Mapping[str, Any],
         results: Sequence[Array],
     ) -> None:
@@ -191,7 +191,7 @@ class LayerOps:
             return
         largest = max(known, key=lambda each: each.size)
         for x in results:
-            made = Weight(largest.source, largest.size, x, tuple(range(x.ndim)))
+            made = LayerWeight(largest.source, largest.size, x, tuple(range(x.ndim)))
             if name == "transpose":
                 (turned,) = known
                 order = tuple(turned.order[n] for n in attributes["permutation"])
@@ -204,6 +204,6 @@ def _key(x: Array) -> Hashable:
     return id(x) if x._data is not None else x._value
 
 
-def _reads_one(weights: Sequence[Weight | None], number: int) -> bool:
+def _reads_one(weights: Sequence[LayerWeight | None], number: int) -> bool:
     """Return whether the operand of this number is the only weight."""
     return all((each is not None) == (n == number) for n, each in enumerate(weights))

@@ -52,7 +52,7 @@ def current_scope() -> OpScope | None:
 
 
 @contextmanager
-def entered(scope: OpScope | None) -> Iterator[None]:
+def enter_scope(scope: OpScope | None) -> Iterator[None]:
     """Make `scope` the current one within this block."""
     token = _current.set(scope)
     try:
@@ -64,7 +64,7 @@ def entered(scope: OpScope | None) -> Iterator[None]:
 @contextmanager
 def without_tracing() -> Iterator[None]:
     """Compute operations on arrays at once within this block."""
-    with entered(None):
+    with enter_scope(None):
         yield
 
 

@@ -76,12 +76,12 @@ class Snapshot:
                 return False
         return all(array.tobytes() == data for array, data in self._arrays)
 
-    def changed(self) -> list[Capture]:
+    def changed_captures(self) -> list[Capture]:
         """The captures that have other values."""
         pairs = zip(self.captures, self._keys, strict=True)
         return [each for each, key in pairs if _key(each) != key]
 
-    def unseen(self) -> Iterator[tuple[Capture, str]]:
+    def unseen_captures(self) -> Iterator[tuple[Capture, str]]:
         """Yield the captures that are too large to be compared, with their kinds."""
         for each in self.captures:
             kind = _unseen_part(_value(each))
@@ -89,7 +89,7 @@ class Snapshot:
                 yield each, kind
 
     def _holds_by_contents(self) -> bool:
-        if self.changed():
+        if self.changed_captures():
             return False
         self._take()  # equal, but other objects
         return True

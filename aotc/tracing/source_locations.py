@@ -71,7 +71,7 @@ def location() -> ir.Location:
     place = user_place()
     if place is None:
         return ir.Location.unknown()
-    at = ir.Location.file(relative(place[0]), place[1], 0)
+    at = ir.Location.file(relative_path(place[0]), place[1], 0)
     path = "/".join(_scopes.get())
     return ir.Location.name(path, at) if path else at
 
@@ -82,7 +82,7 @@ def user_line() -> str | None:
     if place is None:
         return None
     path = "/".join(_scopes.get())
-    line = f"{relative(place[0])}:{place[1]}"
+    line = f"{relative_path(place[0])}:{place[1]}"
     return f"{line} ({path})" if path else line
 
 
@@ -103,10 +103,10 @@ def _name(frame: FrameType) -> str:
 
 def line_of(place: Place | None) -> str:
     """`file:line`, for messages; nothing for None."""
-    return f"{relative(place[0])}:{place[1]}" if place else ""
+    return f"{relative_path(place[0])}:{place[1]}" if place else ""
 
 
-def relative(filename: str) -> str:
+def relative_path(filename: str) -> str:
     """A file's name as the user knows it: relative to the model, never a machine's."""
     return _relative_to(_root.get(), filename)
 

@@ -28,8 +28,8 @@ from aotc.dialects.types import Tensor
 from aotc.errors import AotcError
 from aotc.mlir import Module, Value, func, ir
 from aotc.tracing.array import Array, as_number
-from aotc.tracing.call_sizes import compiler_sizes
-from aotc.tracing.scopes import OpScope, current_interceptor, current_scope, entered
+from aotc.tracing.call_sizes import in_compiler_sizes
+from aotc.tracing.scopes import OpScope, current_interceptor, current_scope, enter_scope
 from aotc.tracing.source_locations import fail, location, user_line
 
 # Larger arrays would bloat the module's text; they belong into Weights.
@@ -90,7 +90,7 @@ class Trace:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Append operations on arrays to this function within this block."""
-        with entered(self), context(), known_contracts(self.contracts):
+        with enter_scope(self), context(), known_contracts(self.contracts):
             yield
 
     def apply(
@@ -197,7 +197,7 @@ def emit_all(name: str, *operands: Array, **attributes: object) -> list[Array]:
     """
     try:
         scope = current_scope()
-        attributes = {name: compiler_sizes(x) for name, x in attributes.items()}
+        attributes = {name: in_compiler_sizes(x) for name, x in attributes.items()}
         if (interceptor := current_interceptor()) is not None:
             found = interceptor.apply(name, operands, attributes)
             if found is not None:

@@ -10,7 +10,7 @@ from aotc.errors.system import no_memory
 from aotc.tracing.advice import explanation
 from aotc.tracing.constructs import replacement
 from aotc.tracing.libraries import called_library
-from aotc.tracing.source_locations import is_own, relative
+from aotc.tracing.source_locations import is_own, relative_path
 from aotc.tracing.user_code import UserFrame, innermost_frame, user_calls
 
 # codes of errors that a construct of Python met → it can say what to write instead
@@ -20,7 +20,7 @@ _MOST_CALLERS = 4  # lines that led to the one that failed
 
 
 @contextmanager
-def user_errors() -> Iterator[None]:
+def translate_user_errors() -> Iterator[None]:
     """Turn whatever the user's code raises into one message at the user's line.
 
     What aotc itself raises without a diagnosis is a bug, and stays what it is.
@@ -69,7 +69,7 @@ def _user_error(error: BaseException, calls: list[UserFrame]) -> InputError:
     found = explanation(error, calls[-1]) if calls else None
     found = found or _model_error(error)
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        found.where = f"{relative(error.filename)}:{error.lineno}"
+        found.where = f"{relative_path(error.filename)}:{error.lineno}"
     _complete(found, calls)
     return found
 
@@ -101,4 +101,4 @@ def _is_inside(error: BaseException) -> bool:
 
 
 def _line(call: UserFrame) -> str:
-    return f"{relative(call.frame.f_code.co_filename)}:{call.line}"
+    return f"{relative_path(call.frame.f_code.co_filename)}:{call.line}"

@@ -199,7 +199,7 @@ def shuffled_batches(
         InputError: the data do not fit the inputs.
         SetupError: the machine does not let them be read.
     """
-    if not inputs.is_arrays(data):
+    if not inputs.are_whole_arrays(data):
         return _own_batches(data, leaves, {"batch_size": size, "seed": seed})
     rows = _batch_size(leaves, size, devices)
     arrays = inputs.arrays_for(data, leaves)
@@ -219,7 +219,7 @@ def batches_in_order(data: Data, leaves: Sequence[Leaf], size: int | None) -> Ba
     Raises:
         InputError, SetupError: as for `shuffled_batches`.
     """
-    if not inputs.is_arrays(data):
+    if not inputs.are_whole_arrays(data):
         return _own_batches(data, leaves, {"batch_size": size})
     rows = _batch_size(leaves, size)
     arrays = inputs.arrays_for(data, leaves)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aotc.errors import AotcError
 from aotc.training import wording
-from aotc.training.checkpoints import Checkpoints, Position
+from aotc.training.checkpoints import CheckpointFolder, Position
 from aotc.training.metrics import MetricsLog
 from aotc.training.replicas import Replicas
 from aotc.training.validation import Validator
@@ -25,7 +25,7 @@ class CheckpointWriter:
 
     def __init__(
         self,
-        checkpoints: Checkpoints | None,
+        checkpoints: CheckpointFolder | None,
         validator: Validator | None,
         log: MetricsLog,
         replicas: Replicas,
@@ -42,7 +42,7 @@ class CheckpointWriter:
         """Write a checkpoint, if all devices have the same states.
 
         Raises:
-            InputError: `states-differ`; and as `Checkpoints.save`.
+            InputError: `states-differ`; and as `CheckpointFolder.save`.
         """
         self._replicas.require_equal(at.step)
         if self._replicas.writes:

@@ -16,7 +16,7 @@ import numpy as np
 
 from aotc.artifacts import trees
 from aotc.core.json_values import JsonObject
-from aotc.core.writing import make_folder, unwritable
+from aotc.core.writing import make_folder, write_error
 from aotc.errors import InputError
 from aotc.errors.system import cannot_write
 from aotc.runtime import Model, state_files
@@ -47,7 +47,7 @@ class Position:
     epoch: int
 
 
-class Checkpoints:
+class CheckpointFolder:
     """The checkpoint in a folder, which is made if it is not there.
 
     Args:
@@ -72,7 +72,7 @@ class Checkpoints:
         self._model = model
         self._every = every
         self._allow_nan = allow_nan
-        require_states(model)
+        require_any_state(model)
         if self.path.exists() and not replace:
             raise InputError(
                 "checkpoint-exists",
@@ -83,7 +83,7 @@ class Checkpoints:
             )
         make_folder(folder)
         # Better to learn now that nothing can be written than after hours.
-        if (reason := unwritable(folder)) is not None:
+        if (reason := write_error(folder)) is not None:
             raise cannot_write(self.path, reason)
 
     def due(self, step: int) -> bool:
@@ -127,7 +127,7 @@ class Checkpoints:
                     )
 
 
-def require_states(model: Model) -> None:
+def require_any_state(model: Model) -> None:
     """Raise `no-states` unless the model has something to keep."""
     if not model.manifest.states:
         raise InputError("no-states", f"{model.manifest.name} keeps no states")

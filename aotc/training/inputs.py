@@ -25,7 +25,7 @@ from aotc.training.entries import Array
 Data = str | os.PathLike[str] | Mapping[str, object] | Array | Iterable[object]
 
 
-def is_arrays(data: Data) -> bool:
+def are_whole_arrays(data: Data) -> bool:
     """Return whether data are whole arrays, or a file of them, and not batches."""
     kinds = (str, os.PathLike, Mapping)
     return isinstance(data, kinds) or hasattr(data, "__array__")

@@ -15,7 +15,7 @@ from aotc.training import entries, inputs, wording
 from aotc.training.batches import Batches, shuffled_batches
 from aotc.training.checkpoint_writer import CheckpointWriter
 from aotc.training.checkpoints import (
-    Checkpoints,
+    CheckpointFolder,
     Position,
     bad_validation,
     checkpoint_file,
@@ -184,7 +184,7 @@ class _TrainingLoop:
                 self._writer.save_after_loss(self._at, error)
             raise
 
-    def history(self, start: Position, checkpoints: Checkpoints | None) -> History:
+    def history(self, start: Position, checkpoints: CheckpointFolder | None) -> History:
         """Return how far the run is that began at `start`, and what it measured."""
         end, validator = self._at, self._validator
         return History(
@@ -282,7 +282,7 @@ def _batches(
     devices: int,
 ) -> Batches:
     """Make the data's batches, as before the checkpoint unless told otherwise."""
-    if before and inputs.is_arrays(data):
+    if before and inputs.are_whole_arrays(data):
         batch_size = before.batch_size or None if batch_size is None else batch_size
         seed = before.seed if seed is None else seed
     return shuffled_batches(data, leaves, batch_size, seed, devices)
@@ -364,8 +364,8 @@ def _make_checkpoints(
     resumed: Path | None,
     every: int | None,
     allow_nan: bool,
-) -> Checkpoints | None:
+) -> CheckpointFolder | None:
     if kept_in is None:
         return None
     own = resumed is not None and kept_in.resolve() == resumed.resolve()
-    return Checkpoints(model, kept_in, every, replace=own, allow_nan=allow_nan)
+    return CheckpointFolder(model, kept_in, every, replace=own, allow_nan=allow_nan)

@@ -180,7 +180,7 @@ class RowLoop:
         return cls(model, point, given, batches, total, sizes)
 
     @property
-    def measured(self) -> list[str]:
+    def measured_outputs(self) -> list[str]:
         """The outputs with a number for each batch or row, of which there are means."""
         return [
             leaf.name
@@ -219,7 +219,7 @@ class RowLoop:
             InputError, SetupError, Interrupted: as `map_batches`.
         """
         kept: list[list[Array]] = []
-        done, means = 0, Means(self.measured)
+        done, means = 0, Means(self.measured_outputs)
         names = [leaf.name for leaf in self.point.outputs]
         with Interrupts() as signals:
             runner = StepRunner(

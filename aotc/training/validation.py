@@ -14,7 +14,7 @@ from aotc.errors import InputError
 from aotc.runtime import Model
 from aotc.training import wording
 from aotc.training.batches import Batches
-from aotc.training.checkpoints import Position, require_states
+from aotc.training.checkpoints import Position, require_any_state
 from aotc.training.history import Validated
 from aotc.training.inputs import Data
 from aotc.training.mapping import RowLoop
@@ -155,7 +155,7 @@ class Validator:
         self._monitor = self._choose_monitor()
         self._best_file = None if asked.best is None else Path(asked.best)
         if self._best_file is not None:
-            require_states(model)
+            require_any_state(model)
             _require_free(self._best_file, resumed)
         fresh = ValidationProgress(self._loop.point.name, self._monitor, asked.mode)
         self.progress = resumed or fresh
@@ -164,7 +164,7 @@ class Validator:
         self.done: list[Validated] = []
 
     def _choose_monitor(self) -> str:
-        names, asked = self._loop.measured, self._asked.monitor
+        names, asked = self._loop.measured_outputs, self._asked.monitor
         if asked is None and len(names) == 1:
             return names[0]
         if asked in names:

@@ -18,7 +18,7 @@ from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
 from aotc.tracing.conversion import astype, lift
 from aotc.tracing.execution import CustomCall, Executing
-from aotc.tracing.scopes import entered
+from aotc.tracing.scopes import enter_scope
 
 Result = TypeVar("Result")
 
@@ -73,7 +73,7 @@ class Cheaper(Executing):
         kind = kind_of(OPS[name], given, self.compute)
         with context():
             types = OPS[name].infer(*(array.type for array in operands), **attributes)
-        with entered(self.parent):
+        with enter_scope(self.parent):
             primals = [each.read(kind, self.compute) for each in given]
         results = self._apply_outside(name, primals, attributes)
         pairs = zip(as_tuple(types), results, strict=True)
@@ -86,7 +86,7 @@ class Cheaper(Executing):
 
     def wide(self, array: Array) -> Array:
         """An array in the scope around, in the dtype that it was written as."""
-        with entered(self.parent):
+        with enter_scope(self.parent):
             return self._variants(array).read(WIDE, self.compute)
 
     def _variants(self, array: Array) -> _DtypeVariants:
@@ -106,7 +106,7 @@ def executed_in(
     arrays = [lift(leaf) for leaf in leaves]
     scope = Cheaper(compute)
     inputs = [scope.wrap(array.dtype, array, GIVEN) for array in arrays]
-    with entered(scope):
+    with enter_scope(scope):
         given, named = structure.unflatten(inputs)
         found, tree = flatten(function(*given, **named))
         outputs = returned_arrays(function, found, tree)

@@ -17,7 +17,7 @@ from aotc.checks.compiled import UnbundledCode
 from aotc.checks.process import CompiledProcess, code_of, export_at
 from aotc.dialects import context
 from aotc.errors import InputError, SetupError
-from aotc.kernels.capabilities import NoKernels, capabilities_of
+from aotc.kernels.capabilities import NoTargetKernels, capabilities_of
 from aotc.kernels.gpu.machines import gpu_of
 from aotc.kernels.schedules import TuningUse
 from aotc.machine import processor
@@ -71,7 +71,7 @@ def why_not_tunable(target: Target) -> str:
     is several chips, of which a machine has one.
     """
     found = capabilities_of(target)
-    if isinstance(found, NoKernels):
+    if isinstance(found, NoTargetKernels):
         return found.why
     return why_no_timer(target) if found.emitted.on_gpus else ""
 
@@ -136,7 +136,7 @@ def tune(
     target = unit.target
     assert target is not None
     capabilities = capabilities_of(target)
-    if isinstance(capabilities, NoKernels):
+    if isinstance(capabilities, NoTargetKernels):
         return
     model = capabilities.machine.to_plain()
     known = file.targets.setdefault(str(target), TargetTuning(model))

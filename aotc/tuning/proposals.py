@@ -101,7 +101,7 @@ def _proposal(
             define_region(region, Fused(region.fused.kernel, schedule))[0]
             for schedule in schedules
         ]
-        kernel = region.capabilities.planned(find(names[0]))
+        kernel = region.capabilities.planned_kernel(find(names[0]))
         assert kernel is not None
         flops = facts_of(kernel, region.capabilities.machine)["flops"]
     return Proposal(key, schedules, names, flops)

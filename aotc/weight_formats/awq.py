@@ -18,12 +18,12 @@ from aotc.tracing.deferred_arrays import compute_when_read
 from aotc.tracing.source_locations import fail
 from aotc.weight_formats.packed_words import (
     bytes_of,
-    centered,
+    grouped_weights,
     layers_with,
-    quantized,
     require_shapes,
     take,
-    transposed,
+    to_signed,
+    transpose_when_read,
     weight_name,
 )
 from aotc.weight_formats.tensors import StoredTensors, Tensors
@@ -68,11 +68,11 @@ def _weights(arrays: StoredTensors, layer: str, group: int) -> QuantizedWeights:
 
     def integers(packed: Array) -> Array:
         eights = np.take(unpack(packed, _BITS), _PLACES, -1)
-        return np.transpose(centered(np.reshape(eights, (packed.shape[0], -1)), _BITS))
+        return np.transpose(to_signed(np.reshape(eights, (packed.shape[0], -1)), _BITS))
 
-    return quantized(
+    return grouped_weights(
         compute_when_read(integers, bytes_of(words)),
-        transposed(scales),
+        transpose_when_read(scales),
         compute_when_read(integers, bytes_of(zeros)),
         bits=_BITS,
         block=group if group > 0 else words.shape[0],

@@ -24,15 +24,15 @@ from aotc.tracing.deferred_arrays import compute_when_read
 from aotc.tracing.source_locations import fail
 from aotc.weight_formats.packed_words import (
     bytes_of,
-    centered,
     columns_of,
+    grouped_weights,
     layers_with,
     order_of_groups,
-    quantized,
     require_bits,
     require_float,
     require_shapes,
     take,
+    to_signed,
     weight_name,
 )
 from aotc.weight_formats.tensors import StoredTensors, Tensors
@@ -116,7 +116,7 @@ def _weights(arrays: StoredTensors, layer: str, facts: JsonObject) -> QuantizedW
         zero_point = _packed_zero_points(zeros, bits, shape[0])
     if facts["strategy"] == "tensor":
         return _of_one_scale(data, scale, zero_point, bits)
-    return quantized(data, scale, zero_point, bits=bits, block=block, order=order)
+    return grouped_weights(data, scale, zero_point, bits=bits, block=block, order=order)
 
 
 def _require_integers(
@@ -150,7 +150,7 @@ def _packed_zero_points(words: numpy.ndarray, bits: int, outputs: int) -> Stored
     def compute(packed: Array) -> Array:
         rows = np.transpose(unpack(packed, bits), (0, 2, 1))
         flat = np.reshape(rows, (-1, packed.shape[1]))
-        return centered(flat[:outputs], bits)
+        return to_signed(flat[:outputs], bits)
 
     return compute_when_read(compute, bytes_of(words))
 

@@ -20,7 +20,7 @@ from aotc.nn.quantized_weights import QuantizedWeights
 from aotc.programs.computed_arrays import StoredArray
 from aotc.tracing.array import Array
 from aotc.tracing.deferred_arrays import compute_when_read
-from aotc.weight_formats.packed_words import centered
+from aotc.weight_formats.packed_words import to_signed
 
 # of a block: its name, the dtype of a number, and how many there are if several
 _Field: TypeAlias = tuple[str, str] | tuple[str, str, int]
@@ -222,7 +222,7 @@ def _unchanged(x: Array) -> Array:
 
 def _signed(bits: int, function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of levels, which gives them as signed integers."""
-    return lambda *fields: centered(function(*fields), bits)
+    return lambda *fields: to_signed(function(*fields), bits)
 
 
 # ---- the types ----------------------------------------------------------------------

@@ -21,14 +21,14 @@ from aotc.tracing.source_locations import fail
 from aotc.weight_formats.packed_words import (
     WORD,
     bytes_of,
-    centered,
+    grouped_weights,
     layers_with,
     order_of_groups,
-    quantized,
     require_bits,
     require_shapes,
     take,
-    transposed,
+    to_signed,
+    transpose_when_read,
     weight_name,
 )
 from aotc.weight_formats.tensors import StoredTensors, Tensors
@@ -102,18 +102,18 @@ def _weights(
 
     def data(packed: Array) -> Array:
         rows = np.transpose(unpack(packed, bits), (1, 0, 2))
-        levels = centered(np.reshape(rows, (outputs, inputs)), bits)
+        levels = to_signed(np.reshape(rows, (outputs, inputs)), bits)
         return levels if order is None else np.take(levels, order, 1)
 
     def zero_points(packed: Array) -> Array:
         levels = np.reshape(unpack(packed, bits), (packed.shape[0], outputs))
         # one more than 8 bits hold, where all are in use
-        wide = centered(levels, bits, "i16" if bits == 8 else "i8")
+        wide = to_signed(levels, bits, "i16" if bits == 8 else "i8")
         return np.transpose(np.add(wide, less))
 
-    return quantized(
+    return grouped_weights(
         compute_when_read(data, bytes_of(words)),
-        transposed(scales),
+        transpose_when_read(scales),
         compute_when_read(zero_points, bytes_of(zeros)),
         bits=bits,
         block=block,

@@ -81,7 +81,7 @@ def bytes_of(words: numpy.ndarray) -> numpy.ndarray:
     return words.view(numpy.uint8).reshape(*words.shape, WORD // 8)
 
 
-def centered(levels: Array, bits: int, dtype: str = "i8") -> Array:
+def to_signed(levels: Array, bits: int, dtype: str = "i8") -> Array:
     """Convert levels from 0 on to signed integers."""
     wide = np.subtract(astype(levels, "i16"), 2 ** (bits - 1))
     return astype(wide, dtype)
@@ -105,7 +105,7 @@ def columns_of(
     def compute(packed: Array) -> Array:
         rows, count, _ = packed.shape
         flat = np.reshape(unpack(packed, bits), (rows, count * WORD // bits))
-        return centered(_ordered(flat[:, :size], order), bits)
+        return to_signed(_ordered(flat[:, :size], order), bits)
 
     return compute_when_read(compute, bytes_of(words))
 
@@ -115,7 +115,7 @@ def _ordered(x: Array, order: object) -> Array:
     return x if order is None else np.take(x, numpy.asarray(order, "i4"), 1)
 
 
-def transposed(x: StoredArray) -> StoredArray:
+def transpose_when_read(x: StoredArray) -> StoredArray:
     """A matrix with its axes exchanged."""
     return compute_when_read(lambda a: np.transpose(a), x)
 
@@ -156,7 +156,7 @@ def order_of_groups(
     return order
 
 
-def quantized(
+def grouped_weights(
     data: StoredArray,
     scale: StoredArray,
     zero_point: StoredArray | None,
@@ -201,7 +201,7 @@ def require_float(scale: StoredArray) -> None:
     Raises:
         ValueError: they are.
     """
-    if not dtypes.is_float(dtypes.canonical(scale.dtype)):
+    if not dtypes.is_float(dtypes.canonical_dtype(scale.dtype)):
         raise ValueError(f"expected scales that are floats; got {scale.dtype}")
 
 

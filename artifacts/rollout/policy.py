@@ -75,7 +75,7 @@ class DeviceCoverage:
     holds: bool
 
 
-def coverages(matrix: Matrix, policy: Policy) -> list[DeviceCoverage]:
+def coverage_by_label(matrix: Matrix, policy: Policy) -> list[DeviceCoverage]:
     """The coverage of the fleet, then of each value of the policy's labels.
 
     Raises:

@@ -15,7 +15,7 @@ from aotc.artifacts.rollout.matrix import (
     Matrix,
     entry_names,
 )
-from aotc.artifacts.rollout.policy import Policy, coverages
+from aotc.artifacts.rollout.policy import Policy, coverage_by_label
 from aotc.artifacts.selection import Judgement, speed_rank
 
 SCHEMA = "aotc.compat/1"
@@ -29,7 +29,7 @@ def report(matrix: Matrix, policy: Policy, *, cure: bool = False) -> dict[str, A
         policy: what is asked for.
         cure: also the smallest set of targets that would cover as much as is asked.
     """
-    covered = coverages(matrix, policy)
+    covered = coverage_by_label(matrix, policy)
     return {
         "schema": SCHEMA,
         "passed": all(coverage.holds for coverage in covered),

@@ -12,20 +12,25 @@ from aotc.artifacts.tables.gpus import (
     ptx_runs_on,
     vulkan_driver_api,
 )
-from aotc.artifacts.tables.levels import Level, arch_of, highest_level, levels
+from aotc.artifacts.tables.levels import (
+    ArchitectureLevel,
+    arch_of,
+    architecture_levels,
+    highest_level,
+)
 from aotc.artifacts.tables.runtimes import IreeRuntime, iree_runtime, run_outcome
 
 __all__ = [
     "DeviceTableRow",
     "IreeRuntime",
-    "Level",
+    "ArchitectureLevel",
     "arch_of",
     "devices",
     "find_device",
     "gfx_runs_on",
     "highest_level",
     "iree_runtime",
-    "levels",
+    "architecture_levels",
     "linux_driver",
     "ptx_driver_api",
     "ptx_runs_on",

@@ -11,7 +11,7 @@ _ARCH_NAMES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
 
 @dataclass(frozen=True)
-class Level:
+class ArchitectureLevel:
     """A level of an architecture.
 
     Args:
@@ -28,12 +28,12 @@ class Level:
     unseen: frozenset[str]
 
 
-def levels(arch: str) -> list[Level]:
+def architecture_levels(arch: str) -> list[ArchitectureLevel]:
     """Return the levels of an architecture, each with the features of those before
     it.
     """
     return [
-        Level(
+        ArchitectureLevel(
             row["level"],
             arch,
             frozenset(row["features"]),
@@ -49,7 +49,7 @@ def highest_level(arch: str, features: Collection[str]) -> str | None:
     have = set(features)
     reached = [
         level.name
-        for level in levels(arch)
+        for level in architecture_levels(arch)
         if level.features <= have and not level.unseen
     ]
     return reached[-1] if reached else None

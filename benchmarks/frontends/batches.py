@@ -18,7 +18,7 @@ from kernel_sizes import write_kernels_of_any_size
 from aotc import reference
 from aotc.artifacts.manifest import Leaf
 from aotc.backend import compile_units
-from aotc.core.dtypes import canonical
+from aotc.core.dtypes import canonical_dtype
 from aotc.core.pytree import flatten
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
@@ -269,7 +269,7 @@ def _entry(case: Any, name: str, known: set[int], are_weights: bool) -> Traced:
 
 
 def _spec(array: Array) -> Spec:
-    return Spec(array.shape, canonical(array.dtype))
+    return Spec(array.shape, canonical_dtype(array.dtype))
 
 
 # ---- compiled code ------------------------------------------------------------------

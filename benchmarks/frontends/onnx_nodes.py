@@ -34,7 +34,7 @@ from aotc.importers.onnx.elements import ELEMENTS
 from aotc.importers.onnx.network import network_of
 from aotc.importers.onnx.reading import model_of
 from aotc.importers.onnx.tensors import OnnxFiles
-from aotc.importers.onnx.unsupported import unsupported
+from aotc.importers.onnx.unsupported import unsupported_ops
 from aotc.tracing.conversion import lift
 
 TABLE = Path(__file__).parents[2] / "docs" / "onnx-ops.md"
@@ -163,7 +163,7 @@ def _reasons(case: Any, error: AotcError) -> list[tuple[str, str]]:
     if error.code != "unsupported-ops" or not error.message.startswith("the model"):
         return [(_operator(case), f"{error.code}: {error.message}")]
     model = model_of(case.model, case.name, OnnxFiles(None, b""))
-    return [(each.op, each.reason) for each in unsupported(model)]
+    return [(each.op, each.reason) for each in unsupported_ops(model)]
 
 
 def _operator(case: Any) -> str:

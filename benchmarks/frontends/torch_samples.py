@@ -15,7 +15,7 @@ from aotc.complexes import Complex
 from aotc.errors import AotcError, InputError
 from aotc.importers.common.imported import Imported
 from aotc.importers.torch.exporting import decompose, export_program
-from aotc.importers.torch.network import network_of, unsupported
+from aotc.importers.torch.network import import_obstacles, network_of
 from aotc.importers.torch.tensors import array_of, numpy_of
 from aotc.tracing.findings import OpFinding
 
@@ -188,7 +188,7 @@ def _outcome(info: Any, sample: Any, call: Call) -> Outcome:
     try:
         program = decompose(program)
         ops |= called(program)
-        found = unsupported(program)
+        found = import_obstacles(program)
         if found:
             numbers = written(found)
             return Outcome("unsupported", found[0].op, found[0].reason, written=numbers)

@@ -154,7 +154,7 @@ def _other_sizes(
 def example(x: Input, sizes: dict[str, int], seed: int) -> Any:
     """Random numbers for an input: normal floats, small integers."""
     rng, shape = numpy.random.default_rng([seed, 1]), x.sized(sizes)
-    dtype = dtypes.to_numpy(dtypes.canonical(x.dtype))
+    dtype = dtypes.to_numpy(dtypes.canonical_dtype(x.dtype))
     if x.dtype == "bool":
         return rng.random(shape) < 0.5
     if x.dtype in FLOAT_INPUTS:

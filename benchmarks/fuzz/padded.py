@@ -135,7 +135,9 @@ def _compare(
 
 def _is_same(one: Any, other: Any) -> bool:
     """Return whether two arrays are alike to the last digit, NaN for NaN."""
-    wide = np.float64 if dtypes.is_float(dtypes.canonical(one.dtype)) else one.dtype
+    wide = (
+        np.float64 if dtypes.is_float(dtypes.canonical_dtype(one.dtype)) else one.dtype
+    )
     return np.array_equal(one.astype(wide), other.astype(wide), equal_nan=True)
 
 

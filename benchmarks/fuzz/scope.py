@@ -104,7 +104,8 @@ class Scope:
             symbols = {name: SymbolicDim.symbol(i) for i, name in enumerate(self.sizes)}
             types = [
                 Tensor(
-                    tuple(symbols.get(n, n) for n in x.shape), dtypes.canonical(x.dtype)
+                    tuple(symbols.get(n, n) for n in x.shape),
+                    dtypes.canonical_dtype(x.dtype),
                 )
                 for x in self.inputs
             ]
@@ -205,7 +206,7 @@ class Scope:
         shape = tuple(evaluate_size(n, symbols) for n in value.kind.shape)
         if (shape, value.dtype) != (
             value.data.shape,
-            dtypes.canonical(value.data.dtype),
+            dtypes.canonical_dtype(value.data.dtype),
         ):
             got = f"{value.data.dtype}{list(value.data.shape)}"
             self._record(code, f"is {value.kind} traced, {got} at once")

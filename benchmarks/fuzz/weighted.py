@@ -27,7 +27,7 @@ import numpy as np
 
 import aotc
 from aotc import reference
-from aotc.checks.draws import Draw, IntegerRange, StructuredShare
+from aotc.checks.draws import Draw, IntegerRange, StructureLevel
 from aotc.checks.uses import Use
 from aotc.core.dtypes import to_numpy
 from aotc.dialects.functions.entries import Entry
@@ -63,8 +63,8 @@ CALLS = (0, 1, 5, 8, 19)  # sizes that calls decide
 PARTS = 3  # of a model that does not build
 # of the inputs: random numbers, and ties, zeros and equal rows; where a state goes on
 # from call to call, all calls have some of both
-STRUCTURES = (StructuredShare.NONE, StructuredShare.ALL)
-OF_STATES = (StructuredShare.SOME,)
+STRUCTURES = (StructureLevel.NONE, StructureLevel.ALL)
+OF_STATES = (StructureLevel.SOME,)
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _differences(program: Program, call: Call) -> Iterator[tuple[str, str]]:
             wrong = _wrong_in_calls(program, entry, inputs, call)
             if wrong:
                 called = "" if size is None else f" with n = {size}"
-                told = "" if structure is StructuredShare.NONE else ", rounded inputs"
+                told = "" if structure is StructureLevel.NONE else ", rounded inputs"
                 yield entry.name, f"{wrong}{called}{told}"
                 break
 

@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 
 from aotc import importers
+from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.inputs import IntegerRange
-from aotc.checks.judging import Rounding, tolerances
+from aotc.checks.judging import Rounding, elementwise_tolerances
 from aotc.checks.rounding import Noise
-from aotc.checks.samples import ComparedCall, calls_of, input_elements, items_of
-from aotc.checks.subject import Arrays, CheckedEntry
+from aotc.checks.samples import (
+    CheckItem,
+    call_sequence_of,
+    check_items_of,
+    input_elements,
+)
 from aotc.checks.work import NothingToCompare, WorkBudget
 from aotc.dialects import context
 from aotc.errors import InputError
@@ -43,30 +48,30 @@ class CaseWriter:
             program = importers.load(model)
             run_passes(program.module, ("autodiff",), silently=True)
             for entry in program.entry_points:
-                subject = CheckedEntry(program, program.module, entry)
-                items = items_of(program, program.module, entry)
+                checked = CheckedEntry(program, program.module, entry)
+                items = check_items_of(program, program.module, entry)
                 asked = [call.sizes for call in more if call.entry == entry.name]
                 for number, sizes in enumerate(asked, len(items)):
-                    items.append(ComparedCall(number, sizes, False, IntegerRange.BITS))
+                    items.append(CheckItem(number, sizes, False, IntegerRange.BITS))
                 for item in items:
-                    self._add_item(subject, item)
+                    self._add_item(checked, item)
 
-    def _add_item(self, subject: CheckedEntry, item: ComparedCall) -> None:
+    def _add_item(self, checked: CheckedEntry, item: CheckItem) -> None:
         try:
-            self._cases.append(self._case(subject, item))
+            self._cases.append(self._case(checked, item))
         except (NothingToCompare, InputError, ValueError) as reason:
             # ValueError: NumPy's, of what means nothing, as the largest of no elements
             sizes = dict(item.sizes)
-            self._left_out.append(f"{subject.entry.name} {sizes}: {reason}")
+            self._left_out.append(f"{checked.entry.name} {sizes}: {reason}")
 
-    def _case(self, subject: CheckedEntry, item: ComparedCall) -> dict[str, Any]:
-        entry, work = subject.entry, WorkBudget(_WORK, _ELEMENTS)
+    def _case(self, checked: CheckedEntry, item: CheckItem) -> dict[str, Any]:
+        entry, work = checked.entry, WorkBudget(_WORK, _ELEMENTS)
         if input_elements(entry, item.sizes) > _INPUTS:
             raise NothingToCompare("the inputs are too large to keep")
-        calls = calls_of(subject.program, subject.graph, entry, item, SEED)
-        done = [results for _, results in subject.reference_results(calls, work)]
-        allowed = _tolerances(subject, calls, done)
-        states = subject.program.states
+        calls = call_sequence_of(checked.program, checked.graph, entry, item, SEED)
+        done = [results for _, results in checked.reference_results(calls, work)]
+        allowed = _tolerances(checked, calls, done)
+        states = checked.program.states
         return {
             "entry": entry.name,
             "sizes": dict(item.sizes),
@@ -84,7 +89,7 @@ class CaseWriter:
                             "expected": self._keep(x),
                             "tolerance": self._keep(_compact(y)),
                         }
-                        for name, x, y in zip(subject.names, results, some, strict=True)
+                        for name, x, y in zip(checked.names, results, some, strict=True)
                     ],
                 }
                 for inputs, results, some in zip(
@@ -114,20 +119,20 @@ class CaseWriter:
 
 
 def _tolerances(
-    subject: CheckedEntry, calls: Any, results: Sequence[Arrays]
+    checked: CheckedEntry, calls: Any, results: Sequence[Arrays]
 ) -> Iterator[list[Any]]:
     """Return for each call how far each element of each result may be off."""
     flat = [array for each in results for array in each]
 
     def with_noise(noise: Noise) -> Arrays:
-        found = subject.reference_results(calls, noise)
+        found = checked.reference_results(calls, noise)
         return [array for _, each in found for array in each]
 
     rounding = Rounding(flat, with_noise)
     for _ in range(NOISY_RUNS):
         rounding.run_again()
     pairs = zip(flat, rounding.spreads, strict=True)
-    found = iter([tolerances(array, spread) for array, spread in pairs])
+    found = iter([elementwise_tolerances(array, spread) for array, spread in pairs])
     return ([next(found) for _ in each] for each in results)
 
 

@@ -22,7 +22,7 @@ from aotc.importers import load
 from aotc.kernels.gpu import matrices, products
 from aotc.kernels.gpu.candidates import candidates
 from aotc.kernels.gpu.compiling import ALONE, KernelSource, compile_kernel
-from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
+from aotc.kernels.gpu.emitter import FORMS, NoTermKernel, emit_planned
 from aotc.kernels.gpu.machines import MACHINES, Gpu
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
@@ -114,7 +114,7 @@ def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:
             schedules = candidates(term, form, machine, chosen)[: most + 1]
         for schedule in schedules:
             kernel = emit_planned(term, name, form, schedule, "ieee")
-            if isinstance(kernel, NoKernel):
+            if isinstance(kernel, NoTermKernel):
                 raise SystemExit(f"{name}: {kernel.why}")
             row = _row(name, term, form, schedule, kernel.programs, machine)
             row = replace(row, threads=kernel.warps * machine.warp)

@@ -74,7 +74,7 @@ def _is_double(x: Any) -> bool:
 
 
 def _is_float(y: Any) -> bool:
-    return dtypes.is_float(dtypes.canonical(y.dtype))
+    return dtypes.is_float(dtypes.canonical_dtype(y.dtype))
 
 
 def _flat(tree: Any) -> list[Any]:

@@ -42,7 +42,9 @@ def _table(document: Document) -> str:
         [device_of(each), *map(_mark, cells[each["class"]])]
         for each in document["classes"]
     ]
-    lines = output.printable(output.table(("DEVICES", *titles), rows)).split("\n")
+    lines = output.escape_control_characters(
+        output.table(("DEVICES", *titles), rows)
+    ).split("\n")
     return "\n".join([lines[0], *(_colour(line) for line in lines[1:])])
 
 
@@ -51,7 +53,7 @@ def _members(document: Document) -> Iterator[str]:
     rows = [(device_of(each), members_of(each)) for each in document["classes"]]
     lines = [f"{device}: {members}" for device, members in rows if members]
     if lines:
-        yield output.printable("\n".join(lines))
+        yield output.escape_control_characters("\n".join(lines))
 
 
 def _mark(cell: Cell) -> str:
@@ -77,7 +79,7 @@ def _reasons(document: Document) -> Iterator[str]:
         lines += [f"  help: {advice}" for advice in cell["advice"]]
         assumed = document["classes"][cell["class"]]["assumed"]
         lines += [f"  assumed: {', '.join(assumed)}"] if assumed else []
-        yield output.printable("\n".join(lines))
+        yield output.escape_control_characters("\n".join(lines))
 
 
 def _verdict(document: Document) -> str:
@@ -86,4 +88,4 @@ def _verdict(document: Document) -> str:
     for coverage in document["coverage"]:
         mark = "" if coverage["holds"] else "  ✗"
         lines.append(f"  {coverage_of(document, coverage)}{mark}")
-    return output.printable("\n".join(lines))
+    return output.escape_control_characters("\n".join(lines))

@@ -95,7 +95,7 @@ def split(values: Sequence[T], *ends: int) -> list[list[T]]:
     return [list(values[a:z]) for a, z in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
-def positions(marks: Sequence[bool], first: int = 0) -> tuple[int, ...]:
+def indices_of_true(marks: Sequence[bool], first: int = 0) -> tuple[int, ...]:
     """Return the indices of true marks, counted from `first`."""
     return tuple(first + index for index, mark in enumerate(marks) if mark)
 
@@ -109,7 +109,7 @@ def active(
     tangents: Sequence[Tangent], first: int = 0
 ) -> tuple[tuple[int, ...], Values]:
     """The positions of those that are not zero, counted from `first`, and them."""
-    wrt = positions([d is not None for d in tangents], first)
+    wrt = indices_of_true([d is not None for d in tangents], first)
     return wrt, [d for d in tangents if d is not None]
 
 

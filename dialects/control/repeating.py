@@ -19,8 +19,8 @@ from aotc.dialects.control.parts import (
     Types,
     active,
     float_positions,
+    indices_of_true,
     invoke,
-    positions,
     require_count,
     require_same,
     select_each,
@@ -162,7 +162,7 @@ class While(ControlFlow):
         """Loop until all elements are done; those that are done keep their values."""
         condition, body = self.functions
         count = self.carries
-        wrt = (*range(count), *positions(batched[count:], count))
+        wrt = (*range(count), *indices_of_true(batched[count:], count))
         kinds = [
             with_leading(kind, size) if index in wrt else kind
             for index, kind in enumerate(types_of(op.operands))

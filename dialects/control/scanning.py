@@ -24,8 +24,8 @@ from aotc.dialects.control.parts import (
     Types,
     active,
     float_positions,
+    indices_of_true,
     invoke,
-    positions,
     require_count,
     require_same,
     shape_of,
@@ -51,7 +51,7 @@ from aotc.dialects.lowering.numbers import (
     in_one_dispatch,
 )
 from aotc.dialects.lowering.ordering import starts
-from aotc.dialects.lowering.stacks import Stacks
+from aotc.dialects.lowering.stacks import StackedElements
 from aotc.dialects.rules.batching import add_leading_axes
 from aotc.dialects.types import Size, evaluate_size
 from aotc.mlir import Operation, Value, arith, func, ir, scf
@@ -242,7 +242,7 @@ class Scan(ControlFlow):
         body = self.functions[0]
         carried, whole, captures = self._split(operands)
         kept = [True] * self.carries + list(batched[self.carries :])
-        each = derive(Batch(body, positions(kept), size))
+        each = derive(Batch(body, indices_of_true(kept), size))
         loop = Scan((each,), self.carries, self.scanned, self.length, self.reverse)
         first = add_leading_axes(b, carried, batched[: self.carries], size)
         swapped = [
@@ -278,7 +278,7 @@ class Scan(ControlFlow):
         if len(op.results) == self.carries and has_numbers_only(self.functions[0]):
             return self._lower_numbers(low, op, operands, inline)
         _, xs, _ = self._split(types_of(op.operands))
-        stacks = Stacks(low, types_of(op.results)[self.carries :])
+        stacks = StackedElements(low, types_of(op.results)[self.carries :])
 
         def step(place: Value, values: Values) -> list[Values]:
             each = [

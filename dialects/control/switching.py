@@ -14,8 +14,8 @@ from aotc.dialects.control.parts import (
     Run,
     Types,
     active,
+    indices_of_true,
     invoke,
-    positions,
     require_same,
     select_each,
 )
@@ -78,7 +78,7 @@ class Switch(ControlFlow):
         select.
         """
         index, *rest = operands
-        wrt = positions(batched[1:])
+        wrt = indices_of_true(batched[1:])
         branches = tuple(derive(Batch(name, wrt, size)) for name in self.functions)
         if not batched[0]:
             return invoke(Switch(branches), operands)

@@ -14,7 +14,7 @@ from aotc.dialects.iree_text.bodies import LOADER_FUNCTIONS
 from aotc.dialects.types import Tensor, lowered_type
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a name in MLIR's spelling: characters beyond plain ASCII byte by byte."""
     plain = (
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
@@ -30,8 +30,8 @@ def _type(tensor: Tensor) -> str:
 def parameter(name: str, kind: Tensor, *, is_mutable: bool) -> str:
     """Return the line that defines the global of a weight, or of a leaf of a state."""
     access = "private mutable" if is_mutable else "private"
-    initial = f'#flow.parameter.named<"{SCOPE}"::{quoted(name)}>'
-    return f"util.global {access} @{quoted(name)} = {initial} : {_type(kind)}"
+    initial = f'#flow.parameter.named<"{SCOPE}"::{quote(name)}>'
+    return f"util.global {access} @{quote(name)} = {initial} : {_type(kind)}"
 
 
 def loader_declarations() -> list[str]:
@@ -56,7 +56,7 @@ def public_function(entry: Entry, graph: str) -> list[str]:
         graph: the name of its graph function.
     """
     inputs = [
-        f"%{i}: {_type(port.type)} {{iree.abi.name = {quoted(port.name)}}}"
+        f"%{i}: {_type(port.type)} {{iree.abi.name = {quote(port.name)}}}"
         for i, port in enumerate(entry.arguments)
         if port.kind == "input"
     ]
@@ -67,7 +67,7 @@ def public_function(entry: Entry, graph: str) -> list[str]:
     signature = f"({', '.join(inputs)}) -> ({', '.join(output_types)})"
     lines = [f"func.func @{entry.name}{signature} {{"]
     lines += [
-        f"  %{i} = util.global.load @{quoted(port.name)} : {_type(port.type)}"
+        f"  %{i} = util.global.load @{quote(port.name)} : {_type(port.type)}"
         for i, port in enumerate(entry.arguments)
         if port.kind != "input"
     ]
@@ -81,7 +81,7 @@ def public_function(entry: Entry, graph: str) -> list[str]:
         f"({operand_types}) -> ({result_types})"
     )
     lines += [
-        f"  util.global.store %r{i}, @{quoted(port.name)} : {_type(port.type)}"
+        f"  util.global.store %r{i}, @{quote(port.name)} : {_type(port.type)}"
         for i, port in enumerate(entry.results)
         if port.kind == "state"
     ]
@@ -117,7 +117,7 @@ def executable(
             of them if that is empty.
         awaited: tensors after the operands that the function does not take.
     """
-    name, body = quoted(name), quoted(body)
+    name, body = quote(name), quote(body)
     numbers = [f"%s{n}" for n in range(symbols)]
     first = len(memories) - results
     names = [f"%b{n}" for n in range(first)]
@@ -195,14 +195,14 @@ def device_executable(
     kinds = [is_written if each else is_read for each in writes]
     bound = ", ".join(f"#hal.pipeline.binding<{kind}>" for kind in kinds)
     layout = f"#hal.pipeline.layout<constants = {numbers}, bindings = [{bound}]>"
-    found = f"#hal.executable.object<{{path = {quoted(object_path)}}}>"
+    found = f"#hal.executable.object<{{path = {quote(object_path)}}}>"
     objects = f"#hal.executable.objects<{{{_DEVICES[backend]} = [{found}]}}>"
     sizes = ", ".join(f"{size} : index" for size in (threads, 1, 1))
     return [
-        f'"hal.executable.source"() <{{objects = {objects}, sym_name = {quoted(name)}, '
+        f'"hal.executable.source"() <{{objects = {objects}, sym_name = {quote(name)}, '
         'sym_visibility = "private"}> ({',
         f'  "hal.executable.export"() <{{layout = {layout}, ordinal = 0 : index, '
-        f'sym_name = {quoted(function)}, sym_visibility = "public", '
+        f'sym_name = {quote(function)}, sym_visibility = "public", '
         f"workgroup_size = [{sizes}], "
         f"workgroup_local_memory = {shared_bytes} : index}}> ({{",
         "  ^bb0(%device: !hal.device, %programs: index):",
@@ -237,7 +237,7 @@ def reader(name: str, leaves: Sequence[tuple[str, Tensor]]) -> list[str]:
     """
     types = [_type(kind) for _, kind in leaves]
     loads = [
-        f"  %{i} = util.global.load @{quoted(leaf)} : {kind}"
+        f"  %{i} = util.global.load @{quote(leaf)} : {kind}"
         for i, ((leaf, _), kind) in enumerate(zip(leaves, types, strict=True))
     ]
     values = [f"%{i}" for i in range(len(types))]
@@ -250,7 +250,7 @@ def writer(name: str, leaves: Sequence[tuple[str, Tensor]]) -> list[str]:
     pairs = [(leaf, _type(kind)) for leaf, kind in leaves]
     arguments = ", ".join(f"%{i}: {kind}" for i, (_, kind) in enumerate(pairs))
     stores = [
-        f"  util.global.store %{i}, @{quoted(leaf)} : {kind}"
+        f"  util.global.store %{i}, @{quote(leaf)} : {kind}"
         for i, (leaf, kind) in enumerate(pairs)
     ]
     return [f"func.func @{name}({arguments}) {{", *stores, "  return", "}"]

@@ -18,7 +18,7 @@ from aotc.dialects.types import Tensor, lowered_type
 from aotc.mlir import Type, Value, ir, tensor
 
 
-class Stacks:
+class StackedElements:
     """The lowered elements along the leading axis of tensors of types `wholes`.
 
     There is room for all of them from here on.

@@ -54,14 +54,14 @@ class Nest:
     place: Access | None = None
 
     @property
-    def kept(self) -> range:
+    def result_loops(self) -> range:
         """The loops over elements of the result."""
         return range(len(self.sizes) - self.reduced)
 
     @property
-    def combined(self) -> range:
+    def combined_loops(self) -> range:
         """The loops that are combined."""
-        return range(len(self.kept), len(self.sizes))
+        return range(len(self.result_loops), len(self.sizes))
 
     def views(self, operands: Sequence[View]) -> list[View] | None:
         """Return the views that the nest reads, given those of its operands.
@@ -87,14 +87,14 @@ class Nest:
             is_descending = self.combine == ARGSORT_DESCENDING
             return _sorted_positions(factors[0], sizes, is_descending=is_descending)
         if self.combine == "add" and len(factors) > 1:
-            return _sum_of_products(factors, sizes, self.combined)
+            return _sum_of_products(factors, sizes, self.combined_loops)
         (elements,) = factors
         elements = np.broadcast_to(elements, sizes)
         if self.combine == COPY:
             return elements
         combine: np.ufunc = getattr(np, self.combine)
         start = np.asarray(self.start).astype(elements.dtype)
-        axes = tuple(self.combined)
+        axes = tuple(self.combined_loops)
         return np.asarray(combine.reduce(elements, axes, elements.dtype, initial=start))
 
 

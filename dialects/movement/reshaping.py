@@ -10,7 +10,7 @@ def long_axes(shape: Shape) -> list[int]:
     return [axis for axis, size in enumerate(shape) if size != 1]
 
 
-def squeezed(shape: Shape) -> Shape:
+def squeeze_shape(shape: Shape) -> Shape:
     """Return the sizes of a shape without sizes of 1."""
     return tuple(size for size in shape if size != 1)
 

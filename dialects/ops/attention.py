@@ -109,7 +109,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         safe: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The formula, with every key head repeated."""
-        wide = dt.to_numpy(accumulator(dt.canonical(query.dtype)))
+        wide = dt.to_numpy(accumulator(dt.canonical_dtype(query.dtype)))
         groups = query.shape[2] // max(key.shape[2], 1)
         query, key, value = (x.astype(wide) for x in (query, key, value))
         key, value = (np.repeat(x, groups, 2) for x in (key, value))

@@ -174,7 +174,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
     def infer(cls, x: Tensor, *, dtype: str) -> Tensor:
         """The operand's shape with the new dtype."""
         require_dtype(x, cls.dtypes)
-        result = x.with_dtype(dt.canonical(dtype))
+        result = x.with_dtype(dt.canonical_dtype(dtype))
         require_dtype(result, cls.dtypes)
         if dt.bits(result.dtype) != dt.bits(x.dtype):
             raise InputError(

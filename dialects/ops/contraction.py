@@ -126,7 +126,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
     def ref(lhs: np.ndarray, rhs: np.ndarray, *, dtype: str = "", **axes: Axes) -> Any:
         """Multiply matrices, over numbered loops."""
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
-        wide = dt.to_numpy(accumulator(dtype or dt.canonical(lhs.dtype)))
+        wide = dt.to_numpy(accumulator(dtype or dt.canonical_dtype(lhs.dtype)))
         lhs, rhs = (x.astype(wide, copy=False) for x in (lhs, rhs))
         return sum_of_products(lhs, left, rhs, right, out)
 

@@ -117,7 +117,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         """Multiply windows by the kernel, for all groups."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
         *window, channels, features = kernel.shape
-        dtype = dt.canonical(x.dtype)
+        dtype = dt.canonical_dtype(x.dtype)
         wide = dt.to_numpy("i32" if dtype in BYTES else accumulator(dtype))
         padded = np.pad(x.astype(wide, copy=False), around)
         read = Windows.ref(

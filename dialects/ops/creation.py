@@ -13,7 +13,7 @@ from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.conversion import conversion
 from aotc.dialects.rules.batching import NO_OPERANDS
 from aotc.dialects.rules.checks import require_dtype
-from aotc.dialects.rules.counters import BoundedIota, counter_of_elements
+from aotc.dialects.rules.counters import AxisCounter, counter_of_elements
 from aotc.dialects.rules.padding import HARMLESS
 from aotc.dialects.rules.samples import OpSample
 from aotc.dialects.rules.signs import has_no_negative, never_wraps
@@ -46,7 +46,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
     @staticmethod
     def infer(*, value: np.ndarray) -> Tensor:
         """The array's shape and dtype."""
-        return Tensor(np.shape(value), dt.canonical(value.dtype))
+        return Tensor(np.shape(value), dt.canonical_dtype(value.dtype))
 
     @staticmethod
     def ref(*, value: np.ndarray) -> np.ndarray:
@@ -69,7 +69,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
         return has_no_negative(op.attributes["value"])
 
     @staticmethod
-    def counter(op: "Constant") -> BoundedIota | None:
+    def counter(op: "Constant") -> AxisCounter | None:
         """Return how the elements count along an axis."""
         return counter_of_elements(op.attributes["value"])
 
@@ -132,10 +132,10 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
         return never_wraps(op.shape[op.axis], op.dtype)
 
     @staticmethod
-    def counter(op: "Iota") -> BoundedIota | None:
+    def counter(op: "Iota") -> AxisCounter | None:
         """Return the count along the axis, where positions do not wrap around."""
         size = op.shape[op.axis]
-        return BoundedIota(op.axis, size) if never_wraps(size, op.dtype) else None
+        return AxisCounter(op.axis, size) if never_wraps(size, op.dtype) else None
 
     samples = [
         OpSample((), {"shape": (2, 3), "axis": 1, "dtype": "i32"}),

@@ -30,7 +30,7 @@ from aotc.mlir import Value, arith, math
 
 
 def _widen(x: np.ndarray) -> np.ndarray:
-    return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
+    return x.astype(dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype))))
 
 
 class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):

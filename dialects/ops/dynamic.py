@@ -16,7 +16,7 @@ from aotc.dialects.graph import GraphOp, Operand, Pure, Result, Tangent
 from aotc.dialects.iree_text.dispatches import window_in_place
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.lowering.reads import element_reader
-from aotc.dialects.ops.indexing import in_range, position
+from aotc.dialects.ops.indexing import checked_index, in_range
 from aotc.dialects.rules.batching import add_leading_axis
 from aotc.dialects.rules.checks import require_dtype
 from aotc.dialects.rules.samples import OpSample, f32
@@ -55,7 +55,7 @@ def _first(
     dtype, found = Tensor.of(op.starts).dtype, []
     for axis, (have, size) in enumerate(zip(Tensor.of(op.x).shape, sizes, strict=True)):
         number = low.extract(starts, [low.index(axis)])
-        found.append(position(low, number, dtype, have - size + 1)[0])
+        found.append(checked_index(low, number, dtype, have - size + 1)[0])
     return found
 
 

@@ -236,7 +236,7 @@ def in_range(
     return arith.maxsi(arith.minsi(number, last), zero), inside
 
 
-def position(
+def checked_index(
     low: Lowering, number: Value, dtype: str, size: Size
 ) -> tuple[Value, Value]:
     """Return the position of an integer element as an index, and whether it is inside.
@@ -250,14 +250,14 @@ def position(
     return arith.index_cast(ir.IndexType.get(), nearest), inside
 
 
-def positions(
+def checked_indices(
     low: Lowering, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Value]
 ) -> tuple[list[Value], Value]:
     """Return, in a body, the position on each indexed axis, and whether all are
     inside.
     """
     found = [
-        position(low, number, indices.dtype, x.shape[axis])
+        checked_index(low, number, indices.dtype, x.shape[axis])
         for number, axis in zip(numbers, at.axes, strict=True)
     ]
     inside = found[0][1]
@@ -364,7 +364,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
         def body(*elements: Value) -> Value:
             kind = Tensor.of(op.indices[0])
-            found, inside = positions(low, source, kind, at, elements[:-1])
+            found, inside = checked_indices(low, source, kind, at, elements[:-1])
             where = dict(zip(at.axes, found, strict=True))
             for axis, r in zip(at.others, at.kept, strict=True):
                 where[axis] = low.loop_index(r)

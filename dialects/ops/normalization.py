@@ -72,7 +72,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
 
 def _widen(x: np.ndarray) -> np.ndarray:
-    return x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
+    return x.astype(dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype))))
 
 
 def _shift(x: np.ndarray, axis: int) -> Any:

@@ -84,7 +84,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
         Of bf16 it takes NaN for no more than any number, so that is sorted as f32.
         """
-        x = x.astype("f4") if dt.canonical(x.dtype) == "bf16" else x
+        x = x.astype("f4") if dt.canonical_dtype(x.dtype) == "bf16" else x
         order = np.flip(x, axis) if descending else x
         order = np.argsort(order, axis, stable=True)
         if descending:

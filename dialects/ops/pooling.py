@@ -105,7 +105,7 @@ class Pool(GraphOp, traits=[Pure]):
         patches = Windows.ref(padded, window=window, strides=strides, dilation=dilation)
         axes = tuple(range(1 + len(window), 1 + 2 * len(window)))
         return cls.reduce(
-            patches.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype)))), axes
+            patches.astype(dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype)))), axes
         )
 
     batch = staticmethod(fold_leading_axis)

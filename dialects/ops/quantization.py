@@ -359,7 +359,7 @@ def _sum_of_halves(b: Builder, p: Value, axes: Sequence[int]) -> Value:
 
 def _require_table(table: np.ndarray, allowed: Sequence[str]) -> Tensor:
     """Return the type of a table; refuse one that has not an entry for each byte."""
-    found = Tensor(np.shape(table), dt.canonical(table.dtype))
+    found = Tensor(np.shape(table), dt.canonical_dtype(table.dtype))
     require_dtype(found, allowed)
     if found.shape != (_ENTRIES,):
         raise InputError(

@@ -226,8 +226,10 @@ class ReduceSum(Reduction, name="reduce_sum"):
         """Sum by np.sum, of floats in f64; in the operand's dtype, or its
         accumulator's.
         """
-        kept = x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))), copy=False)
-        if not dt.is_float(dt.canonical(x.dtype)):
+        kept = x.astype(
+            dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype))), copy=False
+        )
+        if not dt.is_float(dt.canonical_dtype(x.dtype)):
             return np.sum(kept, axis=axes, dtype=kept.dtype)
         return wide_sum(kept, axes)
 
@@ -279,7 +281,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """Compute np.prod in the operand's dtype."""
         return np.prod(
-            x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical(x.dtype)))
+            x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype)))
         )
 
     @staticmethod
@@ -352,7 +354,7 @@ class ReduceMax(ReducedChoice, name="reduce_max"):
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """Compute np.max; of nothing, the lowest number there is."""
-        return np.max(x, axis=axes, initial=_lowest(dt.canonical(x.dtype)))
+        return np.max(x, axis=axes, initial=_lowest(dt.canonical_dtype(x.dtype)))
 
     start = staticmethod(_lowest)
     combine = {"f": arith.maximumf, "i": arith.maxsi, "u": arith.maxui}
@@ -365,7 +367,7 @@ class ReduceMin(ReducedChoice, name="reduce_min"):
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
         """Compute np.min; of nothing, the highest number there is."""
-        return np.min(x, axis=axes, initial=_highest(dt.canonical(x.dtype)))
+        return np.min(x, axis=axes, initial=_highest(dt.canonical_dtype(x.dtype)))
 
     start = staticmethod(_highest)
     combine = {"f": arith.minimumf, "i": arith.minsi, "u": arith.minui}

@@ -26,7 +26,7 @@ from aotc.dialects.lowering.conversion import accumulator, conversion
 from aotc.dialects.lowering.scalars import Body
 from aotc.dialects.lowering.sources import filled_with
 from aotc.dialects.movement.permutations import inverse
-from aotc.dialects.ops.indexing import IndexMap, positions
+from aotc.dialects.ops.indexing import IndexMap, checked_indices
 from aotc.dialects.types import (
     Tensor,
     bounds,
@@ -195,7 +195,7 @@ def _counting(
     def body(update: Value, *numbers: Value) -> Value:
         if to.at.mode == "clip":
             return update
-        _, inside = positions(low, to.x, to.indices, to.at, numbers[:-1])
+        _, inside = checked_indices(low, to.x, to.indices, to.at, numbers[:-1])
         return arith.select(inside, update, low.scalar(to.dtype, to.start))
 
     return low.generic(
@@ -218,7 +218,7 @@ def _rows(
     batch = [to.at.along.index(axis) for axis in to.at.shared_axes]
 
     def body(*numbers: Value) -> Value:
-        found, _ = positions(low, to.x, to.indices, to.at, numbers)
+        found, _ = checked_indices(low, to.x, to.indices, to.at, numbers)
         first, *others = [*map(low.loop_index, batch), *found]
         for size, place in zip(sizes[1:], others, strict=True):
             first = arith.addi(arith.muli(first, low.size(size)), place)

@@ -188,7 +188,7 @@ class Combining(Scatter, traits=[Pure]):
         where, inside = numpy_index(x.shape, indices, at)
         chosen = np.broadcast_to(inside | (at.mode == "clip"), updates.shape)
         where = tuple(np.broadcast_to(part, updates.shape)[chosen] for part in where)
-        y = x.astype(dt.to_numpy(accumulator(dt.canonical(x.dtype))))
+        y = x.astype(dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype))))
         cls.ufunc.at(y, where, updates[chosen].astype(y.dtype))
         return y
 

@@ -336,13 +336,13 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
     @staticmethod
     def infer(x: Tensor, *, dtype: str) -> Tensor:
         """The operand's shape with the new dtype."""
-        return x.with_dtype(dt.canonical(dtype))
+        return x.with_dtype(dt.canonical_dtype(dtype))
 
     @staticmethod
     def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
         """Convert by NumPy's astype, with saturation from float to integer."""
         target = dt.to_numpy(dtype)
-        if dt.is_float(dt.canonical(x.dtype)) and dtype in dt.INTEGERS:
+        if dt.is_float(dt.canonical_dtype(x.dtype)) and dtype in dt.INTEGERS:
             return saturate_numpy(x, target)
         return x.astype(target)
 

@@ -9,7 +9,7 @@ from aotc.dialects.attributes import Ints, Sizes
 from aotc.dialects.builder import Builder
 from aotc.dialects.lowering import Lowering
 from aotc.dialects.movement.permutations import inverse, permute
-from aotc.dialects.movement.reshaping import long_axes, reshape_groups, squeezed
+from aotc.dialects.movement.reshaping import long_axes, reshape_groups, squeeze_shape
 from aotc.dialects.movement.views import View
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.patterns.rows import RewriteRow
@@ -131,7 +131,7 @@ class Reshape(Movement, name="reshape"):
     @classmethod
     def is_merged(cls, op: Self) -> bool:
         """Return whether only axes of one element come or go."""
-        return squeezed(Tensor.of(op.x).shape) == squeezed(op.shape)
+        return squeeze_shape(Tensor.of(op.x).shape) == squeeze_shape(op.shape)
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:

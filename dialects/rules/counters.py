@@ -15,7 +15,7 @@ from aotc.mlir import Value, ir
 
 
 @dataclass(frozen=True)
-class BoundedIota:
+class AxisCounter:
     """A count along an axis: each element is its position.
 
     Args:
@@ -27,13 +27,13 @@ class BoundedIota:
     limit: Size
 
 
-def counter_of(value: Value) -> BoundedIota | None:
+def counter_of(value: Value) -> AxisCounter | None:
     """Return how the elements of a value count along an axis; None if they do not."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if not isinstance(op, GraphOp):
         return None
     if type(op).counter is not None:
-        found: BoundedIota | None = type(op).counter(op)
+        found: AxisCounter | None = type(op).counter(op)
         return found
     if type(op).counted_axis is None:
         return None
@@ -43,11 +43,11 @@ def counter_of(value: Value) -> BoundedIota | None:
 
 
 @lru_cache(maxsize=2**10)
-def counter_of_elements(elements: ir.Attribute) -> BoundedIota | None:
+def counter_of_elements(elements: ir.Attribute) -> AxisCounter | None:
     """Return the counter that a constant is, if its elements are one."""
     array = DenseElements.decode(elements)
     axes = [axis for axis, size in enumerate(array.shape) if size != 1]
     if len(axes) != 1 or array.dtype.kind not in "iu":
         return None
     is_counting = np.array_equal(array.reshape(-1), np.arange(array.size))
-    return BoundedIota(axes[0], array.size) if is_counting else None
+    return AxisCounter(axes[0], array.size) if is_counting else None

@@ -67,7 +67,7 @@ def kind_of_constant(value: object, compute: str) -> str:
     would be -infinity, and an epsilon of 1e-12 be 0.
     """
     array = np.asarray(value)
-    if dtypes.canonical(array.dtype) != "f32":
+    if dtypes.canonical_dtype(array.dtype) != "f32":
         return FOLLOWS
     if array.size <= 1:
         return FOLLOWS if _comes_near(array, compute) else WIDE

@@ -116,7 +116,7 @@ def _first(b: Builder, value: Value, axis: int, block: int, made: _Made) -> Valu
     return found
 
 
-def unmoved(value: Value) -> tuple[Value, bool]:
+def value_before_movement(value: Value) -> tuple[Value, bool]:
     """Return a value before movement, and whether it is negated on the way.
 
     Blocks are repeated and cut by ops that move nothing where each is one number.

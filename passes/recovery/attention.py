@@ -31,7 +31,7 @@ from aotc.dialects.types import Shape, Tensor, bounds, compare_sizes, element_co
 from aotc.mlir import Value
 from aotc.passes.recovery.heads import last_repeats, shared_views
 from aotc.passes.recovery.known import KnownValues
-from aotc.passes.recovery.movement import ScaledView, movement_of
+from aotc.passes.recovery.movement import ScaledView, scaled_view_of
 from aotc.passes.recovery.scores import HIDDEN, Addend, AttentionScores, scores_of
 
 
@@ -71,7 +71,7 @@ class _Side:
 
 def _find(root: DotGeneral, known: KnownValues) -> _AttentionMatch | None:
     left, right = _sides(root)
-    p = movement_of(root.lhs)
+    p = scaled_view_of(root.lhs)
     softmax = made_by(p.source, Softmax)
     rank = Tensor.of(p.source).rank
     if softmax is None or softmax.axis != rank - 1 or rank < 2:
@@ -158,10 +158,10 @@ class _AttentionMatch:
 
     def build(self, b: Builder) -> Value | None:
         """Write the attention as one op; None if it has no axes for it."""
-        moves = [movement_of(x.value, self.known.numbers) for x in self.sides]
+        moves = [scaled_view_of(x.value, self.known.numbers) for x in self.sides]
         lead = self._batch_and_heads(moves[1].view)
         found = self._operands(moves, lead) or self._operands(
-            [ScaledView.none(x.value) for x in self.sides], lead
+            [ScaledView.identity(x.value) for x in self.sides], lead
         )
         terms = self._terms_left()
         if found is None or terms is None:
@@ -275,7 +275,7 @@ class _AttentionMatch:
 
     def _written(self, b: Builder, term: Addend, lead: tuple[Any, Any]) -> Value:
         """A term with axes of batch, heads, rows and positions."""
-        movement = movement_of(term.value)
+        movement = scaled_view_of(term.value)
         batch_and_heads, *others = _groups(movement.view)
         batch = split(batch_and_heads, lead)
         if batch is None or not all(map(_is_one_kind, (*batch, *others))):

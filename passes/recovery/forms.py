@@ -26,20 +26,20 @@ def inverse_root(b: Builder, variance: Value) -> Value:
     return b.rsqrt(b.offset(variance, EPSILON))
 
 
-def centered(b: Builder, x: Value) -> Value:
+def subtract_mean(b: Builder, x: Value) -> Value:
     """Write x - mean."""
     return b.subtract(x, mean(b, x))
 
 
 def by_deviation(b: Builder, x: Value, axis: int = 1) -> Value:
     """1 / the standard deviation of each row of x."""
-    difference = centered(b, x)
+    difference = subtract_mean(b, x)
     return inverse_root(b, mean(b, b.multiply(difference, difference), axis))
 
 
 def layer_norm(b: Builder, x: Value, axis: int = 1) -> Value:
     """(x - mean) / deviation."""
-    return b.multiply(centered(b, x), by_deviation(b, x, axis))
+    return b.multiply(subtract_mean(b, x), by_deviation(b, x, axis))
 
 
 def batch_norm(b: Builder, x: Value, y: Value, z: Value, middle: Value) -> Value:
@@ -76,7 +76,7 @@ def logistic(b: Builder, x: Value, one: float = 1.0) -> Value:
     return b.divide(b.full_like(x, 1.0), b.offset(b.exp(b.negate(x)), one))
 
 
-def shifted(b: Builder, x: Value) -> Value:
+def subtract_max(b: Builder, x: Value) -> Value:
     """x - max of each row."""
     return b.subtract(x, b.expand(b.reduce_max(x, axes=(1,)), Tensor.of(x), (1,)))
 

@@ -16,7 +16,7 @@ from aotc.dialects.movement.views import Strides, View, size_of
 from aotc.dialects.ops.attention import Attention, may_share
 from aotc.dialects.types import Size, Tensor
 from aotc.mlir import Value
-from aotc.passes.recovery.movement import movement_of
+from aotc.passes.recovery.movement import scaled_view_of
 
 
 def share_heads(b: Builder, op: Attention) -> Sequence[Value] | None:
@@ -30,7 +30,7 @@ def share_heads(b: Builder, op: Attention) -> Sequence[Value] | None:
         Its results; None if keys or values have no repeats, or of other things than
         heads, or each another number of them.
     """
-    found = [movement_of(value) for value in (op.key, op.value)]
+    found = [scaled_view_of(value) for value in (op.key, op.value)]
     views = [each.view for each in found]
     shared = shared_views(Tensor.of(op.query).shape[2], views)
     if shared is None or shared == views:

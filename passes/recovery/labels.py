@@ -210,7 +210,7 @@ class SplatValues:
                         yield first + second, (*some, *more)
 
 
-class RememberedNumbers(SplatValues):
+class RememberedSplats(SplatValues):
     """Numbers that remember the facts on each value.
 
     Patterns are matched with an op one after the other, and read the same values. The

@@ -37,12 +37,12 @@ class ScaledView:
     inside: tuple[Value, ...] = ()
 
     @staticmethod
-    def none(value: Value) -> ScaledView:
+    def identity(value: Value) -> ScaledView:
         """Return the value as the view of itself."""
         return ScaledView(value, View.identity(Tensor.of(value).shape))
 
 
-def movement_of(value: Value, numbers: SplatValues | None = None) -> ScaledView:
+def scaled_view_of(value: Value, numbers: SplatValues | None = None) -> ScaledView:
     """Return a value as a view of the earliest value that it is a view of.
 
     Args:
@@ -52,11 +52,11 @@ def movement_of(value: Value, numbers: SplatValues | None = None) -> ScaledView:
     """
     op = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if not isinstance(op, (Broadcast, Reshape, Transpose)):
-        return _scaled(value, numbers) if numbers else ScaledView.none(value)
-    before = movement_of(op.x, numbers)
+        return _scaled(value, numbers) if numbers else ScaledView.identity(value)
+    before = scaled_view_of(op.x, numbers)
     view = view_of_result(op, before.view)
     if view is None:
-        return ScaledView.none(value)
+        return ScaledView.identity(value)
     return replace(before, view=view, inside=(*before.inside, value))
 
 
@@ -64,13 +64,13 @@ def _scaled(value: Value, numbers: SplatValues) -> ScaledView:
     """Return the movement through a multiplication or division by a number."""
     op = made_by(value, Multiply) or made_by(value, Divide)
     if op is None:
-        return ScaledView.none(value)
+        return ScaledView.identity(value)
     is_division = isinstance(op, Divide)
     pairs = [(op.lhs, op.rhs)] if is_division else [(op.lhs, op.rhs), (op.rhs, op.lhs)]
     for x, other in pairs:
         number = numbers.find(other)
         if number and isfinite(number):  # sums of infinite terms are NaN
-            before = movement_of(x, numbers)
+            before = scaled_view_of(x, numbers)
             factor = before.factor / number if is_division else before.factor * number
             return replace(before, factor=factor, inside=(*before.inside, value))
-    return ScaledView.none(value)
+    return ScaledView.identity(value)

@@ -12,7 +12,7 @@ from aotc.dialects.ops.selection import Select
 from aotc.dialects.patterns.values import made_by
 from aotc.mlir import Value
 from aotc.passes.recovery.known import KnownValues
-from aotc.passes.recovery.movement import movement_of
+from aotc.passes.recovery.movement import scaled_view_of
 
 # So low a number in place of a score, or added to it, leaves nothing of it in a row
 # where another score is higher.
@@ -58,7 +58,7 @@ def scores_of(
     value: Value, known: KnownValues, scale: float = 1.0, terms: int = MOST_TERMS
 ) -> AttentionScores | None:
     """Find the origin of scores, if it is a product with at most so many terms."""
-    movement = movement_of(value, known.numbers)
+    movement = scaled_view_of(value, known.numbers)
     scale *= movement.factor
     inside = (*movement.inside, movement.source)
     product = made_by(movement.source, DotGeneral)

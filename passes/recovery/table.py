@@ -183,7 +183,7 @@ ROWS = (
         _SOFTMAX,
         lambda b, m: b.softmax(m.x, axis=m.axes[0]),
         given=(_LINES,),
-        example=lambda b, x: forms.share(b, b.exp(forms.shifted(b, x))),
+        example=lambda b, x: forms.share(b, b.exp(forms.subtract_max(b, x))),
         near_miss=lambda b, x: forms.share(b, b.exp(x)),
         where=_has_one_axis,
     ),
@@ -193,7 +193,7 @@ ROWS = (
         lambda b, m: b.log_softmax(m.x, axis=m.axes[0]),
         given=(_LINES,),
         example=lambda b, x: forms.log_share(
-            b, forms.shifted(b, x), b.exp(forms.shifted(b, x))
+            b, forms.subtract_max(b, x), b.exp(forms.subtract_max(b, x))
         ),
         near_miss=lambda b, x: forms.log_share(b, x, b.exp(x)),
         where=_has_one_axis,

@@ -58,7 +58,7 @@ def _widen(attribute: object) -> Any:
     if isinstance(attribute, str) and attribute in dtypes.FLOATS:
         return "f64"
     if isinstance(attribute, np.ndarray) and dtypes.is_float(
-        dtypes.canonical(attribute.dtype)
+        dtypes.canonical_dtype(attribute.dtype)
     ):
         return attribute.astype(np.float64)
     return attribute

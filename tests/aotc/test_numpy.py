@@ -38,8 +38,8 @@ def same_as_numpy(ours, theirs, tolerance=2e-6, dtype=None):
     """Equal in shape and nearly in value; in `dtype`, or NumPy's if aotc has it."""
     theirs = np.asarray(theirs)
     wide = {"f64": "f32", "i64": "i32", "u64": "u32"}
-    wanted = dtype or wide.get(dtypes.canonical(theirs.dtype)) or theirs.dtype
-    assert ours.dtype == dtypes.canonical(wanted)
+    wanted = dtype or wide.get(dtypes.canonical_dtype(theirs.dtype)) or theirs.dtype
+    assert ours.dtype == dtypes.canonical_dtype(wanted)
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(
         np.asarray(ours), theirs, rtol=tolerance, atol=tolerance, equal_nan=True
@@ -246,7 +246,7 @@ def test_arrays_of_different_dtypes_do_not_mix_and_the_hint_converts(x, y, conve
     assert caught.value.code == "dtype-mismatch"
     assert f".astype('{conversion}')" in caught.value.hint
     converted = [part.astype(conversion) if np.ndim(part) else part for part in (x, y)]
-    assert anp.add(*converted).dtype == dtypes.canonical(conversion)
+    assert anp.add(*converted).dtype == dtypes.canonical_dtype(conversion)
 
 
 @pytest.mark.parametrize(("dtype", "number"), [("u1", 300), ("i4", 2**40), ("u4", -1)])
@@ -413,7 +413,7 @@ def test_a_function_that_is_missing_is_an_attribute_error_with_close_names():
 
 def test_numpy_dtype_names_are_dtypes():
     for name in ("float32", "float16", "int32", "uint8", "bool_"):
-        assert anp.zeros(1, getattr(anp, name)).dtype == dtypes.canonical(
+        assert anp.zeros(1, getattr(anp, name)).dtype == dtypes.canonical_dtype(
             getattr(np, name)
         )
 

@@ -139,7 +139,7 @@ def test_bits_are_counted_as_numpy_and_python_count_them(dtype):
     mask = (1 << info.bits) - 1
     zeros = [info.bits - (int(v) & mask).bit_length() for v in x]
     assert anp.count_leading_zeros(x).tolist() == zeros
-    assert anp.count_leading_zeros(x).dtype == dtypes.canonical(x.dtype)
+    assert anp.count_leading_zeros(x).dtype == dtypes.canonical_dtype(x.dtype)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u8"])

@@ -230,7 +230,7 @@ def test_constants_take_shape_value_and_dtype(dtype):
     for name in ("zeros", "ones"):
         made = getattr(anp, name)((2,), dtype or "f32")
         like = getattr(anp, f"{name}_like")(made)
-        assert made.dtype == like.dtype == dtypes.canonical(dtype or "f32")
+        assert made.dtype == like.dtype == dtypes.canonical_dtype(dtype or "f32")
         assert made.tolist() == getattr(np, name)(2).tolist() == like.tolist()
     assert anp.zeros(3).dtype == "f32"
     assert anp.full((), 7).dtype == "i32"

@@ -109,7 +109,7 @@ def test_knows_on_which_gpus_a_code_object_loads(built, device, runs):
 
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64", "riscv64"])
 def test_levels_have_features_that_devices_are_asked_for(arch):
-    found = tables.levels(arch)
+    found = tables.architecture_levels(arch)
     assert set(processor.BASELINE.get(arch, ())) <= found[0].features
     for level in found:
         assert level.features <= processor.KNOWN_FEATURES[arch]
@@ -117,14 +117,16 @@ def test_levels_have_features_that_devices_are_asked_for(arch):
 
 
 def test_targets_need_what_the_level_of_their_name_has():
-    for level in tables.levels("x86_64")[1:]:
+    for level in tables.architecture_levels("x86_64")[1:]:
         needed = set(
             TARGETS[level.name.replace("x86-64", "x86_64")].cpu_features_required
         )
-        assert needed == level.features - tables.levels("x86_64")[0].features
+        assert (
+            needed == level.features - tables.architecture_levels("x86_64")[0].features
+        )
     for arch in ("aarch64", "riscv64"):
         needed = set(TARGETS[arch].cpu_features_required)
-        assert needed == tables.levels(arch)[0].features
+        assert needed == tables.architecture_levels(arch)[0].features
 
 
 @pytest.mark.parametrize(

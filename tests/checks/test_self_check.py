@@ -11,7 +11,7 @@ import aotc.numpy as anp
 from aotc import reference
 from aotc.artifacts.manifest import FILE
 from aotc.checks.judging import Rounding, judge
-from aotc.checks.samples import items_of
+from aotc.checks.samples import check_items_of
 from aotc.machine.target import Target
 from aotc.tracing.assembly import trace
 from tests.checks.building import build
@@ -59,7 +59,7 @@ def test_sizes_are_within_the_contract_beside_padded_code_too(least, step, own):
 
     program = trace([total], {})
     (entry,) = program.entries
-    sizes = [each.sizes["n"] for each in items_of(program, program.module, entry)]
+    sizes = [each.sizes["n"] for each in check_items_of(program, program.module, entry)]
     assert set(own) <= set(sizes)
     assert all(least <= size <= 64 and size % step == 0 for size in sizes)
 

@@ -8,10 +8,10 @@ import pytest
 
 import aotc
 from aotc.checks import blas_threads as blas
+from aotc.checks.checked_entry import CheckedEntry
 from aotc.checks.random_errors import RandomErrors
-from aotc.checks.samples import items_of
+from aotc.checks.samples import check_items_of
 from aotc.checks.side_by_side import SideBySide
-from aotc.checks.subject import CheckedEntry
 from aotc.checks.work import OverBudget, WorkBudget
 from aotc.core import options
 from aotc.tracing.assembly import trace
@@ -30,21 +30,21 @@ def entry(name):
 @pytest.fixture(scope="module")
 def jobs():
     program = trace([entry(name) for name in SIZES], {})
-    subjects = [
+    checked_entries = [
         CheckedEntry(program, program.module, each) for each in program.entry_points
     ]
     return [
-        (subject, items_of(program, program.module, subject.entry)[0])
-        for subject in subjects
+        (checked, check_items_of(program, program.module, checked.entry)[0])
+        for checked in checked_entries
     ]
 
 
 def found(compared, jobs, left):
     """The findings, or the refusal, of each item, and the work that is left."""
     work, rows = WorkBudget(left, 100), []
-    for subject, item in jobs:
+    for checked, item in jobs:
         try:
-            rows.append(compared(subject, item, work.part(0.6 * work.left)))
+            rows.append(compared(checked, item, work.part(0.6 * work.left)))
         except OverBudget as refusal:
             rows.append(str(refusal))
         except ZeroDivisionError:
@@ -55,13 +55,13 @@ def found(compared, jobs, left):
 @pytest.mark.parametrize("left", [5, 7, 10, 15, 100])
 @pytest.mark.parametrize("failing", ["", "second"])
 def test_findings_are_those_of_one_item_after_the_other(jobs, left, failing):
-    def compare(subject, item, work):
-        size = SIZES[subject.entry.name]
+    def compare(checked, item, work):
+        size = SIZES[checked.entry.name]
         work.take(size)
         work.count(size)  # with noise, which is refused to nobody
-        if subject.entry.name == failing:
+        if checked.entry.name == failing:
             raise ZeroDivisionError
-        return subject.entry.name
+        return checked.entry.name
 
     expected = found(compare, jobs, left)
     with options.override("AOTC_JOBS", "2"), SideBySide(compare) as compared:
@@ -73,8 +73,8 @@ def test_findings_are_those_of_one_item_after_the_other(jobs, left, failing):
 def test_two_items_are_compared_at_a_time_if_as_many_jobs_may_run(jobs, jobs_at_a_time):
     both = threading.Barrier(2)
 
-    def compare(subject, item, work):
-        if jobs_at_a_time == 2 and subject.entry.name != "third":
+    def compare(checked, item, work):
+        if jobs_at_a_time == 2 and checked.entry.name != "third":
             both.wait(60)
         return threading.current_thread() is threading.main_thread()
 
@@ -106,7 +106,7 @@ def test_products_of_items_side_by_side_share_the_cores(jobs, monkeypatch):
 def test_what_nobody_waits_for_any_more_ends(jobs):
     has_begun, has_ended = threading.Event(), threading.Event()
 
-    def compare(subject, item, work):
+    def compare(checked, item, work):
         has_begun.set()
         try:
             while True:  # as evaluations with noise count themselves

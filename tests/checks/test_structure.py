@@ -8,7 +8,7 @@ import pytest
 import aotc
 import aotc.numpy as anp
 from aotc import control, nn
-from aotc.checks.draws import Draw, IntegerRange, StructuredShare
+from aotc.checks.draws import Draw, IntegerRange, StructureLevel
 from aotc.checks.inputs import InputOptions, samples_of
 from aotc.checks.judging import Rounding, judge
 from aotc.checks.uses import Use, uses_of_inputs
@@ -102,7 +102,7 @@ def test_positions_and_lengths_are_read_from_use(entry, limits):
 
 def test_a_length_leaves_something_to_see_and_a_position_is_within_its_axis():
     _, module, point = uses(prefill)
-    choice = InputOptions(samples=9, structure=StructuredShare.SOME)
+    choice = InputOptions(samples=9, structure=StructureLevel.SOME)
     drawn = [s.arrays for s in samples_of(module, point, choice, None)]
     assert {int(x[1]) for x in drawn} >= {0, 60}
     assert {int(x[2]) for x in drawn} >= {1, 64}
@@ -113,7 +113,7 @@ def test_an_integer_mask_is_bits_and_a_position_that_biases_scores_is_not():
     for entry, most in ((integer_mask, 1), (biased_by_distance, 8)):
         _, module, point = uses(entry)
         for integers in IntegerRange:
-            choice = InputOptions(integers=integers, structure=StructuredShare.SOME)
+            choice = InputOptions(integers=integers, structure=StructureLevel.SOME)
             drawn = [s.arrays[1] for s in samples_of(module, point, choice, None)]
             is_free = most > 1 and integers is IntegerRange.ANY  # beyond the axis, too
             assert np.max(drawn) == most or is_free
@@ -128,7 +128,7 @@ def test_masks_that_are_added_to_scores_are_read_from_use():
 
 def test_first_last_and_other_positions_are_drawn_in_turn():
     _, module, point = uses(step)
-    choice = InputOptions(samples=6, structure=StructuredShare.SOME)
+    choice = InputOptions(samples=6, structure=StructureLevel.SOME)
     drawn = [int(s.arrays[1]) for s in samples_of(module, point, choice, None)]
     assert {0, 63} < set(drawn)
     assert all(0 <= position < 64 for position in drawn)
@@ -141,7 +141,7 @@ def draw(structure, *, positive=False, turn=0):
 
 @pytest.mark.parametrize("positive", [False, True])
 def test_floats_have_ties_and_equal_rows_and_random_numbers_beside_them(positive):
-    x = draw(StructuredShare.SOME, positive=positive).floats((12, 40), Use())
+    x = draw(StructureLevel.SOME, positive=positive).floats((12, 40), Use())
     assert len(np.unique(x[::2])) == 240
     assert len(np.unique(x[1::2])) < 20
     assert (x[3] == x[1]).all()
@@ -153,28 +153,28 @@ def test_floats_have_ties_and_equal_rows_and_random_numbers_beside_them(positive
 @pytest.mark.parametrize("turn", range(9))
 @pytest.mark.parametrize("shape", [(1, 1), (5, 2), (3, 4, 4), (1, 1, 6, 6), (2, 9)])
 def test_a_mask_beside_random_numbers_hides_no_row_as_a_whole(shape, turn):
-    x = draw(StructuredShare.SOME, turn=turn).floats(shape, Use(is_bias=True))
+    x = draw(StructureLevel.SOME, turn=turn).floats(shape, Use(is_bias=True))
     assert (x == 0).any(-1).all() or shape[-1] == 1
 
 
 def test_masks_that_show_the_first_position_are_those_with_it():
     for turn in range(6):
-        plain = draw(StructuredShare.SOME, turn=turn)
-        shown = replace(draw(StructuredShare.SOME, turn=turn), shows_first=True)
+        plain = draw(StructureLevel.SOME, turn=turn)
+        shown = replace(draw(StructureLevel.SOME, turn=turn), shows_first=True)
         mask = plain.bits((2, 1, 8, 8))
         mask[..., 0] = True
         assert (shown.bits((2, 1, 8, 8)) == mask).all()
 
 
 def test_structure_alone_has_exact_zeros():
-    x = draw(StructuredShare.ALL).floats((12, 40), Use())
+    x = draw(StructureLevel.ALL).floats((12, 40), Use())
     assert len(np.unique(x)) < 20
     assert (x[1] == 0).all()
     assert not np.signbit(x[x == 0]).any()
 
 
 def test_masks_are_windows_prefixes_all_and_none():
-    drawn = [draw(StructuredShare.ALL, turn=turn).bits((75,)) for turn in range(5)]
+    drawn = [draw(StructureLevel.ALL, turn=turn).bits((75,)) for turn in range(5)]
     counts = [int(mask.sum()) for mask in drawn]
     assert {0, 75} < set(counts)
     edges = [int(np.abs(np.diff(mask.astype(int))).sum()) for mask in drawn]
@@ -184,7 +184,7 @@ def test_masks_are_windows_prefixes_all_and_none():
 
 @pytest.mark.parametrize("turn", range(0, 60, 5))
 def test_a_window_hides_the_first_vectors_of_a_block_that_is_seen(turn):
-    mask = draw(StructuredShare.ALL, turn=turn).bits((75,))
+    mask = draw(StructureLevel.ALL, turn=turn).bits((75,))
     first = int(np.argmax(mask))
     block = mask[first - first % 32 :][:32]
     assert block.any()
@@ -192,14 +192,14 @@ def test_a_window_hides_the_first_vectors_of_a_block_that_is_seen(turn):
 
 
 def test_each_query_of_a_matrix_and_each_row_has_a_mask():
-    masks = draw(StructuredShare.SOME).bits((4, 1, 9, 9))
+    masks = draw(StructureLevel.SOME).bits((4, 1, 9, 9))
     assert len(np.unique(masks.reshape(4, -1), axis=0)) > 1
-    rows = draw(StructuredShare.SOME).bits((7, 30))
+    rows = draw(StructureLevel.SOME).bits((7, 30))
     assert len(np.unique(rows, axis=0)) > 1
 
 
 def test_random_draws_of_others_stay_without_structure():
-    x = draw(StructuredShare.NONE).floats((12, 40), Use(is_bias=True))
+    x = draw(StructureLevel.NONE).floats((12, 40), Use(is_bias=True))
     assert len(np.unique(x)) == x.size
 
 

@@ -18,7 +18,7 @@ from aotc.errors import CompileError, InputError, SetupError
 from aotc.processes import asking
 from aotc.timing import dispatches, inputs, process
 from aotc.timing.messages import TimedBundle
-from aotc.timing.statistics import Comparison, Latency
+from aotc.timing.statistics import Latency, TimeRatio
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format-1"  # an entry that trains
 Bench = Callable[..., dict[str, Any]]
@@ -316,11 +316,11 @@ def test_percentiles_of_known_times() -> None:
 
 def test_a_difference_is_one_that_every_pair_of_rounds_shows() -> None:
     slower = [[30, 33, 36]] * 6
-    found = Comparison.of(slower, [[10, 11, 12]] * 6)
+    found = TimeRatio.of(slower, [[10, 11, 12]] * 6)
     assert (found.ratio, found.ratio_of_minima, found.low, found.high) == (3, 3, 3, 3)
     assert not found.is_noise
-    assert Comparison.of(slower, [[10, 11, 12]] * 5 + [[99]]).is_noise
-    assert Comparison.of(slower[:5], [[10, 11, 12]] * 5).is_noise  # too few to tell
+    assert TimeRatio.of(slower, [[10, 11, 12]] * 5 + [[99]]).is_noise
+    assert TimeRatio.of(slower[:5], [[10, 11, 12]] * 5).is_noise  # too few to tell
 
 
 def manifest_of(*leaves: dict[str, Any], **symbols: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from aotc.artifacts.manifest import Variant
 from aotc.cli.bench_report import _kernel_cells
-from aotc.cli.kernels import KernelTable, expected
+from aotc.cli.kernels import KernelTable, expected_figures
 from aotc.cli.main import main
 from aotc.machine.processor import NOMINAL_GHZ
 from aotc.timing.dispatches import Dispatch
@@ -69,15 +69,17 @@ def test_counts_are_of_named_entries_and_agree_with_their_nouns() -> None:
 
 
 def test_expects_the_cycles_of_the_model_or_of_memory() -> None:
-    found = expected(REGION, MACHINE)
+    found = expected_figures(REGION, MACHINE)
     assert found["roofline"] == pytest.approx(0.8)
     assert found["expected_ms"] == pytest.approx(1.25 / NOMINAL_GHZ)
     assert found["expected_gflops"] == pytest.approx(51.2 * NOMINAL_GHZ)
     assert found["intensity"] == 64
-    moving = expected({**REGION, "bytes_read": 79_900_000}, MACHINE)
+    moving = expected_figures({**REGION, "bytes_read": 79_900_000}, MACHINE)
     assert moving["roofline"] == 1
     assert moving["expected_ms"] == pytest.approx(10 / NOMINAL_GHZ)
-    unknown = expected({k: v for k, v in REGION.items() if k != "cycles"}, MACHINE)
+    unknown = expected_figures(
+        {k: v for k, v in REGION.items() if k != "cycles"}, MACHINE
+    )
     assert unknown["expected_ms"] is unknown["roofline"] is None
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 import aotc
 from aotc import pipeline
 from aotc.artifacts import Signer, Trust, keys, read_bundle
-from aotc.cli.main import VERBS, Verbs, main
+from aotc.cli.main import VERBS, VerbGroup, main
 from aotc.core import options
 from aotc.errors import AotcError, InputError
 from aotc.errors.redaction import redact
@@ -102,7 +102,7 @@ def written(folder):
 
 
 def options_of(verb):
-    command = Verbs().get_command(click.Context(click.Group()), verb)
+    command = VerbGroup().get_command(click.Context(click.Group()), verb)
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.is_flag:
             yield parameter.opts[-1]

@@ -12,15 +12,19 @@ from aotc.machine.target import PEELING, Target
 @pytest.mark.parametrize("name", dtypes.NAMES)
 def test_every_dtype_is_numpys_and_back(name):
     numpy_dtype = dtypes.to_numpy(name)
-    assert dtypes.canonical(name) == name
-    assert dtypes.canonical(numpy_dtype) == name
-    assert dtypes.canonical(numpy_dtype.type) == name
-    assert dtypes.canonical(dtypes.numpy_name(name)) == name
+    assert dtypes.canonical_dtype(name) == name
+    assert dtypes.canonical_dtype(numpy_dtype) == name
+    assert dtypes.canonical_dtype(numpy_dtype.type) == name
+    assert dtypes.canonical_dtype(dtypes.numpy_name(name)) == name
     assert numpy_dtype.itemsize * 8 == dtypes.bits(name)
 
 
 def test_python_types_mean_the_widths_that_every_target_computes_with():
-    assert [dtypes.canonical(t) for t in (float, int, bool)] == ["f32", "i32", "bool"]
+    assert [dtypes.canonical_dtype(t) for t in (float, int, bool)] == [
+        "f32",
+        "i32",
+        "bool",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,7 @@ def test_text_of_which_the_width_is_unclear_is_refused_with_what_numpy_means(
     name, meant
 ):
     with pytest.raises(InputError) as caught:
-        dtypes.canonical(name)
+        dtypes.canonical_dtype(name)
     assert caught.value.code == "unknown-dtype"
     assert f"NumPy means {meant} by it" in caught.value.hint
 
@@ -42,7 +46,7 @@ def test_text_of_which_the_width_is_unclear_is_refused_with_what_numpy_means(
 )
 def test_other_types_are_refused(name):
     with pytest.raises(InputError) as caught:
-        dtypes.canonical(name)
+        dtypes.canonical_dtype(name)
     assert caught.value.code == "unknown-dtype"
     assert "bf16" in caught.value.hint
 

@@ -141,8 +141,10 @@ class Case:
     def assert_equal(self, got: Any, want: Any) -> None:
         """Equal shapes and values; sums may have been made in another order."""
         assert got.shape == want.shape
-        if dtypes.is_float(dtypes.canonical(want.dtype)):
-            slack = {"f64": 1e-12, "f32": 1e-5}.get(dtypes.canonical(want.dtype), 2e-2)
+        if dtypes.is_float(dtypes.canonical_dtype(want.dtype)):
+            slack = {"f64": 1e-12, "f32": 1e-5}.get(
+                dtypes.canonical_dtype(want.dtype), 2e-2
+            )
             got, want = got.astype("f8"), want.astype("f8")
             np.testing.assert_allclose(got, want, rtol=slack, atol=slack)
         else:
@@ -202,7 +204,7 @@ def _static(shape: tuple[Any, ...], sizes: Sizes) -> tuple[Any, ...]:
 
 def type_of(operand: Any, sizes: Sizes) -> Tensor:
     if isinstance(operand, np.ndarray):
-        return Tensor(operand.shape, dtypes.canonical(operand.dtype))
+        return Tensor(operand.shape, dtypes.canonical_dtype(operand.dtype))
     shape = _static(operand.shape, sizes)
     return Tensor(shape, operand.dtype)
 
@@ -217,7 +219,7 @@ def main_dtype(sample: OpSample) -> str:
         value = sample.attributes.get("value")
         default = sample.attributes.get("dtype", "i32")  # positions are i32
         found = [default if value is None else value.dtype]
-    return next((d for d in map(dtypes.canonical, found) if d != "bool"), "bool")
+    return next((d for d in map(dtypes.canonical_dtype, found) if d != "bool"), "bool")
 
 
 class _Any(dict[str, Any]):

@@ -36,7 +36,7 @@ TOLERANCE = {"f64": 1e-13, "f32": 1e-5, "f16": 2e-3, "bf16": 1.6e-2}
 def assert_close(got: Any, want: Any) -> None:
     """Equal shapes, equal infinities and NaNs, and values within tolerance."""
     assert got.shape == want.shape
-    tolerance = TOLERANCE.get(dtypes.canonical(want.dtype))
+    tolerance = TOLERANCE.get(dtypes.canonical_dtype(want.dtype))
     if tolerance is None:
         np.testing.assert_array_equal(got, want)
         return
@@ -78,7 +78,7 @@ class Compiled:
             arguments.push_ref(buffer)
         self._context.invoke(self._code.lookup_function(name), arguments, results)
         for buffer, array in zip(sent, arrays, strict=True):
-            kind = Tensor(array.shape, dtypes.canonical(array.dtype))
+            kind = Tensor(array.shape, dtypes.canonical_dtype(array.dtype))
             assert _receive(buffer, kind).tobytes() == array.tobytes()
         return [
             _receive(results.get_as_object(i, iree.HalBufferView), kind)
@@ -86,7 +86,7 @@ class Compiled:
         ]
 
     def _send(self, array: Any) -> Any:
-        kind = _ELEMENTS[dtypes.canonical(array.dtype)]
+        kind = _ELEMENTS[dtypes.canonical_dtype(array.dtype)]
         memory, usage = iree.MemoryType.DEVICE_LOCAL, iree.BufferUsage.DEFAULT
         allocate = self._device.allocator.allocate_buffer_copy
         contiguous = np.ascontiguousarray(array).reshape(array.shape)

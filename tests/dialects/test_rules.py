@@ -74,7 +74,7 @@ def test_reference_computes_what_infer_says(case, graph):
         results = reference.evaluate(graph, str(case), case.inputs(sizes))
         for result, expected in zip(results, case.infer(sizes), strict=True):
             assert result.shape == expected.shape
-            assert dtypes.canonical(result.dtype) == expected.dtype
+            assert dtypes.canonical_dtype(result.dtype) == expected.dtype
 
 
 def test_symbolic_and_static_shapes_agree(symbolic_case, graph, empty_module):
@@ -133,7 +133,9 @@ def test_jvp_agrees_with_finite_differences(smooth_case, graph, differentiate):
                 for i, x in enumerate(inputs)
             ]
             results = reference.evaluate(graph, str(case), shifted)
-            return [y for y in results if dtypes.is_float(dtypes.canonical(y.dtype))]
+            return [
+                y for y in results if dtypes.is_float(dtypes.canonical_dtype(y.dtype))
+            ]
 
         for slope, ahead, behind in zip(slopes, moved(STEP), moved(-STEP), strict=True):
             expected = (ahead - behind) / (2 * STEP)

@@ -67,7 +67,10 @@ def test_code_on_a_disk_without_exec_is_no_want_of_memory():
 
 def test_errors_of_aotc_pass_as_they_are():
     for error in (CompileError("c", "m"), SetupError("s", "bad_alloc")):
-        with pytest.raises(AotcError) as caught, system_errors.system_errors():
+        with (
+            pytest.raises(AotcError) as caught,
+            system_errors.translate_system_errors(),
+        ):
             raise error
         assert caught.value is error
 
@@ -89,7 +92,7 @@ def _read_batches(folder, patch, error):
 
 def _read_input(folder, patch, error):
     patch.setattr(np, "load", failing(error))
-    with system_errors.system_errors():  # as the command does
+    with system_errors.translate_system_errors():  # as the command does
         arrays.load_array(str(folder / "a.npz"))
 
 

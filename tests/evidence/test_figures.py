@@ -22,7 +22,7 @@ from aotc.evidence.messages import (
 )
 from aotc.evidence.replay import ReplayMeasurement, measure
 from aotc.evidence.report import evidence_of
-from aotc.evidence.requests import Requests
+from aotc.evidence.requests import RequestSequence
 from aotc.timing.messages import TimedBundle
 from aotc.traffic import Traffic
 
@@ -52,7 +52,7 @@ def evidence(*contenders, bound=None):
         entry="f",
         traffic_file="traffic.csv",
         traffic=traffic,
-        requests=Requests(({"n": 4}, {"n": 3}, {"n": 9}), ORDER),
+        requests=RequestSequence(({"n": 4}, {"n": 3}, {"n": 9}), ORDER),
         seed=0,
         machine=machine,
     )
@@ -185,7 +185,7 @@ def test_what_fails_is_left_out_with_a_note_if_that_is_allowed(monkeypatch):
 
     monkeypatch.setattr("aotc.evidence.replay.Server", Server)
     good, bad = (Contender(name, TimedBundle(name, "f")) for name in ("good", "bad"))
-    asked = Requests(({}, {}, {}), ORDER), 0, 0.001
+    asked = RequestSequence(({}, {}, {}), ORDER), 0, 0.001
     (found,), notes = measure([bad, good], *asked, may_leave_out=True)
     assert (found.contender, len(found.rounds)) == (good, 3)
     assert notes == ("bad is left out: too many sizes",)

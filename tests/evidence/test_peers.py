@@ -26,7 +26,7 @@ from aotc.evidence.peers.agreement import require_agreement
 from aotc.evidence.peers.choosing import choose_peers
 from aotc.evidence.peers.engine import PeerInput
 from aotc.evidence.peers.matching import match_inputs, match_outputs
-from aotc.evidence.requests import Requests
+from aotc.evidence.requests import RequestSequence
 from aotc.evidence.serve import answer, load_player
 from aotc.evidence.signature import EntrySignature
 from aotc.timing.messages import TimedBundle
@@ -225,7 +225,7 @@ def double(monkeypatch, tmp_path):
         (tmp_path / f"{name}.onnx").write_bytes(b"12345678")
         (tmp_path / f"{name}.onnx.data").write_bytes(b"12")
         subject = TimedBundle(str(tmp_path / f"{name}.onnx"), "f", threads=3)
-        requests = Requests(({"n": 2}, {"n": 5}), (1, 0, 1))
+        requests = RequestSequence(({"n": 2}, {"n": 5}), (1, 0, 1))
         given = {"inputs": (X, K), "requests": requests, "seed": 4, **asked}
         return ReplayOrder("onnxruntime", subject, **given)
 
@@ -254,7 +254,7 @@ def test_a_file_of_fixed_sizes_is_refused_if_the_traffic_has_others(
     ) as found:
         load_player(double())
     assert found.value.code == "peer-mismatch"
-    two = Requests(({"n": 2},), (0, 0))
+    two = RequestSequence(({"n": 2},), (0, 0))
     assert load_player(double(requests=two)).play().ways[0].path == "own"
 
 
@@ -303,7 +303,7 @@ def served(monkeypatch):
     return known
 
 
-REQUESTS = Requests(({"n": 2}, {"n": 5}), (0, 1))
+REQUESTS = RequestSequence(({"n": 2}, {"n": 5}), (0, 1))
 DYNAMIC = Contender("dynamic", TimedBundle("dynamic", "f"))
 TORCH = Contender("torch", TimedBundle("torch", "f"), player="torch")
 

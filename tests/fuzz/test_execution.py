@@ -8,7 +8,7 @@ from aotc.core.pytree import flatten
 from aotc.errors import AotcError
 from aotc.passes import run_passes
 from aotc.tracing.assembly import trace
-from aotc.tracing.entry_calls import executed
+from aotc.tracing.entry_calls import execute_entry
 from benchmarks.fuzz.executing import entry_of
 from benchmarks.fuzz.generation import random_program, variants
 from benchmarks.fuzz.jax_peer import examples
@@ -46,7 +46,7 @@ def test_a_program_executes_to_what_its_graph_gives(seed):
         for sizes in program.sizes:
             arrays = examples(program, sizes)
             expected = outcome(lambda: by_graph(declared, arrays))  # noqa: B023
-            found = outcome(lambda: flatten(executed(declared, arrays, {}))[0])  # noqa: B023
+            found = outcome(lambda: flatten(execute_entry(declared, arrays, {}))[0])  # noqa: B023
             if isinstance(expected, str) or isinstance(found, str):
                 assert found == expected, model_source(program)
                 continue

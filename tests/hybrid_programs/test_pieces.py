@@ -70,15 +70,15 @@ class _Sums(SplitGraph):
     bad = None
     made = ()
 
-    def compiled(self, piece, given, sizes):
+    def compile_region(self, piece, given, sizes):
         if self.bad in piece.nodes:
             raise InputError("unsupported", "found while it was traced\nmore")
-        return self.loaded(piece, given)
+        return self.load_island(piece, given)
 
     def kind_of(self, piece, given):
         return PieceKind.of(given.values())
 
-    def loaded(self, piece, given):
+    def load_island(self, piece, given):
         self.made = (*self.made, (*piece.nodes,))
 
         def run(given):
@@ -121,7 +121,7 @@ def test_code_is_made_once_for_each_kind_of_inputs():
 
 def test_an_error_of_the_call_is_no_reason_to_split():
     class Refusing(_Sums):
-        def compiled(self, piece, given, sizes):
+        def compile_region(self, piece, given, sizes):
             raise InputError("shape-mismatch", "sizes differ")
 
     graph = Refusing("sums", _nodes("x -> a"), "x", "a")
@@ -149,10 +149,10 @@ def test_a_graph_that_cannot_be_computed_is_refused_with_the_node(rows, told):
 class _RefusesSmall(_Sums):
     """A graph that compiles nothing for fewer than two elements."""
 
-    def compiled(self, piece, given, sizes):
+    def compile_region(self, piece, given, sizes):
         if min(shape[0] for shape in sizes) < 2:
             raise InputError("unsupported", "too small")
-        return self.loaded(piece, given)
+        return self.load_island(piece, given)
 
     def nodes_at_fault(self, piece):
         return piece.nodes
@@ -176,7 +176,7 @@ def test_a_region_that_nothing_was_compiled_of_is_not_tried_for_ever():
     class Never(_Sums):
         tried = 0
 
-        def compiled(self, piece, given, sizes):
+        def compile_region(self, piece, given, sizes):
             self.tried += 1
             raise InputError("unsupported", "never")
 
@@ -220,12 +220,12 @@ class _Dynamic(_Sums):
     odd = False
     asked = ()
 
-    def compiled(self, piece, given, sizes):
+    def compile_region(self, piece, given, sizes):
         self.asked = (*self.asked, sizes[0])
         is_number = isinstance(sizes[0][0], int)
         if self.odd and not is_number:
             raise InputError("unsupported", "sizes must be numbers")
-        code = self.loaded(piece, given)
+        code = self.load_island(piece, given)
 
         def run(given):
             if not is_number and given["x"].shape == (7,):

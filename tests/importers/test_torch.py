@@ -5,7 +5,7 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.core.dtypes import canonical
+from aotc.core.dtypes import canonical_dtype
 from aotc.core.pytree import flatten
 from aotc.errors import InputError
 from aotc.passes import run_passes
@@ -158,7 +158,7 @@ def specs(tree):
         return {name: specs(part) for name, part in tree.items()}
     if isinstance(tree, list):
         return [specs(part) for part in tree]
-    return aotc.Spec(tree.shape, canonical(tree.dtype))
+    return aotc.Spec(tree.shape, canonical_dtype(tree.dtype))
 
 
 # ---- what a module stores -----------------------------------------------------------

@@ -12,7 +12,7 @@ from aotc import control, reference
 from aotc.dialects.types import SymbolicDim, Tensor
 from aotc.errors import InputError
 from aotc.tracing.assembly import trace
-from aotc.tracing.call_sizes import CallSize, compiler_sizes
+from aotc.tracing.call_sizes import CallSize, in_compiler_sizes
 from aotc.tracing.source_locations import source_root
 from benchmarks.fuzz.evaluated import without_compiler
 
@@ -267,7 +267,7 @@ def test_types_and_ops_have_the_compilers_sizes():
 
     trace([aotc.entry(x=aotc.Spec(("n", 2)))(look)], {})
     assert all(type(size) is CallSize for size in seen)
-    assert all(type(size) is SymbolicDim for size in compiler_sizes(tuple(seen)))
+    assert all(type(size) is SymbolicDim for size in in_compiler_sizes(tuple(seen)))
 
 
 def test_what_python_decided_on_is_a_condition_of_what_is_exported():

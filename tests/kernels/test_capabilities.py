@@ -14,7 +14,12 @@ from aotc.dialects.functions.walking import defining_op
 from aotc.dialects.types import Tensor, element_count
 from aotc.importers import load
 from aotc.kernels import capabilities
-from aotc.kernels.capabilities import BACKENDS, Emitted, NoKernels, capabilities_of
+from aotc.kernels.capabilities import (
+    BACKENDS,
+    Emitted,
+    NoTargetKernels,
+    capabilities_of,
+)
 from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.elementwise import ALIKE, BY_ROWS, OF_COLUMNS, Elementwise
 from aotc.kernels.families import FAMILIES
@@ -187,7 +192,7 @@ def test_the_emitter_writes_all_families_of_its_table():
 def test_a_target_without_kernels_says_why():
     for name in ("x86_64-v2", "vulkan"):
         found = capabilities_of(Target.parse(name))
-        assert isinstance(found, NoKernels)
+        assert isinstance(found, NoTargetKernels)
         assert name in found.why
 
 
@@ -196,12 +201,12 @@ def test_kernels_of_gpus_need_what_compiles_them(monkeypatch):
         for has_triton in (False, True):
             monkeypatch.setattr(capabilities, "has_triton", lambda has=has_triton: has)
             found = capabilities_of(Target.parse(name))
-            assert isinstance(found, NoKernels) is not has_triton
+            assert isinstance(found, NoTargetKernels) is not has_triton
             assert has_triton or ("triton" in found.why and "pip" in found.cure)
     with_kernels = {
         name
         for name, target in TARGETS.items()
-        if not isinstance(capabilities_of(target), NoKernels)
+        if not isinstance(capabilities_of(target), NoTargetKernels)
     }
     assert with_kernels >= {"x86_64-v3", "x86_64-v4", "aarch64", "riscv64-v"}
 

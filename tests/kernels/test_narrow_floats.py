@@ -8,7 +8,7 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.core.dtypes import canonical, to_numpy
+from aotc.core.dtypes import canonical_dtype, to_numpy
 from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
@@ -74,7 +74,7 @@ def test_a_kernel_rounds_as_the_graph_says(bundle, terms, name):
     for rows in (1, 2, 40) if name == "any_rows" else (1,):
         inputs = _inputs(_program().entry(name), rows)
         for mine, theirs in zip(*_both(bundle, terms, name, inputs), strict=True):
-            dtype = canonical(theirs.dtype)
+            dtype = canonical_dtype(theirs.dtype)
             assert mine.dtype == theirs.dtype
             assert mine.shape == theirs.shape
             with np.errstate(invalid="ignore"):

@@ -8,7 +8,7 @@ import pytest
 
 import aotc
 from aotc import reference
-from aotc.core.dtypes import canonical, is_float, to_numpy
+from aotc.core.dtypes import canonical_dtype, is_float, to_numpy
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
@@ -72,7 +72,7 @@ def _compared(bundle, terms, name, inputs):
 
 def _assert_near(mine, theirs):
     """Compare results with those of the graph; return the share that differs."""
-    dtype = canonical(theirs.dtype)
+    dtype = canonical_dtype(theirs.dtype)
     assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
     with np.errstate(invalid="ignore"):
         mine, theirs = (x.astype("f") for x in (mine, theirs))

@@ -15,7 +15,7 @@ from aotc.importers import load
 from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.planning.attention import AttentionSizes
 from aotc.kernels.planning.tile import ContractionTile, row_counts
-from aotc.kernels.typical import ROWS, typical
+from aotc.kernels.typical import ROWS, typical_size
 from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.pipeline import build
@@ -153,5 +153,5 @@ def test_a_schedule_is_for_the_sizes_of_most_calls_where_they_are_known():
         assert pixels.typical.rows == 30
         both = ConvolutionGeometry(batch * unknown, (1, 1), 64, (1, 1), 48, (1, 1))
         assert both.typical.rows == 128  # that of the other is not known
-        assert typical(batch, ROWS) == 6
+        assert typical_size(batch, ROWS) == 6
         assert AttentionSizes(1, batch, 4, 32, unknown, 4, 32, 1, 1).typical == (6, 128)

@@ -8,11 +8,11 @@ import pytest
 import aotc
 from aotc import reference, training
 from aotc.checks.certificate import certify
+from aotc.checks.checked_devices import CheckedDevicesEntry
 from aotc.checks.comparable import comparable_entries
 from aotc.checks.compiled import DevicesBundle
-from aotc.checks.devices_subject import DevicesSubject
-from aotc.checks.samples import items_of
-from aotc.checks.trials import judged, trial_of
+from aotc.checks.samples import check_items_of
+from aotc.checks.trials import judge_trial, trial_of
 from aotc.checks.work import WorkBudget
 from aotc.core.pytree import flatten
 from aotc.dialects import context
@@ -200,13 +200,13 @@ class OtherDevices:
 def test_a_self_check_compares_what_each_device_computes(bundle, graph):
     for name in ("step", "exchange"):
         with context():
-            subject = DevicesSubject(graph, graph.module, graph.entry(name))
-            items = items_of(graph, graph.module, subject.entry)
+            subject = CheckedDevicesEntry(graph, graph.module, graph.entry(name))
+            items = check_items_of(graph, graph.module, subject.entry)
             trial = trial_of(subject, items[1], WorkBudget.usual())
             verdicts = [
                 each.passed
                 for first in (0, 1)
-                for row in judged(
+                for row in judge_trial(
                     trial,
                     [
                         *subject.compiled_results(

@@ -17,7 +17,7 @@ from aotc import training
 from aotc.artifacts.manifest import DeviceAxis
 from aotc.errors import InputError
 from aotc.errors.exit_status import exit_cause
-from aotc.parallel import Devices, Group
+from aotc.parallel import Group, LocalDevices
 from aotc.parallel.engine import Alone
 from aotc.runtime import load_devices
 from tests.parallel.conftest import write_data
@@ -167,9 +167,9 @@ def test_what_ranks_cannot_divide_is_refused(bundle, monkeypatch):
     group = Group(Alone())
     group.size = 3
     with pytest.raises(InputError, match="divides the devices of the model, 4; got 3"):
-        Devices(group, DeviceAxis("data", 4))
+        LocalDevices(group, DeviceAxis("data", 4))
     with pytest.raises(InputError, match="devices of the model, 1; got 3") as failure:
-        Devices(group, DeviceAxis("", 1))
+        LocalDevices(group, DeviceAxis("", 1))
     assert "all_reduce" in failure.value.hint
     with pytest.raises(InputError, match="one device computes"):
         training.map_batches(

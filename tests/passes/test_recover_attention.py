@@ -12,7 +12,7 @@ from aotc.dialects import context
 from aotc.dialects.builder import Builder
 from aotc.dialects.functions.functions import functions_of
 from aotc.mlir import ir
-from aotc.passes.recovery.movement import movement_of
+from aotc.passes.recovery.movement import scaled_view_of
 
 ALL = ("inline", "simplify", "cse", "simplify", "recover-ops", "simplify", "cse")
 B, L, S, H, D = 2, 4, 5, 6, 3
@@ -430,7 +430,7 @@ def test_a_chain_of_movements_is_three_ops_at_most(model, data):
     (expected,) = made(x)
     function = functions_of(made.module)["f"]
     *_, end = function.entry_block.operations
-    movement = movement_of(end.operands[0])
+    movement = scaled_view_of(end.operands[0])
     if movement.view.has_repeats:
         return
     before = len(made.ops)

@@ -189,8 +189,8 @@ def test_precisions_of_layers_are_what_errors_are_measured_of(products):
             "no-calibration-data",
             lambda p, d: quantized(p, QuantizationOptions("bf16", quality=0.1)),
         ),
-        ("bad-metric", lambda p, d: LossMetric.named("top-one")),
-        ("bad-metric", lambda p, d: LossMetric.named("nowhere.py:f")),
+        ("bad-metric", lambda p, d: LossMetric.from_name("top-one")),
+        ("bad-metric", lambda p, d: LossMetric.from_name("nowhere.py:f")),
         (
             "already-quantized",
             lambda p, d: quantized(
@@ -318,7 +318,7 @@ def test_users_metric_gets_results_by_name_and_the_data(tmp_path, digits, held_o
         "    assert found.shape == known.shape\n"
         "    return (found.argmax(-1) != data['labels']).mean()\n"
     )
-    choice = QuantizationOptions("bf16", metric=LossMetric.named(f"{path}:wrong"))
+    choice = QuantizationOptions("bf16", metric=LossMetric.from_name(f"{path}:wrong"))
     found = quantized(digits, choice, held_out)  # without calibration
     assert found.recipe.quality["metric"] == "metric.py:wrong"
     assert 0 < found.recipe.quality["lost"] < 0.03

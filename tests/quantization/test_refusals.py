@@ -121,7 +121,7 @@ def test_auto_is_one_metric_for_all_entries_whatever_their_first_output_is(model
         ([np.ones(4, "f")[:1], integers], "disagreement"),
         ([np.float32(1).reshape(())], "cosine"),
     ):
-        assert LossMetric().resolved(outputs).name == name
+        assert LossMetric().resolve_auto(outputs).name == name
 
 
 @pytest.mark.parametrize(

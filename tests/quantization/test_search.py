@@ -97,7 +97,12 @@ def test_programs_that_begin_alike_compute_only_what_follows(
 
     def made_of(plans):
         made = program.copy()
-        given = layers_of(made), plans, calibration.rounded(plans), calibration.grids
+        given = (
+            layers_of(made),
+            plans,
+            calibration.rounded_weights(plans),
+            calibration.grids,
+        )
         rewrite(made, *given)
         return made
 

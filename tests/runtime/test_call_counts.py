@@ -7,7 +7,7 @@ import pytest
 
 from aotc.counting import counters
 from aotc.errors import AotcError
-from aotc.runtime.call_counts import CallCounts
+from aotc.runtime.call_counts import FunctionCallCounters
 
 
 class _Difference:
@@ -117,7 +117,7 @@ def test_no_call_is_lost_between_threads_and_figures_outlive_the_model(bundle, t
 
 def test_padding_is_what_is_computed_beyond_what_is_given():
     labels = {"model": "m", "version": "1", "target": "t", "entry": "padded"}
-    counts = CallCounts(labels)
+    counts = FunctionCallCounters(labels)
     more = _Difference()
     padded = counts.for_shapes("padded", (4, 1), ((3, 2), ()), ((8, 2), ()))
     for _ in range(3):

@@ -313,5 +313,5 @@ def _compiled_function(
 
 def _wide(array: np.ndarray) -> np.ndarray:
     array = np.asarray(array)
-    is_float = dtypes.is_float(dtypes.canonical(array.dtype))
+    is_float = dtypes.is_float(dtypes.canonical_dtype(array.dtype))
     return array.astype(np.float64) if is_float else array

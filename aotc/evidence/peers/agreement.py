@@ -56,7 +56,7 @@ def require_agreement(
     errors, allowed = [0.0], [0.0]
     for (name, wanted), place in zip(expected, places, strict=True):
         array = found[place][1]
-        dtype = dtypes.canonical(wanted.dtype)
+        dtype = dtypes.canonical_dtype(wanted.dtype)
         what = f"{dtype}{list(wanted.shape)}"
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             got = f"{array.dtype}{list(array.shape)}"

@@ -43,7 +43,7 @@ class OpenVino:
 
 def _port(port: openvino.ConstOutput) -> PeerInput:
     sizes = (None if size.is_dynamic else size.get_length() for size in _sizes(port))
-    dtype = dtypes.canonical(port.element_type.to_dtype())
+    dtype = dtypes.canonical_dtype(port.element_type.to_dtype())
     return PeerInput(_name(port), dtype, tuple(sizes))
 
 

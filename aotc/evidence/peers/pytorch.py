@@ -112,7 +112,9 @@ def _port(name: str, value: object) -> PeerInput:
     sizes = (size if isinstance(size, int) else None for size in value.shape)
     dtype = str(value.dtype).removeprefix("torch.")
     known = dtype in {str(dtypes.to_numpy(n)) for n in dtypes.NAMES if n != "bf16"}
-    return PeerInput(name, dtypes.canonical(dtype) if known else dtype, tuple(sizes))
+    return PeerInput(
+        name, dtypes.canonical_dtype(dtype) if known else dtype, tuple(sizes)
+    )
 
 
 def _output_names(form: _pytree.TreeSpec) -> Iterator[str]:

@@ -187,7 +187,7 @@ class _FileGraph(SplitGraph[str, object]):
             return PieceKind(form, ())
         return PieceKind(form, tuple(np.shape(each) for each in _arrays(given)))
 
-    def compiled(
+    def compile_region(
         self, piece: Piece[str], given: Values, sizes: Sizes
     ) -> Code[str, object]:
         """Compile code for a region and inputs of these sizes.
@@ -248,7 +248,7 @@ class _FileGraph(SplitGraph[str, object]):
                 )
         return found
 
-    def loaded(self, piece: Piece[str], given: Values) -> Code[str, object]:
+    def load_island(self, piece: Piece[str], given: Values) -> Code[str, object]:
         """A session of ONNX Runtime for an island.
 
         Raises:

@@ -77,7 +77,7 @@ class PieceCode(Generic[Key, V]):
         return self.fits(kind) and kind.shapes not in self.refused
 
 
-class PieceCodes(CodeCache[PieceCode[Key, V], Faults]):
+class PieceCodeCache(CodeCache[PieceCode[Key, V], Faults]):
     """The codes of one piece; see `CodeCache`."""
 
     def find(self, kind: PieceKind) -> PieceCode[Key, V] | None:

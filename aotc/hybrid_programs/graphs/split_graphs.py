@@ -16,7 +16,7 @@ from aotc.hybrid_programs.graphs.piece_codes import (
     Code,
     Faults,
     PieceCode,
-    PieceCodes,
+    PieceCodeCache,
     PieceKind,
     V,
 )
@@ -80,7 +80,7 @@ class SplitGraph(ABC, Generic[Key, V]):
         self._outputs, self._stored = {*outputs}, ({*stored} - {*inputs}) | {*tokens}
         self._known = {*inputs, *stored}
         self._limits = require_limits(*limits)
-        self._codes: dict[tuple[bool, tuple[int, ...]], PieceCodes[Key, V]] = {}
+        self._codes: dict[tuple[bool, tuple[int, ...]], PieceCodeCache[Key, V]] = {}
         self._boundaries: dict[tuple[int, ...], Boundary] = {}
         self._lock = threading.RLock()
         self._plans: dict[Hashable, PiecePlan[Key]] = {}
@@ -145,7 +145,7 @@ class SplitGraph(ABC, Generic[Key, V]):
     # ---- what a kind of graph tells of itself
 
     @abstractmethod
-    def compiled(
+    def compile_region(
         self, piece: Piece[Key], given: Mapping[Key, V], sizes: Sizes
     ) -> Code[Key, V]:
         """Compile code for a region and inputs like these.
@@ -160,7 +160,7 @@ class SplitGraph(ABC, Generic[Key, V]):
         """
 
     @abstractmethod
-    def loaded(self, piece: Piece[Key], given: Mapping[Key, V]) -> Code[Key, V]:
+    def load_island(self, piece: Piece[Key], given: Mapping[Key, V]) -> Code[Key, V]:
         """The framework's code for an island and inputs like these.
 
         Raises:
@@ -205,7 +205,7 @@ class SplitGraph(ABC, Generic[Key, V]):
                 return found
             codes.require_room_for(kind)
             if piece.boundary is not None:
-                run = self.loaded(piece, given)
+                run = self.load_island(piece, given)
                 return codes.add(kind, PieceCode(run, kind.form, kind.shapes))
             try:
                 return codes.add(kind, self._compiled(piece, kind, given))
@@ -224,19 +224,21 @@ class SplitGraph(ABC, Generic[Key, V]):
         sizes = codes.sizes_for(kind) if self.has_symbols else None
         if sizes is not None:
             with suppress(InputError, CompileError):
-                return PieceCode(self.compiled(piece, given, sizes), kind.form, sizes)
-        run = self.compiled(piece, given, kind.shapes)
+                return PieceCode(
+                    self.compile_region(piece, given, sizes), kind.form, sizes
+                )
+        run = self.compile_region(piece, given, kind.shapes)
         if sizes is not None:  # which can be compiled, but not for others like it
             codes.require_exact(kind)
         return PieceCode(run, kind.form, kind.shapes)
 
-    def _codes_of(self, piece: Piece[Key]) -> PieceCodes[Key, V]:
+    def _codes_of(self, piece: Piece[Key]) -> PieceCodeCache[Key, V]:
         key = piece.boundary is not None, (*piece.nodes,)
         if key not in self._codes:
             kind = "island" if piece.boundary else "region"
             place = self.nodes[piece.nodes[0]].place
             owner = f"{self.name}: the {kind} from {place} on"
-            self._codes[key] = PieceCodes(owner, *self._limits)
+            self._codes[key] = PieceCodeCache(owner, *self._limits)
         return self._codes[key]
 
     # ---- all pieces

@@ -144,7 +144,7 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
         kind = PieceKind.of(given.values())
         return PieceKind((kind.form, *known), kind.shapes)
 
-    def compiled(
+    def compile_region(
         self, piece: Piece[int], given: Values, sizes: Sizes
     ) -> Code[int, np.ndarray]:
         """Compile code for a region and inputs of these shapes.
@@ -185,7 +185,7 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
 
         return run
 
-    def loaded(self, piece: Piece[int], given: Values) -> Code[int, np.ndarray]:
+    def load_island(self, piece: Piece[int], given: Values) -> Code[int, np.ndarray]:
         """Load XLA's code for an island and inputs of these shapes.
 
         Raises:

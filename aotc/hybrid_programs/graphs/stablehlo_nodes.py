@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from aotc.hybrid_programs.graphs.pieces import GraphNode
 from aotc.importers.stablehlo.contracts import global_constants
-from aotc.importers.stablehlo.copying import TOKEN, inline_calls, read_values
+from aotc.importers.stablehlo.copying import TOKEN, inline_calls_of_main, read_values
 from aotc.importers.stablehlo.interpreter import functions_of
 from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.unsupported import reason_against
@@ -34,7 +34,7 @@ class MainFunction:
     """
 
     def __init__(self, module: ir.Module, name: str) -> None:
-        inline_calls(module, name)
+        inline_calls_of_main(module, name)
         self.module = module
         function = functions_of(module)[name]
         block = function.regions[0].blocks[0]

@@ -25,7 +25,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _AVAILABLE = ("artifacts", "counting", "errors", "runtime", "streaming")
 
 
-def prepared(
+def statements_for_device(
     module: ast.Module, function: HybridFunction, definition: ast.FunctionDef
 ) -> list[ast.stmt]:
     """The statements of a module, with another definition of a hybrid function in it.

@@ -54,7 +54,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass
-class Effects:
+class CodeEffects:
     """The possible effects of executing code.
 
     Args:
@@ -75,7 +75,7 @@ class Effects:
     parameters: set[str] = field(default_factory=set)
     is_unknown: bool = False
 
-    def add(self, other: Effects) -> None:
+    def add(self, other: CodeEffects) -> None:
         """Merge the effects on the module of a call of a function."""
         self.stores |= other.stores
         self.changes |= other.changes
@@ -96,7 +96,7 @@ class ModuleEffects:
     def __init__(self, body: Sequence[ast.stmt], scope: Mapping[str, object]) -> None:
         self.scope = scope
         self.functions: dict[str, list[Function]] = {}
-        self._summaries: dict[str, Effects] = {}
+        self._summaries: dict[str, CodeEffects] = {}
         self.aliases: dict[str, set[str]] = {}
         self._stored_once = _names_stored_once(body)
         for each in body:
@@ -106,7 +106,7 @@ class ModuleEffects:
         self._summaries.clear()  # they did not have all aliases
         self._of = {id(each): self._effects_of(each) for each in body}
 
-    def of(self, node: ast.stmt) -> Effects:
+    def of(self, node: ast.stmt) -> CodeEffects:
         """The effects of executing one of the statements."""
         return self._of[id(node)]
 
@@ -146,14 +146,14 @@ class ModuleEffects:
                 for part in ast.iter_child_nodes(node):
                     self._register(part, prefix)
 
-    def summary(self, name: str) -> Effects:
+    def summary(self, name: str) -> CodeEffects:
         """The effects of calling a function of the module."""
         if name not in self._summaries:
             nodes = self.functions.get(name, [])
-            self._summaries[name] = found = Effects()
+            self._summaries[name] = found = CodeEffects()
             for node in nodes:  # one that calls itself is taken to change all
                 found.parameters |= {*parameters(node)}
-            total = Effects()
+            total = CodeEffects()
             for node in nodes:
                 own, called = self._own_effects(node)
                 total.add(own)
@@ -163,7 +163,7 @@ class ModuleEffects:
             self._summaries[name] = total
         return self._summaries[name]
 
-    def _own_effects(self, node: Function) -> tuple[Effects, set[str]]:
+    def _own_effects(self, node: Function) -> tuple[CodeEffects, set[str]]:
         """Return the effects of a function's own statements, and the functions it
         calls.
         """
@@ -192,7 +192,7 @@ class ModuleEffects:
 
     # ---- statements
 
-    def _effects_of(self, node: ast.stmt) -> Effects:
+    def _effects_of(self, node: ast.stmt) -> CodeEffects:
         finder = _Finder(self, set())
         finder.is_top = True
         finder.visit(node)
@@ -215,7 +215,7 @@ class _Finder(ast.NodeVisitor):
 
     def __init__(self, owner: ModuleEffects, local: set[str]) -> None:
         self._owner, self._local = owner, local
-        self.effects = Effects()
+        self.effects = CodeEffects()
         self.called: set[str] = set()
         self.aliases: dict[str, set[str]] = {}
         self.is_top = False

@@ -22,7 +22,10 @@ from aotc.core.json_values import JsonObject
 from aotc.core.pytree import Structure
 from aotc.core.writing import make_folder, write_text
 from aotc.errors import InputError
-from aotc.hybrid_programs.packages.device_statements import needs_compiler, prepared
+from aotc.hybrid_programs.packages.device_statements import (
+    needs_compiler,
+    statements_for_device,
+)
 from aotc.hybrid_programs.packages.slicing import ProgramSlice
 from aotc.hybrid_programs.packages.values import digests, fresh_values
 from aotc.hybrid_programs.python.names import reads, stores
@@ -237,7 +240,7 @@ def _package_of(function: HybridFunction, bundle: str) -> _Package:
     scope = function.function.__globals__
     definition = _definition(function, body)
     module = ast.parse("".join(linecache.getlines(file)))
-    statements = prepared(module, function, definition)
+    statements = statements_for_device(module, function, definition)
     found = ProgramSlice(
         statements, scope, [definition], lambda node: needs_compiler(node, scope)
     )

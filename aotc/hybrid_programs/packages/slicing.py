@@ -21,7 +21,7 @@ from aotc.hybrid_programs.packages.current_values import (
     identities,
     library,
 )
-from aotc.hybrid_programs.packages.effects import REGIONS, Effects, ModuleEffects
+from aotc.hybrid_programs.packages.effects import REGIONS, CodeEffects, ModuleEffects
 from aotc.hybrid_programs.python.names import stores
 
 # what each module has, of the interpreter
@@ -121,7 +121,7 @@ class ProgramSlice:
         objects = [*found.objects, *found.given_objects]
         return bool(self._changed_names(found) or identities(objects) & used)
 
-    def _changed_names(self, found: Effects) -> set[str]:
+    def _changed_names(self, found: CodeEffects) -> set[str]:
         """The needed names whose objects may be changed."""
         changed = found.changes | found.given
         if not changed:

@@ -41,7 +41,7 @@ class Break(BaseException):
 
 
 @dataclass(frozen=True)
-class Reading:
+class OuterValue:
     """A value outside that a traced function has read; code is made for its value.
 
     Args:
@@ -80,7 +80,7 @@ class Inside:
     arrays: set[int] = field(default_factory=set)
     depth: int = 0
     made: list[object] = field(default_factory=list)
-    readings: dict[tuple[object, str], Reading] = field(default_factory=dict)
+    readings: dict[tuple[object, str], OuterValue] = field(default_factory=dict)
 
     def note_reading(
         self, what: tuple[object, str], look: Callable[[], object], value: object
@@ -96,7 +96,7 @@ class Inside:
             Break: it is too large to be compared at each call.
         """
         try:
-            self.readings.setdefault(what, Reading(look, value, content_key(value)))
+            self.readings.setdefault(what, OuterValue(look, value, content_key(value)))
         except ContainerTooLarge:
             raise Break(f"'{what[-1]}' is too large to be compared") from None
 

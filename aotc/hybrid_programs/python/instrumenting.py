@@ -233,7 +233,7 @@ TOOLS = {
 }
 
 
-def positioned(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+def note_positions(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Instrument statements to state which one is executed, in `_aotc_at[0]`."""
     found: list[ast.stmt] = []
     for number, each in enumerate(body):

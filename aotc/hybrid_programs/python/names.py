@@ -128,7 +128,7 @@ def _names_of(nodes: Iterable[ast.AST]) -> _ScopeNames:
     return found
 
 
-def assigned(body: Sequence[ast.stmt]) -> set[str]:
+def assigned_names(body: Sequence[ast.stmt]) -> set[str]:
     """The names that have a value after statements, whatever they decide."""
     found: set[str] = set()
     for each in body:
@@ -150,7 +150,7 @@ def _assigned_by(node: ast.stmt) -> set[str]:
             return stores(node)
         case ast.If():
             arms = [each for each in (node.body, node.orelse) if not _leaves(each)]
-            found = [assigned(each) for each in arms]
+            found = [assigned_names(each) for each in arms]
             return set.intersection(*found) if found else set()
         case _:
             return set()
@@ -179,23 +179,27 @@ def deletes(*nodes: ast.AST) -> set[str]:
     return named | stores(*(x for x in parts if isinstance(x, ast.Delete)))
 
 
-def needed(body: Sequence[ast.stmt]) -> set[str]:
+def needed_names(body: Sequence[ast.stmt]) -> set[str]:
     """Return the names whose earlier values statements may read."""
     found: set[str] = set()
     for number, each in enumerate(body):
-        found |= _needed_by(each) - assigned(body[:number])
+        found |= _needed_by(each) - assigned_names(body[:number])
     return found
 
 
 def _needed_by(node: ast.stmt) -> set[str]:
     match node:
         case ast.If():
-            return reads(node.test) | needed(node.body) | needed(node.orelse)
+            return (
+                reads(node.test) | needed_names(node.body) | needed_names(node.orelse)
+            )
         case ast.While():
-            return reads(node.test) | needed(node.body) | needed(node.orelse)
+            return (
+                reads(node.test) | needed_names(node.body) | needed_names(node.orelse)
+            )
         case ast.For():
-            inner = needed(node.body) - stores(node.target)
-            return reads(node.iter, node.target) | inner | needed(node.orelse)
+            inner = needed_names(node.body) - stores(node.target)
+            return reads(node.iter, node.target) | inner | needed_names(node.orelse)
         case _:
             return reads(node)
 
@@ -204,7 +208,7 @@ def live_before(body: Sequence[ast.stmt], after: set[str]) -> list[set[str]]:
     """The names whose values are needed before each statement, and after the last."""
     found = [after]
     for each in reversed(body):
-        found.append((found[-1] - assigned([each])) | _needed_by(each))
+        found.append((found[-1] - assigned_names([each])) | _needed_by(each))
     return found[::-1]
 
 

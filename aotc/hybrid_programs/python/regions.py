@@ -18,12 +18,12 @@ from aotc.errors import InputError
 from aotc.hybrid_programs.python.breaks import (
     Break,
     Inside,
-    Reading,
+    OuterValue,
     identities,
     inside_region,
     is_data,
 )
-from aotc.hybrid_programs.python.instrumenting import TOOLS, positioned
+from aotc.hybrid_programs.python.instrumenting import TOOLS, note_positions
 from aotc.hybrid_programs.python.making import make_function, value_outside
 from aotc.hybrid_programs.python.names import reads, stores
 from aotc.just_in_time import JitFunction, jit
@@ -145,7 +145,7 @@ def _can_change_in_place(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.flags.writeable
 
 
-class Readings:
+class OuterValueTracker:
     """The values that functions of a region read outside of it during traces.
 
     Code is made for it: each set of values has a number, an epoch, and code of one is
@@ -153,11 +153,11 @@ class Readings:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, str], Reading] = {}
+        self._known: dict[tuple[object, str], OuterValue] = {}
         self._epoch = 0
         self._lock = threading.Lock()
 
-    def add(self, found: Mapping[tuple[object, str], Reading]) -> None:
+    def add(self, found: Mapping[tuple[object, str], OuterValue]) -> None:
         """Note the values that a trace has read."""
         with self._lock:
             self._known = {**self._known, **found}
@@ -205,7 +205,7 @@ class StatementRegion:
         self._names = [*self.inputs, *self.outside]
         parameters = ["_aotc_at", *self._names]
         self._run = make_function(
-            owner, name, parameters, positioned(body), self.outputs, TOOLS
+            owner, name, parameters, note_positions(body), self.outputs, TOOLS
         )
         self._python = make_function(
             owner, name, self.inputs, self.body, self.outputs, {}
@@ -213,7 +213,7 @@ class StatementRegion:
         self._scalar_forms = set[ValueForm]()
         self._most_forms = options.max_variants
         self._forms = set[Hashable]()
-        self._readings = Readings()
+        self._readings = OuterValueTracker()
         self.jit = self._jit_function(options, sources)
 
     def _names_outside(self) -> tuple[list[str], list[str]]:

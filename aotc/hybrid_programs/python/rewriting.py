@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.hybrid_programs.python.names import (
-    assigned,
+    assigned_names,
     captures,
     deletes,
     live_before,
-    needed,
+    needed_names,
     reads,
     stores,
 )
@@ -96,11 +96,11 @@ class Rewriter:
                 if not place.is_protected and number + 1 < len(body):
                     continue
             found += self._as_run(run, has, live[number + can_run], place)
-            has = (has | assigned(run)) - deletes(*run)
+            has = (has | assigned_names(run)) - deletes(*run)
             run = []
             if not can_run:
                 found += self._as_python(each, has, live[number + 1], place)
-                has = (has | assigned([each])) - deletes(each)
+                has = (has | assigned_names([each])) - deletes(each)
         return found
 
     def _live(
@@ -146,7 +146,7 @@ class Rewriter:
         has, found = set(before), list[ast.stmt]()
         for each in body:
             found += self._apart(each, has, place)
-            has = (has | assigned([each])) - deletes(each)
+            has = (has | assigned_names([each])) - deletes(each)
         return found
 
     def _apart(
@@ -186,8 +186,8 @@ class Rewriter:
         if not body or not computes(body):
             return body
         outputs = stores(*body) & live & self.names
-        uncertain = outputs - assigned(body)
-        inputs = (needed(body) | uncertain) & self.names
+        uncertain = outputs - assigned_names(body)
+        inputs = (needed_names(body) | uncertain) & self.names
         if not inputs <= before:
             return self._one_by_one(body, before, live, place)
         number = self._add(body, sorted(inputs), sorted(outputs), before)
@@ -210,7 +210,7 @@ class Rewriter:
         has, found = set(before), list[ast.stmt]()
         for each, then in zip(body, self._live(body, live, place)[1:], strict=True):
             found += self._as_run([each], has, then, place)
-            has = has | assigned([each])
+            has = has | assigned_names([each])
         return found
 
     def descend(
@@ -272,7 +272,7 @@ class Rewriter:
             node,
             body=inner(node.body, before),
             handlers=handlers,
-            orelse=inner(node.orelse, kept | assigned(node.body)),
+            orelse=inner(node.orelse, kept | assigned_names(node.body)),
             finalbody=inner(node.finalbody, before - deletes(node)),
         )
 

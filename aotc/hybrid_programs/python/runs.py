@@ -12,9 +12,9 @@ from types import FunctionType, ModuleType
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.python.making import make_function, value_outside
 from aotc.hybrid_programs.python.names import (
-    assigned,
+    assigned_names,
     live_before,
-    needed,
+    needed_names,
     reads,
     stores,
 )
@@ -61,7 +61,7 @@ class Island:
         # what a block is given goes to what is in it
         head = head_of(body[0])
         self._is_block = head is not None
-        self._read = (reads(head) if head else needed(body)) & set(inputs)
+        self._read = (reads(head) if head else needed_names(body)) & set(inputs)
 
     def __call__(self, env: dict[str, object]) -> None:
         """Compute the outputs."""
@@ -175,7 +175,7 @@ class Run:
         """The inputs and outputs of statements."""
         names = self._owner.rewriter.names
         outputs = stores(*body) & live & names
-        inputs = (needed(body) | (outputs - assigned(body))) & names
+        inputs = (needed_names(body) | (outputs - assigned_names(body))) & names
         return sorted(inputs), sorted(outputs)
 
     def _regions(
@@ -219,7 +219,7 @@ class Run:
         for each, after in zip(body, live_before(body, {*live})[1:], strict=True):
             part = owner.rewriter.descend(each, before, after)
             inside.append(without_changes_of_constants(part))
-            before = before | assigned([each])
+            before = before | assigned_names([each])
         run = make_function(
             owner.function, "island", inputs, inside, outputs, owner.tools
         )

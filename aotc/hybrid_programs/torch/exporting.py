@@ -61,7 +61,7 @@ _PYTHON = {SymIntArgument: int, SymFloatArgument: float, SymBoolArgument: bool}
 
 
 @dataclass(frozen=True)
-class TracedModule(TracedSpecialization):
+class ModuleSpecialization(TracedSpecialization):
     """A module that was exported for calls of one kind.
 
     Args:
@@ -120,7 +120,7 @@ class ModuleTracer:
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
         sizes: Sizes | None = None,
-    ) -> TracedModule:
+    ) -> ModuleSpecialization:
         """Export the module for calls like one.
 
         Args:
@@ -144,7 +144,7 @@ class ModuleTracer:
         made.title = Title(self.owner, "1.0.0")
         made.source = {"kind": "torch", "file": self.path, "sha256": _digest(program)}
         results = program.graph_signature.output_specs
-        return TracedModule(
+        return ModuleSpecialization(
             _ENTRY,
             call.form,
             tuple(shape for shape in leaves if shape is not None),

@@ -26,7 +26,7 @@ from aotc.hybrid_programs.torch.exporting import copy_of
 from aotc.hybrid_programs.torch.parts import ModulePart, PartSettings, refuse_pickling
 from aotc.importers.torch.exporting import is_library
 from aotc.machine.target import Target
-from aotc.tracing.source_locations import is_own, relative
+from aotc.tracing.source_locations import is_own, relative_path
 
 _FIXED_HINT = "change the module that it was made of, and call aotc.from_torch again"
 
@@ -132,7 +132,7 @@ def _refuse(code: str, message: str, hint: str) -> NoReturn:
     while frame is not None:
         is_ours = is_own(frame.f_globals.get("__name__", ""))
         if not is_ours and not is_library(frame.f_code.co_filename):
-            where = f"{relative(frame.f_code.co_filename)}:{frame.f_lineno}"
+            where = f"{relative_path(frame.f_code.co_filename)}:{frame.f_lineno}"
             raise InputError(code, message, where=where, hint=hint)
         frame = frame.f_back
     raise InputError(code, message, hint=hint)

@@ -18,12 +18,12 @@ from aotc.core.pytree import PyTree
 from aotc.errors import AotcError, CompileError, InputError
 from aotc.hybrid_programs.boundaries import Boundary
 from aotc.hybrid_programs.torch.calls import signature_of
-from aotc.hybrid_programs.torch.exporting import ModuleTracer, TracedModule
+from aotc.hybrid_programs.torch.exporting import ModuleSpecialization, ModuleTracer
 from aotc.hybrid_programs.torch.states import StateSnapshot, Unobserved
 from aotc.just_in_time.compiling import compile_program
 from aotc.just_in_time.shapes import Sizes
 from aotc.just_in_time.signature import CallSignature
-from aotc.just_in_time.variants import CodeVariant, Variants
+from aotc.just_in_time.variants import CodeVariant, VariantCache
 from aotc.machine.target import Target
 
 _EXPORTING = threading.Lock()  # torch.export changes tables of the whole process
@@ -74,7 +74,7 @@ class ModulePart(Unobserved):
         self._names = _positional_names(module.forward)
         self._trace = ModuleTracer(module, settings.owner, path, is_whole)
         limits = settings.max_variants, settings.max_compiles
-        self._variants = Variants(path, settings.target.id, *limits, _ATTEMPTS)
+        self._variants = VariantCache(path, settings.target.id, *limits, _ATTEMPTS)
         self._state: StateSnapshot | None = None  # that all code was made for
         self._change: str | None = None  # of it, since then
         self._boundary: Boundary | None = None
@@ -99,7 +99,7 @@ class ModulePart(Unobserved):
         if variant is None:
             return self._by_torch(args, kwargs, call, self._change or reason)
         traced = variant.specialization
-        assert isinstance(traced, TracedModule)
+        assert isinstance(traced, ModuleSpecialization)
         return traced.compute(variant, args, named)
 
     @property
@@ -199,7 +199,7 @@ class ModulePart(Unobserved):
         call: CallSignature,
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
-    ) -> TracedModule:
+    ) -> ModuleSpecialization:
         """The module, exported for sizes that vary where that is possible."""
         sizes = self._variants.symbolic_sizes(call, call.names)
         with _EXPORTING:

@@ -21,7 +21,7 @@ _is_compared: ContextVar[bool] = ContextVar("aotc_declared_shapes", default=Fals
 
 
 @contextmanager
-def declared_shapes(
+def require_declared_shapes(
     inputs: Iterable[tuple[Declared, Sequence[object]]],
 ) -> Iterator[None]:
     """Require the declared shapes of results within this block.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.core.pytree import OrderedTree
-from aotc.importers.common.declared import declared_shapes
+from aotc.importers.common.declared import require_declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.padded import Padded, data_dependent_sizes
 from aotc.importers.common.padded.values import refuse
@@ -19,8 +19,8 @@ from aotc.importers.onnx.inputs import identifiers, specs_of
 from aotc.importers.onnx.interpreter import OnnxInterpreter
 from aotc.importers.onnx.ops import TABLE
 from aotc.importers.onnx.original import of_file
-from aotc.importers.onnx.unsupported import unsupported
-from aotc.importers.onnx.values import Value, as_array, with_element
+from aotc.importers.onnx.unsupported import unsupported_ops
+from aotc.importers.onnx.values import Value, as_array, with_element_type
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import Dim
@@ -50,7 +50,7 @@ def network_of(
     Raises:
         InputError: it has operators or types that aotc does not import.
     """
-    require_importable(unsupported(model))
+    require_importable(unsupported_ops(model))
     stored = dict(_weights(model.graph))
     inputs = specs_of(model, dims)
     names = identifiers(model.graph.outputs)
@@ -87,12 +87,12 @@ def _compute(
     graph = model.graph
     codes = [graph.types[own].tensor_type.elem_type for own in graph.inputs]
     values = [
-        with_element(lift(x), element(code), code)
+        with_element_type(lift(x), element(code), code)
         for x, code in zip(inputs, codes, strict=True)
     ]
     declared = map(graph.declared_shape, graph.inputs)
     pairs = [(d or (), x.shape) for d, x in zip(declared, values, strict=True)]
-    with declared_shapes(pairs):
+    with require_declared_shapes(pairs):
         found = interpreter.run(values)
     return [
         _result(name, value) for name, value in zip(graph.outputs, found, strict=True)

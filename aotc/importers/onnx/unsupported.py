@@ -49,7 +49,7 @@ _REASONS = {
 }
 
 
-def unsupported(model: OnnxModel) -> list[OpFinding]:
+def unsupported_ops(model: OnnxModel) -> list[OpFinding]:
     """The operators of a model that cannot be imported."""
     return grouped_findings(_in_graph(model, model.graph, dict(model.opsets), ()))
 

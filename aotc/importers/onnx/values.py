@@ -133,7 +133,7 @@ def element_of(value: Value) -> int:
     return code_of(value.dtype) if narrow is None else narrow
 
 
-def with_element(array: Array, kind: Element, code: int) -> Array:
+def with_element_type(array: Array, kind: Element, code: int) -> Array:
     """`array`, which remembers that it holds a narrow type."""
     return OnnxArray(array, element=code) if kind.narrow else array
 
@@ -146,12 +146,12 @@ def integers(known: Known) -> tuple[Size, ...]:
     )
 
 
-def numbers(known: Known) -> tuple[int, ...]:
+def row_of_numbers(known: Known) -> tuple[int, ...]:
     """Return known elements in a row, which must be numbers."""
     return tuple(size.__index__() for size in integers(known))
 
 
-def number(known: Known) -> Any:
+def only_number(known: Known) -> Any:
     """The only element, as a number of Python's."""
     return known.reshape(-1)[0].item()
 

@@ -19,7 +19,7 @@ _CALLS = ("func.call", "call")
 Copies = dict[ir.Value, ir.Value]  # value → its copy
 
 
-def inline_calls(module: ir.Module, main: str) -> None:
+def inline_calls_of_main(module: ir.Module, main: str) -> None:
     """Inline the functions that `main` calls.
 
     Calls within regions of its ops remain.

@@ -34,7 +34,7 @@ from aotc.importers.stablehlo.symbolic import (
 from aotc.importers.stablehlo.values import KnownTensor, Value, as_known
 from aotc.mlir import ir
 from aotc.tracing.entry import State, Weights
-from aotc.tracing.source_locations import fail, is_own, relative, user_line
+from aotc.tracing.source_locations import fail, is_own, relative_path, user_line
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -99,7 +99,7 @@ def _callbacks(lowered: Lowered) -> Sequence[Any]:
 def _refuse(error: Exception) -> NoReturn:
     """Raise JAX's error as one of aotc, at the innermost line that is not its own."""
     lines = [
-        f"{relative(frame.f_code.co_filename)}:{number}"
+        f"{relative_path(frame.f_code.co_filename)}:{number}"
         for frame, number in traceback.walk_tb(error.__traceback__)
         if not is_own(name := frame.f_globals.get("__name__", ""))
         and name.partition(".")[0] not in ("jax", "jaxlib")

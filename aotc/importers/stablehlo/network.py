@@ -12,7 +12,7 @@ import numpy
 from aotc.complexes import Complex
 from aotc.core.pytree import PyTree
 from aotc.errors import InputError
-from aotc.importers.common.declared import declared_shapes
+from aotc.importers.common.declared import require_declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.original import Original
 from aotc.importers.stablehlo.contracts import open_sizes
@@ -25,14 +25,14 @@ from aotc.importers.stablehlo.operation import Op
 from aotc.importers.stablehlo.ops.shapes import literal
 from aotc.importers.stablehlo.original import of_module
 from aotc.importers.stablehlo.reading import main_function, parse
-from aotc.importers.stablehlo.unsupported import unsupported
+from aotc.importers.stablehlo.unsupported import unsupported_ops
 from aotc.importers.stablehlo.values import Token, Value, kind_of, materialize
 from aotc.mlir import ir
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import DimTerm
 from aotc.tracing.entry import Spec, State, Weights
 from aotc.tracing.survey import require_importable
-from aotc.tracing.user_errors import user_errors
+from aotc.tracing.user_errors import translate_user_errors
 
 SMALLEST_WEIGHT = 1024  # elements; smaller literals stay constants in the code
 CONSTANTS = "constants"
@@ -65,8 +65,8 @@ class StableHloModule:
         self.mlir = parse(data, name)
         self.name = name
         self.main = main_function(self.mlir, name)
-        with user_errors():
-            require_importable(unsupported(self.mlir, self.main))
+        with translate_user_errors():
+            require_importable(unsupported_ops(self.mlir, self.main))
         self.literals = large_literals(self.mlir)
 
     @property
@@ -106,7 +106,7 @@ class StableHloModule:
             for kind, x in zip(kinds, operands, strict=True)
             if kind is not None and not isinstance(x, Token)
         ]
-        with declared_shapes(pairs):
+        with require_declared_shapes(pairs):
             results = self.interpreter(known).call(self.main, operands)
         return [materialize(r) for r in results if not isinstance(r, Token)]
 
@@ -125,7 +125,7 @@ class StableHloModule:
         return [any(name in row for name in names) for row in rows]
 
     @property
-    def donated(self) -> list[bool]:
+    def donated_arguments(self) -> list[bool]:
         """Flags of the arguments whose memory the results may take."""
         return self.flags("tf.aliasing_output", "jax.buffer_donor")
 
@@ -167,7 +167,9 @@ def from_module(
     specs = dict(zip(names, module.specs(), strict=True))
     for key, spec in (given or {}).items():
         specs[key] = _refine_spec(key, specs.get(key), spec)
-    donated = [n for n, given in zip(names, module.donated, strict=True) if given]
+    donated = [
+        n for n, given in zip(names, module.donated_arguments, strict=True) if given
+    ]
 
     def function(
         operands: Sequence[object], constants: Mapping[str, numpy.ndarray]

@@ -160,7 +160,7 @@ def _numpy_dtype(leaf: Any) -> numpy.dtype:
         return numpy.dtype("complex64" if leaf.dtype == "f32" else "complex128")
     if str(leaf.dtype) in _PARTS:
         return numpy.dtype(str(leaf.dtype))
-    return dtypes.to_numpy(dtypes.canonical(leaf.dtype))
+    return dtypes.to_numpy(dtypes.canonical_dtype(leaf.dtype))
 
 
 def as_specs(value: PyTree) -> PyTree:

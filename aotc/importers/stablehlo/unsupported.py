@@ -46,7 +46,7 @@ _REASONS = {
 }
 
 
-def unsupported(module: ir.Module, entry: str = "main") -> list[OpFinding]:
+def unsupported_ops(module: ir.Module, entry: str = "main") -> list[OpFinding]:
     """Yield ops that `entry` reaches and that have no function in `ops`, with
     reasons.
     """

@@ -120,7 +120,7 @@ def element_dtype(text: str) -> str:
 
 def constant(data: numpy.ndarray) -> Value:
     """A NumPy array as a value: short tensors of integers may be about sizes."""
-    dtype = dtypes.canonical(data.dtype)
+    dtype = dtypes.canonical_dtype(data.dtype)
     if dtype in SIZE_DTYPES and data.ndim < 2 and data.size <= LARGEST_KNOWN:
         return as_known(data.tolist(), dtype)
     return lift(data)

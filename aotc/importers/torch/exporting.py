@@ -26,7 +26,7 @@ from aotc.errors.system import raise_system_error
 from aotc.importers.torch import mapped_archive, recurrences, writes
 from aotc.importers.torch.ops import is_listed, stays_whole
 from aotc.importers.torch.tensors import is_complex
-from aotc.tracing.source_locations import fail, is_own, relative, user_line
+from aotc.tracing.source_locations import fail, is_own, relative_path, user_line
 
 _TORCH = Path(torch.__file__).parent
 
@@ -319,7 +319,7 @@ def _first_paragraph(error: BaseException) -> str:
 def _user_line(error: Exception) -> str | None:
     """The innermost line on the way to `error` that is the user's."""
     lines = [
-        f"{relative(frame.f_code.co_filename)}:{number}"
+        f"{relative_path(frame.f_code.co_filename)}:{number}"
         for frame, number in traceback.walk_tb(error.__traceback__)
         if not is_own(frame.f_globals.get("__name__", ""))
         and not frame.f_code.co_filename.startswith("<")

@@ -26,7 +26,7 @@ from aotc.importers.torch.ops import (
     padded_function_for,
     takes_floats_of_sizes,
 )
-from aotc.importers.torch.ops.size_ops import as_arrays
+from aotc.importers.torch.ops.size_ops import tree_as_arrays
 from aotc.importers.torch.tensors import (
     PARTS,
     array_of,
@@ -79,7 +79,7 @@ def evaluate(
         elif node.op == "get_attr":
             values[node] = _attribute(module, node.target)
         elif node.op == "output":
-            return as_arrays(_value(node.args[0], values))
+            return tree_as_arrays(_value(node.args[0], values))
         elif node in settled:
             values[node] = None
         else:
@@ -105,7 +105,7 @@ def _result_of(node: Node, values: dict[Node, object], sizes: UnbackedSizes) -> 
         if name not in _ABOUT_MEMORY
     }
     if not takes_floats_of_sizes(node.target):
-        given, options = as_arrays(given), as_arrays(options)
+        given, options = tree_as_arrays(given), tree_as_arrays(options)
     padded = is_involved([given, options])
     function = (
         padded_function_for(node.target)

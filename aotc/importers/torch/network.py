@@ -25,7 +25,7 @@ from torch.utils._pytree import TreeSpec
 from aotc.complexes import Complex
 from aotc.core.pytree import PyTree, flatten
 from aotc.dialects.types import Shape, SymbolicDim
-from aotc.importers.common.declared import Declared, declared_shapes
+from aotc.importers.common.declared import Declared, require_declared_shapes
 from aotc.importers.common.imported import Imported
 from aotc.importers.common.padded import (
     count_of,
@@ -50,14 +50,13 @@ from aotc.importers.torch.tensors import (
 )
 from aotc.importers.torch.trees import leaves_of, tree_of
 from aotc.importers.torch.unbacked import symbols_of
-from aotc.importers.torch.unsupported import note_decompositions
-from aotc.importers.torch.unsupported import unsupported as unsupported_ops
+from aotc.importers.torch.unsupported import note_decompositions, unsupported_ops
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.dims import Dim as Named
 from aotc.tracing.entry import Spec, State, Weights
 from aotc.tracing.findings import OpFinding, grouped_findings
-from aotc.tracing.source_locations import fail, relative
+from aotc.tracing.source_locations import fail, relative_path
 from aotc.tracing.survey import require_importable
 
 # larger constants are stored with the weights instead of in the code
@@ -84,7 +83,7 @@ def network_of(
     guards = size_guards(program, _arguments(program))
     dropped = [] if train else grouped_findings(_dropping(program))
     unkept = grouped_findings(_unkept(guards))
-    require_importable([*unsupported(program), *dropped, *unkept])
+    require_importable([*import_obstacles(program), *dropped, *unkept])
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
@@ -121,7 +120,7 @@ Obstacle = tuple[str, str, str, str]  # what, why, where and what to do
 _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
-def unsupported(program: ExportedProgram) -> list[OpFinding]:
+def import_obstacles(program: ExportedProgram) -> list[OpFinding]:
     """Return all that stands in the way of importing an exported program."""
     signature = program.graph_signature
     return [
@@ -188,7 +187,9 @@ def _unkept(
     for guard in guards:
         if isinstance(guard, Unkept):
             place = (
-                f"{relative(guard.place[0])}:{guard.place[1]}" if guard.place else ""
+                f"{relative_path(guard.place[0])}:{guard.place[1]}"
+                if guard.place
+                else ""
             )
             reason = f"'{guard.text}' is no condition on sizes that aotc can check"
             yield "guard", reason, place, "give the sizes in it as numbers"
@@ -401,7 +402,7 @@ class _Network:
         ]
         settled = {guard.node for guard in self.guards}
         key = None if self.key is None else lift(given[self.key])
-        declared = declared_shapes(self._declared(values))
+        declared = require_declared_shapes(self._declared(values))
         with drawing_from(key), data_dependent_sizes(), declared:
             results = evaluate(self.program.graph_module, values, settled)
             return self._pack_results(state, results)

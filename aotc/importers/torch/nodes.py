@@ -9,7 +9,7 @@ from torch.fx import GraphModule, Node
 
 from aotc.importers.torch.exporting import is_library
 from aotc.importers.torch.ops import name_of
-from aotc.tracing.source_locations import Place, relative
+from aotc.tracing.source_locations import Place, relative_path
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
@@ -54,5 +54,5 @@ def layer_of(node: Node) -> str:
 def shown_place(node: Node) -> str:
     """`file:line (layer/path)` of a node, for messages."""
     place, path = line_of(node), layer_of(node)
-    line = f"{relative(place[0])}:{place[1]}" if place else node.name
+    line = f"{relative_path(place[0])}:{place[1]}" if place else node.name
     return f"{line} ({path})" if path else line

@@ -36,7 +36,7 @@ def common_dtype(one: str, other: str) -> str:
     if dtypes.is_float(one):
         return max(one, other, key=dtypes.bits)
     pair = (dtypes.to_numpy(one), dtypes.to_numpy(other))
-    return dtypes.canonical(np.promote_types(*pair))
+    return dtypes.canonical_dtype(np.promote_types(*pair))
 
 
 def _number_dtype(number: Operand) -> str:

@@ -29,7 +29,7 @@ def name_of_dtype(dtype: torch.dtype) -> str:
         InputError: aotc has no such dtype.
     """
     name = str(dtype).removeprefix("torch.")
-    return name if name in PARTS else dtypes.canonical(name)
+    return name if name in PARTS else dtypes.canonical_dtype(name)
 
 
 def declared_of(fake: torch.Tensor) -> Declared:
@@ -84,7 +84,7 @@ def tensor_of(array: np.ndarray | Complex) -> torch.Tensor:
     """Return a tensor with the elements of a NumPy array, or of a pair of arrays."""
     if isinstance(array, tuple):  # `Complex`, or as an entry returns one
         return torch.complex(*(torch.from_numpy(np.array(part)) for part in array))
-    name = dtypes.canonical(array.dtype)
+    name = dtypes.canonical_dtype(array.dtype)
     for dtype, (bits, own) in _BITS.items():
         if own == name:
             words = torch.from_numpy(array.view(np.int16).copy())

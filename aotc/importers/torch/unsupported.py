@@ -18,7 +18,7 @@ from aotc.tracing.findings import OpFinding, grouped_findings
 from aotc.tracing.survey import note
 
 
-def unsupported(module: GraphModule) -> list[OpFinding]:
+def unsupported_ops(module: GraphModule) -> list[OpFinding]:
     """Return the ops of a graph and its subgraphs that cannot be imported."""
     return grouped_findings(_obstacles(module))
 

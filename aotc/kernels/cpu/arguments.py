@@ -28,7 +28,7 @@ class ScratchMemory:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class KernelArguments:
     """The arguments of a kernel.
 
     Args:
@@ -49,9 +49,9 @@ class Arguments:
     workgroup: tuple[Value, Value]
     machine: Machine | None = None
     scratch: ScratchMemory | None = None
-    write_inner: Callable[[Function, Arguments], None] | None = None
+    write_inner: Callable[[Function, KernelArguments], None] | None = None
 
-    def write_region(self, function: Function, given: Arguments) -> None:
+    def write_region(self, function: Function, given: KernelArguments) -> None:
         """Write the kernel of a region that the kernel runs, for its own arguments."""
         assert self.write_inner is not None
         self.write_inner(function, given)

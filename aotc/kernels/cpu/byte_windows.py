@@ -20,7 +20,7 @@ from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.lines import ResultRows, rows_by_pixel, sees_no_padding
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.cpu.walks import least, most
+from aotc.kernels.cpu.walks import index_maximum, index_minimum
 from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import Mma
 from aotc.kernels.planning.depthwise import Sweep
@@ -154,7 +154,7 @@ class ByteWindows:
         found = []
         for top in lines.tops(shape.dilation[0]):
             if not sees_no_padding(shape):
-                top = least(most(top, 0), shape.size[0] - 1)
+                top = index_minimum(index_maximum(top, 0), shape.size[0] - 1)
             distance = arith.subi(top, lines.first)
             found.append(
                 add(rows.left, scale(distance, shape.size[1] * shape.channels))

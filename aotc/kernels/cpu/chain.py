@@ -20,22 +20,25 @@ from dataclasses import dataclass, replace
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.kernels.cpu import depthwise, loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.contraction import Contraction
-from aotc.kernels.cpu.contraction.sums import Begin, Sums
+from aotc.kernels.cpu.contraction.sums import ProductOffsets, Sums
 from aotc.kernels.cpu.depthwise import WindowWriter
 from aotc.kernels.cpu.epilogue import Epilogue
 from aotc.kernels.cpu.vectors import add, index, scale
-from aotc.kernels.cpu.walks import least, most
+from aotc.kernels.cpu.walks import index_maximum, index_minimum
 from aotc.kernels.planning.chain import ChainSchedule, LineBuffers, geometry_of_stage
 from aotc.kernels.planning.joined import Joined
-from aotc.kernels.planning.stages import Stages, stages_of
+from aotc.kernels.planning.stages import ChainStages, stages_of
 from aotc.kernels.planning.tile import ContractionTile
 from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: ConvGeneral, schedule: ChainSchedule, given: Arguments
+    function: Function,
+    anchor: ConvGeneral,
+    schedule: ChainSchedule,
+    given: KernelArguments,
 ) -> None:
     """Write the kernel of a region, for a run of lines of the result."""
     stages = stages_of(anchor)
@@ -79,9 +82,9 @@ class _Chain:
     """
 
     function: Function
-    stages: Stages
+    stages: ChainStages
     schedule: ChainSchedule
-    given: Arguments
+    given: KernelArguments
     buffers: LineBuffers
 
     def write(self, first: Value, last: Value) -> None:
@@ -91,7 +94,10 @@ class _Chain:
 
         def write_image(image: Value) -> None:
             start = arith.muli(image, height)
-            begin, end = most(start, first), least(add(start, shape.result[0]), last)
+            begin, end = (
+                index_maximum(start, first),
+                index_minimum(add(start, shape.result[0]), last),
+            )
 
             def write_lines(line: Value) -> None:
                 inner = scale(arith.subi(line, start), shape.strides[0])
@@ -111,12 +117,12 @@ class _Chain:
         image, result = self._begin_of_image(part), self._begin_of_result(part)
         if expand is not None:
             loops.branch(part.is_first, lambda: None, self._move_overlap)
-            begin = Begin(index(0), index(0), image)
+            begin = ProductOffsets(index(0), index(0), image)
             expand.write_lines(*self._lines_to_expand(part), begin)
         windows = replace(windows, begin=(image, result))
         windows.write_lines(index(0), part.first, part.last)
         if project is not None:
-            begin = Begin(result, index(0), index(0))
+            begin = ProductOffsets(result, index(0), index(0))
             project.write_lines(part.first, part.last, begin)
 
     # ---- where lines are kept -------------------------------------------------------
@@ -148,7 +154,9 @@ class _Chain:
         known = arith.select(part.is_first, index(0), index(buffers.overlap))
         lines = add(arith.subi(part.last, part.first), -1)
         bottom = add(add(part.low, scale(lines, shape.strides[0])), buffers.span)
-        return most(add(part.low, known), top), least(bottom, add(top, shape.size[0]))
+        return index_maximum(add(part.low, known), top), index_minimum(
+            bottom, add(top, shape.size[0])
+        )
 
     def _move_overlap(self) -> None:
         """Move lines that the part before has made, and this one reads, to the front.

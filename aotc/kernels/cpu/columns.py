@@ -20,7 +20,7 @@ from functools import partial
 from aotc.dialects.ops.normalization import Normalize
 from aotc.dialects.ops.reduction import ReduceSum, Reduction
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
@@ -34,7 +34,7 @@ def write(
     function: Function,
     anchor: Reduction | Normalize,
     tile: ColumnTile,
-    given: Arguments,
+    given: KernelArguments,
 ) -> None:
     """Write the kernel of a region."""
     sizes = known_matrices(anchor)

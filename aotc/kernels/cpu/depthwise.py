@@ -21,7 +21,7 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.ops.convolution import ConvGeneral
 from aotc.dialects.ops.pooling import MaxPool
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.byte_windows import ByteWindows
 from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.lines import ImageLine, Lines, ResultRows, Window, rows_by_pixel
@@ -32,7 +32,9 @@ from aotc.kernels.planning.depthwise import Sweep, image_of
 from aotc.mlir import Function, Value, arith
 
 
-def write(function: Function, anchor: GraphOp, sweep: Sweep, given: Arguments) -> None:
+def write(
+    function: Function, anchor: GraphOp, sweep: Sweep, given: KernelArguments
+) -> None:
     """Write the kernel of a region."""
     image = image_of(anchor)
     epilogue = Epilogue.of(function, anchor, given, sweep.lanes)

@@ -27,7 +27,7 @@ from aotc.dialects.types import (
     symbols_of,
 )
 from aotc.kernels.cpu import elementary, loops, sharing, vectors
-from aotc.kernels.cpu.arguments import Arguments, ScratchMemory
+from aotc.kernels.cpu.arguments import KernelArguments, ScratchMemory
 from aotc.kernels.cpu.emitters import EMITTERS
 from aotc.kernels.facts import facts_of, work_of
 from aotc.kernels.families import FAMILIES
@@ -163,7 +163,9 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
                     own = ScratchMemory(memories[-1], begin)
                 given = memories[: len(taken) + len(made)]
                 at = x, y
-                arguments = Arguments(given, numbers, at, machine, own, _write_inner)
+                arguments = KernelArguments(
+                    given, numbers, at, machine, own, _write_inner
+                )
                 emit(function, kernel.anchor, kernel.schedule, arguments)
 
             workgroups = size(columns), size(rows)
@@ -185,7 +187,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
         holder.attributes[KERNEL] = attribute_of(stated)
 
 
-def _write_inner(region: Function, given: Arguments) -> None:
+def _write_inner(region: Function, given: KernelArguments) -> None:
     """Write the kernel of a region, all its workgroups one after the other."""
     kernel = PlannedKernel.of(region, FAMILIES)
     assert kernel is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Tensor, element_count, static_size
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.vectors import add, scale
 from aotc.kernels.cpu.walks import block_bounds, visit_parts
@@ -14,7 +14,10 @@ from aotc.mlir import Function, Value
 
 
 def write(
-    function: Function, anchor: GraphOp, schedule: MovementBlocks, given: Arguments
+    function: Function,
+    anchor: GraphOp,
+    schedule: MovementBlocks,
+    given: KernelArguments,
 ) -> None:
     """Write the kernel of a region."""
     *outer, last = Tensor.of(anchor.results[0]).shape

@@ -25,13 +25,13 @@ from aotc.kernels.cpu import (
     updates,
     winograd,
 )
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.attention import decoder, gradient
 from aotc.mlir import Function
 
 # writes the kernel of a region at the insertion point, given the region, its anchor
 # and the schedule, both of the classes that its family names
-Emitter = Callable[[Function, Any, Any, Arguments], None]
+Emitter = Callable[[Function, Any, Any, KernelArguments], None]
 
 EMITTERS: Mapping[str, Emitter] = {
     "winograd": winograd.write,

@@ -31,7 +31,7 @@ from aotc.dialects.ops.unary import Abs, Negate
 from aotc.dialects.types import Tensor, lowered_element
 from aotc.errors import CompileError
 from aotc.kernels.cpu import elementary, loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.lookup import look_up
 from aotc.kernels.cpu.rounding import round_to, round_to_bytes
 from aotc.kernels.elementwise import NARROW
@@ -158,7 +158,7 @@ class Epilogue:
         cls,
         function: Function,
         anchor: GraphOp,
-        given: Arguments,
+        given: KernelArguments,
         lanes: int,
         *,
         packed: int | None = None,
@@ -421,7 +421,7 @@ def _row_of(place: VectorPosition, width: int) -> Value:
     return arith.divui(begin, vectors.index(width))
 
 
-def as_floats(x: Value, value: Value) -> Value:
+def convert_to_floats(x: Value, value: Value) -> Value:
     """Return the vector of a value as f32, which it is unless they are integers."""
     return _cast(x, Tensor.of(value).dtype, "f32")
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.kernels.cpu import loops
 from aotc.kernels.cpu.vectors import add, index, scale
-from aotc.kernels.cpu.walks import least, most
+from aotc.kernels.cpu.walks import index_maximum, index_minimum
 from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.planning.tile import split_evenly
 from aotc.mlir import Value, arith
@@ -131,10 +131,10 @@ class Lines:
         last: Value | int = lines
         if shape.padding[0]:
             above = arith.subi(index(0), line.top)
-            first = least(_ceildiv(most(above, 0), dilation), lines)
+            first = index_minimum(_ceildiv(index_maximum(above, 0), dilation), lines)
         if bottom >= shape.size[0]:
             below = arith.subi(index(shape.size[0]), line.top)
-            last = least(_ceildiv(most(below, 0), dilation), lines)
+            last = index_minimum(_ceildiv(index_maximum(below, 0), dilation), lines)
         return first, last
 
     def is_inside(self, line: ImageLine) -> Value | bool:

@@ -18,7 +18,7 @@ from aotc.dialects.movement.views import Strides, View
 from aotc.dialects.ops.slicing import Concatenate
 from aotc.dialects.types import Tensor, element_count, static_size
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.runs import write_run
 from aotc.kernels.cpu.vectors import add, index, scale
@@ -32,7 +32,10 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: Concatenate, schedule: MovementBlocks, given: Arguments
+    function: Function,
+    anchor: Concatenate,
+    schedule: MovementBlocks,
+    given: KernelArguments,
 ) -> None:
     """Write the kernel of a region."""
     arguments = list(function.entry_block.arguments)
@@ -101,7 +104,7 @@ class _MovementKernel:
     parts: Sequence[_RowPart]
     memories: Mapping[Value, Value]
     result: Value
-    given: Arguments
+    given: KernelArguments
 
     def write_row(self, row: Value) -> None:
         """Write all parts of a row."""
@@ -148,7 +151,7 @@ class _MovementKernel:
 
 
 def _place(
-    view: View, given: Arguments, row: Value, column: Value, first: int
+    view: View, given: KernelArguments, row: Value, column: Value, first: int
 ) -> Value:
     """Return an element's offset, at the insertion point.
 
@@ -167,7 +170,7 @@ def _place(
     return add(begin, first_element)
 
 
-def _distance(given: Arguments, strides: Strides, number: Value) -> Value:
+def _distance(given: KernelArguments, strides: Strides, number: Value) -> Value:
     """Return an element's distance from the first one, by its number."""
     found = index(0)
     for stride in reversed(strides[1:]):

@@ -20,7 +20,7 @@ from aotc.dialects.movement.nests import COPY
 from aotc.dialects.movement.views import Strides, View
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.epilogue import apply_to_vectors, takes_vectors
 from aotc.kernels.cpu.room import Room
 from aotc.kernels.cpu.rounding import round_to
@@ -67,7 +67,7 @@ class _MemoryOffset:
 
 
 def write(
-    function: Function, anchor: GraphOp, schedule: NestSchedule, given: Arguments
+    function: Function, anchor: GraphOp, schedule: NestSchedule, given: KernelArguments
 ) -> None:
     """Write the kernel of a region."""
     term = term_of(function)
@@ -183,7 +183,7 @@ class _NestWriter:
     places: Sequence[_StridedAccess]
     reads: Mapping[Read, _StridedAccess]
     lanes: int
-    given: Arguments
+    given: KernelArguments
     axis: int = 0
 
     @classmethod
@@ -192,7 +192,7 @@ class _NestWriter:
         statements: Sequence[Statement],
         memories: Mapping[Value, _MemoryOffset],
         lanes: int,
-        given: Arguments,
+        given: KernelArguments,
     ) -> _NestWriter:
         """Return what writes statements that share loops."""
         nest = statements[0].nest
@@ -206,7 +206,7 @@ class _NestWriter:
             for each in statements
             for read in each.reads()
         }
-        sizes, kept = [*nest.sizes], len(nest.kept)
+        sizes, kept = [*nest.sizes], len(nest.result_loops)
         whole = [x.merged(kept) for x in (*places, *reads.values())]
         known = [x for x in whole if x is not None]
         if kept > 1 and len(known) == len(whole):

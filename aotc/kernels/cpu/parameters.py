@@ -105,7 +105,7 @@ def _bits_of(text: str) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class KernelParameters:
     """The operands that kernels of one structure get in the place of constants.
 
     Args:

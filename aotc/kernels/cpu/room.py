@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aotc.dialects.types import Tensor, element_count, lowered_element, static_size
 from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.arguments import Arguments, ScratchMemory
+from aotc.kernels.cpu.arguments import KernelArguments, ScratchMemory
 from aotc.kernels.cpu.vectors import index
 from aotc.kernels.planning.nests import is_in_scratch
 from aotc.mlir import Value, arith
@@ -17,7 +17,7 @@ class Room:
         given: the arguments of the kernel, with its scratch.
     """
 
-    def __init__(self, given: Arguments) -> None:
+    def __init__(self, given: KernelArguments) -> None:
         self._given = given
         self._at: Value | int = 0 if given.scratch is None else given.scratch.begin
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.types import Size, Tensor, element_count
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.room import Room
 from aotc.kernels.cpu.vectors import add, index
 from aotc.kernels.planning.scan import ScanLoop
@@ -23,7 +23,7 @@ _LANES = 16  # elements that are copied at a time
 
 
 def write(
-    function: Function, anchor: Operation, schedule: Schedule, given: Arguments
+    function: Function, anchor: Operation, schedule: Schedule, given: KernelArguments
 ) -> None:
     """Write the kernel of a region."""
     loop = ScanLoop.of(anchor)
@@ -49,7 +49,7 @@ class _ScanWriter:
     loop: ScanLoop
     taken: Sequence[Value]
     made: Sequence[Value]
-    given: Arguments
+    given: KernelArguments
     room: Room
 
     def write(self) -> None:

@@ -19,7 +19,7 @@ from aotc.dialects.iree_text import bodies
 from aotc.dialects.lowering.scalars import constant_of
 from aotc.dialects.plain import attribute_of, plain_of
 from aotc.kernels.cpu.dispatch import any_size
-from aotc.kernels.cpu.parameters import REPLACEABLE, Column, Parameters
+from aotc.kernels.cpu.parameters import REPLACEABLE, Column, KernelParameters
 from aotc.kernels.cpu.vectors import index
 from aotc.kernels.lowered import CALL, KERNEL, LAUNCH, called_kernel, kernel_in
 from aotc.mlir import Function, Module, Operation, func, ir
@@ -113,7 +113,7 @@ def _shared_kernels(alike: Sequence[_KernelText]) -> Iterator[_SharedKernels]:
         if len(members) > 1:
             constants = _constants_in(_function_in(members[0].holder))
             columns = [x for x in _columns_of(constants, members) if x.differs]
-            parameters = Parameters(columns)
+            parameters = KernelParameters(columns)
             if len(parameters.numbers) <= _MOST_NUMBERS:
                 yield _SharedKernels([each.holder for each in members], parameters)
 
@@ -151,7 +151,7 @@ class _SharedKernels:
     """
 
     holders: Sequence[Operation]
-    parameters: Parameters
+    parameters: KernelParameters
 
     def call(self, call: func.CallOp, member: int) -> str:
         """Call the first kernel in the place of a member's call.

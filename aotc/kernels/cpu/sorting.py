@@ -20,7 +20,7 @@ from aotc.dialects.lowering.sorting import key
 from aotc.dialects.ops.ordering import Argsort
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.vectors import Values, add, index, narrow, scale
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Value, arith, ir, scf
@@ -29,7 +29,7 @@ _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 
 
 def write(
-    function: Function, anchor: Argsort, schedule: Schedule, given: Arguments
+    function: Function, anchor: Argsort, schedule: Schedule, given: KernelArguments
 ) -> None:
     """Write the kernel of a region."""
     source, result = given.memories
@@ -54,7 +54,7 @@ class _Heap:
     """
 
     def __init__(
-        self, op: Argsort, given: Arguments, source: Value, result: Value
+        self, op: Argsort, given: KernelArguments, source: Value, result: Value
     ) -> None:
         self._op, self._source, self._result = op, source, result
         kind = Tensor.of(op.x)

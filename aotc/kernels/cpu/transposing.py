@@ -24,7 +24,7 @@ from aotc.dialects.movement.views import StridedLoop
 from aotc.dialects.ops.shape import Transpose
 from aotc.dialects.types import Tensor, static_size
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.rounding import round_to
 from aotc.kernels.cpu.runs import write_run
 from aotc.kernels.cpu.vectors import add, index, scale
@@ -35,7 +35,10 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: Transpose, schedule: MovementBlocks, given: Arguments
+    function: Function,
+    anchor: Transpose,
+    schedule: MovementBlocks,
+    given: KernelArguments,
 ) -> None:
     """Write the kernel of a region."""
     nest = loops_of(anchor)
@@ -69,7 +72,7 @@ class _TransposeKernel:
     lanes: int
     block: int
     dtype: str
-    given: Arguments
+    given: KernelArguments
 
     def write_runs(self) -> None:
         """Copy runs."""

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.kernels.cpu import loops
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.epilogue import Epilogue
 from aotc.kernels.cpu.vectors import add, index, scale
-from aotc.kernels.cpu.walks import least
+from aotc.kernels.cpu.walks import index_minimum
 from aotc.kernels.planning.updates import (
     RegionPart,
     UpdateBlocks,
@@ -25,7 +25,7 @@ from aotc.mlir import Function, Value
 
 
 def write(
-    function: Function, anchor: GraphOp, schedule: UpdateBlocks, given: Arguments
+    function: Function, anchor: GraphOp, schedule: UpdateBlocks, given: KernelArguments
 ) -> None:
     """Write the kernel of a region, for one block."""
     known, results = given.operands_of(function), given.results_of(function)
@@ -59,7 +59,7 @@ def _write_block(
     whole = part.elements - rest
     first = scale(block, schedule.block)
     if whole:
-        last = least(add(first, schedule.block), whole)
+        last = index_minimum(add(first, schedule.block), whole)
         epilogue.write_run(first, last)
     if rest:
         is_last = int_compare("eq", block, index(block_count(part, schedule.block) - 1))

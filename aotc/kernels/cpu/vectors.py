@@ -110,7 +110,7 @@ def as_words(x: Value) -> Value:
 
 
 def as_elements(x: Value, element: Type) -> Value:
-    """The inverse of `as_words`, and of `as_floats`."""
+    """The inverse of `as_words`, and of `bitcast_to_floats`."""
     if element == x.type.element_type:
         return x
     known: Any = element
@@ -118,7 +118,7 @@ def as_elements(x: Value, element: Type) -> Value:
     return _make("vector.bitcast", [x], vector_type(size, element))
 
 
-def as_floats(x: Value) -> Value:
+def bitcast_to_floats(x: Value) -> Value:
     """The bits of elements side by side, as f32, which memory of that type can hold."""
     if x.type.element_type == ir.F32Type.get():
         return x

@@ -47,9 +47,9 @@ def visit_some_parts(
     end = add(first, count)
     whole, rest = divmod(length, size)
     if whole:
-        loops.repeat_for(first, least(end, whole), 1, lambda n: visit(n, size))
+        loops.repeat_for(first, index_minimum(end, whole), 1, lambda n: visit(n, size))
     if rest:
-        last = most(first, whole), least(end, whole + 1)
+        last = index_maximum(first, whole), index_minimum(end, whole + 1)
         loops.repeat_for(*last, 1, lambda n: visit(n, rest))
 
 
@@ -115,14 +115,14 @@ def branch_at_rest(
 def block_bounds(number: Value, size: int, end: int | Value) -> tuple[Value, Value]:
     """Return the first element of a block and the one after its last."""
     first = scale(number, size)
-    return first, least(add(first, size), end)
+    return first, index_minimum(add(first, size), end)
 
 
-def least(value: Value, limit: int | Value) -> Value:
+def index_minimum(value: Value, limit: int | Value) -> Value:
     """Return the lesser of a value and a limit."""
     return arith.minsi(value, index(limit) if isinstance(limit, int) else limit)
 
 
-def most(value: Value, limit: int | Value) -> Value:
+def index_maximum(value: Value, limit: int | Value) -> Value:
     """Return the greater of a value and a limit."""
     return arith.maxsi(value, index(limit) if isinstance(limit, int) else limit)

@@ -38,14 +38,14 @@ from aotc.kernels.gpu.frames import (
 from aotc.kernels.gpu.kernel import Writing
 from aotc.kernels.gpu.lifting import lift
 from aotc.kernels.gpu.machines import Gpu
-from aotc.kernels.gpu.matrices import Loops, factor_dtype, widened
+from aotc.kernels.gpu.matrices import Loops, before_widening, factor_dtype
 from aotc.kernels.gpu.ops import Int
 from aotc.kernels.gpu.products import zero_beyond
 from aotc.kernels.gpu.rows import combination, power_of_two
 from aotc.kernels.gpu.tiles import Held, TileEvaluator, cast, write_followers
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Expression, Statement, Term
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Value, arith, ir, math
 
 _LEAST, _DEEPEST = 16, 256  # of the depth of a head
@@ -110,7 +110,7 @@ def _is_planned(parts: AttentionParts) -> bool:
     is_alike = kept[:rows] == others[:rows] and loops.columns == (rows,)
     return (
         is_alike
-        and len(parts.sums.nest.kept) == rows + 1
+        and len(parts.sums.nest.result_loops) == rows + 1
         and parts.sums.nest.reduced == 1
         and kept[rows] == others[-1]
         and all(isinstance(each, int) and each <= _DEEPEST for each in depths)
@@ -123,7 +123,7 @@ def _depth(parts: AttentionParts) -> Size:
 
 
 def _width(parts: AttentionParts) -> Size:
-    return parts.sums.nest.sizes[len(parts.sums.nest.kept) - 1]
+    return parts.sums.nest.sizes[len(parts.sums.nest.result_loops) - 1]
 
 
 def plan(term: Term, machine: Gpu) -> GpuAttentionTile:
@@ -133,7 +133,7 @@ def plan(term: Term, machine: Gpu) -> GpuAttentionTile:
     """
     parts = parts_of(term)
     assert parts is not None
-    rows = typical(_row_count(parts), _USUAL)
+    rows = typical_size(_row_count(parts), _USUAL)
     deepest = max(_padded(_depth(parts)), _padded(_width(parts)))
     dtype = factor_dtype(parts.scores)
     most = _FEW_ROWS if dtype in machine.scalar else _ROWS
@@ -180,7 +180,7 @@ class _AttentionWriter:
         assert parts is not None
         self._writing, self._schedule, self._parts = writing, schedule, parts
         self._loops = Loops.of(parts.scores)
-        self._shape = parts.scores.nest.sizes[: len(parts.scores.nest.kept)]
+        self._shape = parts.scores.nest.sizes[: len(parts.scores.nest.result_loops)]
         sizes, integers = writing.sizes, writing.sizes.integers
         blocks = sizes.of(ceil_divide(_row_count(parts), schedule.rows))
         program = integers.wide(ops.program_id())
@@ -210,7 +210,7 @@ class _AttentionWriter:
         self, frame: Frame, statement: Statement, place: int, shape: Shape, dtype: str
     ) -> Value:
         """Return a tile of a factor in a dtype, which is 0 outside of its axes."""
-        factor = widened(statement.factors[place])
+        factor = before_widening(statement.factors[place])
         tile = TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
         found = cast(tile.value(factor), Tensor.of(factor.value).dtype, dtype)
         found = ops.spread(found, frame.shape)
@@ -258,7 +258,7 @@ class _AttentionWriter:
         end, last = sizes.of(self._shape[-1]), last_seen(highest)
         if last is None:
             return end
-        loops = WithoutLoop(self._shape[:-1], loop=highest.nest.combined[0])
+        loops = WithoutLoop(self._shape[:-1], loop=highest.nest.combined_loops[0])
         view, integers = loops.view(last), sizes.integers
         if view is None:
             return end
@@ -335,9 +335,9 @@ class _AttentionWriter:
             WithoutLoop.of_loops(statement.nest.sizes, len(self._shape) - 1),
         )
         powers = self._elements(here, statement.factors[0], 0)
-        narrow = Tensor.of(widened(statement.factors[1]).value).dtype
+        narrow = Tensor.of(before_widening(statement.factors[1]).value).dtype
         dtype = narrow if narrow in ("f16", "bf16") else "f32"
-        shape, combined = statement.nest.sizes, tuple(statement.nest.combined)
+        shape, combined = statement.nest.sizes, tuple(statement.nest.combined_loops)
         rows = self._block(shape, combined, keys.first, 0)
         inner = self._frame(rows, self._width_axis())
         right = self._factor(inner, statement, 1, shape, dtype)
@@ -354,7 +354,7 @@ class _AttentionWriter:
 
     def _width_axis(self) -> TileAxis:
         statement = self._parts.sums
-        loop = len(statement.nest.kept) - 1
+        loop = len(statement.nest.result_loops) - 1
         tile = _padded(_width(self._parts))
         shape = statement.nest.sizes
         return axis_of(self._writing.sizes, shape, (loop,), 0, tile, 1)
@@ -362,7 +362,7 @@ class _AttentionWriter:
     def _finish(self, highest: Value, total: Value, sums: Value) -> None:
         """Compute the epilogue, and store the results."""
         parts = self._parts
-        kept = parts.sums.nest.sizes[: len(parts.sums.nest.kept)]
+        kept = parts.sums.nest.sizes[: len(parts.sums.nest.result_loops)]
         frame = self._frame(self._rows, self._width_axis())
         held = {
             parts.highest.value: self._per_row(parts.highest, highest),
@@ -381,7 +381,9 @@ class _AttentionWriter:
         """
         sizes, kept = follower.nest.sizes, self._parts.sums.nest.sizes
         rows = same_count(sizes, self._shape[:-1])
-        return rows and not same_count(sizes, kept[: len(self._parts.sums.nest.kept)])
+        return rows and not same_count(
+            sizes, kept[: len(self._parts.sums.nest.result_loops)]
+        )
 
     def _write_rows(
         self, followers: Sequence[Statement], known: Mapping[Statement, Value]

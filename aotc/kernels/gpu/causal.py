@@ -26,7 +26,7 @@ def last_seen(highest: Statement) -> View | None:
         highest: the maximum of the scores of a row, over its keys.
     """
     (scores,) = highest.factors
-    loops = highest.nest.combined
+    loops = highest.nest.combined_loops
     if len(loops) != 1 or not (isinstance(scores, Apply) and len(scores.operands) == 3):
         return None
     seen, _, hidden = scores.operands

@@ -15,7 +15,7 @@ from aotc.dialects.types import Tensor
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.matrices import START
 from aotc.kernels.planning.reductions import reduced_axes
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 
 # Measured on an H200: a step of 64 keys, in nanoseconds, of a kernel with few programs.
 _STEP = {"f32": 4400.0, "f16": 1500.0, "bf16": 1500.0}
@@ -49,15 +49,15 @@ def _is_long(op: Attention, machine: Gpu) -> bool:
     """Return whether an attention takes long on a chip that it does not fill."""
     query = Tensor.of(op.query)
     count, positions, shared, _ = Tensor.of(op.key).shape
-    heads = typical(shared, 1)
-    batch, positions = typical(count, 1) * heads, typical(positions, _USUAL)
-    rows = typical(query.shape[1], _MOST_ROWS + 1)
-    rows *= typical(query.shape[2], heads) // max(heads, 1)
+    heads = typical_size(shared, 1)
+    batch, positions = typical_size(count, 1) * heads, typical_size(positions, _USUAL)
+    rows = typical_size(query.shape[1], _MOST_ROWS + 1)
+    rows *= typical_size(query.shape[2], heads) // max(heads, 1)
     is_few = 0 < batch < machine.multiprocessors and 0 < rows <= _MOST_ROWS
     if not is_few or query.dtype not in _STEP:
         return False
     whole = START + -(-positions // _KEYS) * _STEP[query.dtype]
     depths = query.shape[3] + Tensor.of(op.value).shape[3]
-    read = batch * positions * typical(depths, _DEPTH)
+    read = batch * positions * typical_size(depths, _DEPTH)
     moved = read * bits(query.dtype) // 8 + _PASSES * batch * rows * positions * _WIDE
     return _LAUNCHES * _LAUNCH + moved / machine.bandwidth < _GAIN * whole

@@ -23,7 +23,7 @@ from aotc.dialects.types import Size, SymbolicDim, lowered_type
 from aotc.errors import CompileError
 from aotc.kernels.facts import facts_of
 from aotc.kernels.family import PlannedKernel
-from aotc.kernels.gpu.emitter import NoKernel
+from aotc.kernels.gpu.emitter import NoTermKernel
 from aotc.kernels.gpu.families import FAMILIES, kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.lowered import CALL, KERNEL, LAUNCH, GpuLaunch
@@ -93,7 +93,7 @@ class GpuKernelCalls:
 def _dispatch_of(region: Function, lower_ops: LowerOps) -> _GpuDispatch:
     """Return the dispatch of the kernel of a region, which is written unless it is."""
     module, kernel = current_module(), kernel_of_region(region)
-    if isinstance(kernel, NoKernel):
+    if isinstance(kernel, NoTermKernel):
         raise CompileError(
             "no-kernel",
             f"there is no kernel for the region '{name_of(region)}': {kernel.why}",

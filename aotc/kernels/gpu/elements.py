@@ -27,7 +27,7 @@ from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.tiles import TileEvaluator
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Value
 
 COLUMNS = 1024  # of a program, where all lies along the columns
@@ -88,7 +88,7 @@ def _merging(view: View, last: int, least: int) -> tuple[int, ...]:
 
 def _is_wide(loops: tuple[int, ...], sizes: Shape) -> bool:
     """Return whether loops are worth a side of a tile in most calls."""
-    return typical(element_count(tuple(sizes[n] for n in loops)), _SIDE) >= _LONG
+    return typical_size(element_count(tuple(sizes[n] for n in loops)), _SIDE) >= _LONG
 
 
 def fastest_loop(view: View) -> int | None:
@@ -116,7 +116,7 @@ def plan(term: Term, machine: Gpu) -> ElementTile:
 
 def _side(loops: tuple[int, ...], sizes: Shape) -> int:
     """Return the least side of a tile that has all of some loops, or the usual one."""
-    total = typical(element_count(tuple(sizes[loop] for loop in loops)), _SIDE)
+    total = typical_size(element_count(tuple(sizes[loop] for loop in loops)), _SIDE)
     found = _LONG
     while found < min(total, _SIDE):
         found *= 2

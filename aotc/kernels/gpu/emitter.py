@@ -96,7 +96,7 @@ FORMS = {
 
 
 @dataclass(frozen=True)
-class NoKernel:
+class NoTermKernel:
     """The reason why a term has no kernel.
 
     Args:
@@ -108,7 +108,7 @@ class NoKernel:
 
 def emit(
     term: Term, name: str, machine: Gpu, numerics: str = STRICT
-) -> GpuKernel | NoKernel:
+) -> GpuKernel | NoTermKernel:
     """Return the kernel of a term for a chip, in the form that takes it.
 
     Args:
@@ -121,14 +121,14 @@ def emit(
         found = (name for name, x in FORMS.items() if x.takes(term))
         form = next(found, None)
         if form is None:
-            return NoKernel("no form of kernels has its loops")
+            return NoTermKernel("no form of kernels has its loops")
         schedule = FORMS[form].plan(term, machine)
     return emit_planned(term, name, form, schedule, machine.precision(numerics))
 
 
 def emit_planned(
     term: Term, name: str, form_name: str, schedule: Any, precision: str
-) -> GpuKernel | NoKernel:
+) -> GpuKernel | NoTermKernel:
     """Return the kernel of a term for a chip, as it was planned.
 
     Args:
@@ -141,7 +141,7 @@ def emit_planned(
     form = FORMS[form_name]
     with term.function.context, known_contracts(contracts_of(term.function)):
         if not form.takes(term):
-            return NoKernel(f"with what is around it, it is no {form_name}")
+            return NoTermKernel(f"with what is around it, it is no {form_name}")
         is_large = needs_long_integers(term)
         try:
             text = write_text(
@@ -152,7 +152,7 @@ def emit_planned(
                 is_large=is_large,
             )
         except CannotLiftError as error:
-            return NoKernel(f"no code for {error}")
+            return NoTermKernel(f"no code for {error}")
         return GpuKernel(
             name,
             text,

@@ -56,7 +56,7 @@ from aotc.kernels.gpu import movement, products, splitting, updates
 from aotc.kernels.gpu.attention import GpuAttentionTile
 from aotc.kernels.gpu.candidates import candidates
 from aotc.kernels.gpu.elements import ElementTile
-from aotc.kernels.gpu.emitter import FORMS, NoKernel, emit_planned
+from aotc.kernels.gpu.emitter import FORMS, NoTermKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.gpu.machines import Gpu
@@ -81,7 +81,7 @@ from aotc.kernels.gpu.views import (
 from aotc.kernels.planning.reductions import leading_axes, reduced_axes
 from aotc.kernels.term_builder import term_of
 from aotc.kernels.terms import Term
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Function, Value, func, ir
 
 _FLOATS = ("f32", "bf16", "f16")
@@ -139,7 +139,7 @@ class _Planning:
             return True
         if _adds_parts(op) or is_region(op.operation.block.owner.opview):
             return True
-        is_small = typical(kinds[0].elements, _LEAST) < _LEAST
+        is_small = typical_size(kinds[0].elements, _LEAST) < _LEAST
         view = defining_op(op.x)
         read = [op.x, view.x] if isinstance(view, Reshape) else [op.x]
         return not is_small and any(
@@ -427,7 +427,9 @@ def factor_orders(
     schedule = _PRODUCTS.plan(op, machine)
     if schedule is None:
         is_thin = by_weight and not is_along_depth and free and op.rhs_contract
-        is_more = typical(kind.elements, 0) > typical(Tensor.of(op.lhs).elements, 1)
+        is_more = typical_size(kind.elements, 0) > typical_size(
+            Tensor.of(op.lhs).elements, 1
+        )
         if is_thin and is_more and _ROWS.plan(op, machine) is not None:
             return {1: (*op.rhs_batch, *free, *op.rhs_contract)}
         return {}
@@ -463,18 +465,18 @@ def _gains_by_transposing(op: DotGeneral, tile: ProductTile, machine: Gpu) -> bo
             return False
         counts = Counts.of(anchor)
     saved = _SAVED * nanoseconds(tile, counts, kind.dtype, machine)
-    moved = 2 * typical(kind.elements, 1 << 20) * bits(kind.dtype) // 8
+    moved = 2 * typical_size(kind.elements, 1 << 20) * bits(kind.dtype) // 8
     return saved > START + moved / machine.bandwidth
 
 
-def kernel_of_region(function: Function) -> GpuKernel | NoKernel:
+def kernel_of_region(function: Function) -> GpuKernel | NoTermKernel:
     """Return the kernel of a region, as it is planned."""
     fused = fused_of(function)
     assert fused is not None
     with function.context, known_contracts(contracts_of(function)):
         term = term_of(function)
     if term is None:
-        return NoKernel("an op of it is no nest of loops")
+        return NoTermKernel("an op of it is no nest of loops")
     planning, schedule = (
         _PLANNING[fused.kernel],
         FAMILIES[fused.kernel].schedule_of(fused),
@@ -486,7 +488,7 @@ def kernel_of_region(function: Function) -> GpuKernel | NoKernel:
 def why_unwritten(function: Function) -> str:
     """Return why a region has no kernel; "" if it has one."""
     found = kernel_of_region(function)
-    return found.why if isinstance(found, NoKernel) else ""
+    return found.why if isinstance(found, NoTermKernel) else ""
 
 
 def why_no_schedule(op: GraphOp) -> str:

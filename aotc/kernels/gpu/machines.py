@@ -90,7 +90,7 @@ class Gpu:
         rates = {**dict(self.rates), "f32": self.rate("f16") // 2 // _PRODUCTS}
         return replace(self, rates=(*rates.items(),), scalar=())
 
-    def stated(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """Return the manifest's facts on the model: rates are of the whole chip."""
         return {
             "name": self.arch,

@@ -18,7 +18,7 @@ from aotc.dialects.types import Size, Tensor, element_count
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Apply, Expression, Read, Statement
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 
 LEAST_DEPTH = {"i8": 32, "f32": 16, "f16": 16, "bf16": 16}
 _USUAL = 1024  # of a size that no contract says
@@ -64,11 +64,11 @@ class Loops:
     def of(cls, statement: Statement) -> Loops:
         """Find the loops of a sum of products."""
         left, right = map(_varying, statement.factors)
-        kept = statement.nest.kept
+        kept = statement.nest.result_loops
         batch = tuple(n for n in kept if n in left and n in right)
         columns = tuple(n for n in kept if n in right and n not in left)
         rows = tuple(n for n in kept if n not in batch and n not in columns)
-        return cls(batch, rows, columns, tuple(statement.nest.combined))
+        return cls(batch, rows, columns, tuple(statement.nest.combined_loops))
 
 
 def _varying(factor: Expression) -> set[int]:
@@ -81,7 +81,7 @@ def _varying(factor: Expression) -> set[int]:
     }
 
 
-def widened(factor: Expression) -> Expression:
+def before_widening(factor: Expression) -> Expression:
     """Return a factor before lossless widening."""
     while isinstance(factor, Apply) and isinstance(factor.op, Cast):
         (inner,) = factor.operands
@@ -95,7 +95,7 @@ def widened(factor: Expression) -> Expression:
 
 def factor_dtype(anchor: Statement) -> str:
     """Return the dtype that factors are multiplied in; "" if there is none."""
-    found = {Tensor.of(widened(x).value).dtype for x in anchor.factors}
+    found = {Tensor.of(before_widening(x).value).dtype for x in anchor.factors}
     if len(found) == 1 and anchor.dtype in ("f32", "i32"):
         (dtype,) = found
         is_exact = dtype in LEAST_DEPTH and is_float(dtype) == is_float(anchor.dtype)
@@ -128,12 +128,12 @@ class Counts:
     def of(cls, anchor: Statement) -> Counts:
         loops = Loops.of(anchor)
         batch, rows, columns, depth = (
-            typical(total(anchor, own), _USUAL)
+            typical_size(total(anchor, own), _USUAL)
             for own in (loops.batch, loops.rows, loops.columns, loops.summed)
         )
         sizes = [anchor.nest.sizes[loop] for loop in loops.summed]
         has_windows = sum(n != 1 for n in sizes) > 1
-        is_made = not all(isinstance(widened(x), Read) for x in anchor.factors)
+        is_made = not all(isinstance(before_widening(x), Read) for x in anchor.factors)
         return cls(batch, rows, columns, depth, has_windows, is_made)
 
 

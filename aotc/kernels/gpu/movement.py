@@ -30,7 +30,7 @@ from aotc.kernels.gpu.lifting import can_lift
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.operands import viewed_operand
 from aotc.kernels.terms import Term
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Value, func
 
 ANCHORS: tuple[type[GraphOp], ...] = (
@@ -189,7 +189,7 @@ def plan(op: GraphOp, machine: Gpu, term_of_ops: TermOf) -> ElementTile | None:
     ops = [*ops_before(op), op]
     if not any(map(_moves, ops)) or not all(map(_is_known, ops)):
         return None
-    if typical(Tensor.of(op.results[0]).elements, _LEAST) < _LEAST:
+    if typical_size(Tensor.of(op.results[0]).elements, _LEAST) < _LEAST:
         return None
     read = operands_of(ops)
     if len(read) >= _MOST_TENSORS or not all(map(is_made_in_memory, read)):

@@ -27,11 +27,11 @@ from aotc.kernels.gpu.matrices import (
     Counts,
     Loops,
     ProductTile,
+    before_widening,
     factor_dtype,
     fastest,
     joined_nanoseconds,
     total,
-    widened,
 )
 from aotc.kernels.gpu.ops import Int
 from aotc.kernels.gpu.tiles import Held, TileEvaluator, cast, write_followers
@@ -300,7 +300,7 @@ class _ProductWriter:
         frame = Frame(self._writing.sizes, (self._batch, rows, columns))
         loops = Reindexing(self._shape)
         tile = TileEvaluator(frame, self._writing.memories, {}, loops)
-        expression = widened(self._anchor.factors[number])
+        expression = before_widening(self._anchor.factors[number])
         found = tile.value(expression)
         found = cast(found, Tensor.of(expression.value).dtype, self._dtype)
         found = ops.spread(found, frame.shape)
@@ -310,7 +310,7 @@ class _ProductWriter:
     def _write_results(self, columns: TileAxis, sums: Value) -> None:
         """Compute the epilogue of the sums of a strip, and store the results."""
         anchor = self._anchor
-        kept = self._shape[: len(anchor.nest.kept)]
+        kept = self._shape[: len(anchor.nest.result_loops)]
         frame = Frame(self._writing.sizes, (self._batch, self._rows, columns))
         held: dict[Value, Held] = {}
         tile = TileEvaluator(frame, self._writing.memories, held, Reindexing(kept))

@@ -13,7 +13,7 @@ from aotc.dialects.functions.function_table import name_of
 from aotc.dialects.functions.fusion import target_of
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Tensor, evaluate_size
-from aotc.kernels.gpu.emitter import NoKernel, emit
+from aotc.kernels.gpu.emitter import NoTermKernel, emit
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import Gpu, gpu_of
@@ -74,7 +74,7 @@ class ReferenceLaunch:
         with term.function.context, known_contracts(contracts_of(term.function)):
             count = evaluate_size(kernel.programs, symbols)
             made = [
-                Buffer.unwritten(
+                Buffer.of_unknown(
                     f"r{number}",
                     evaluate_size(kind.elements, symbols),
                     to_numpy(kind.dtype),
@@ -135,7 +135,7 @@ class KernelsOfRegions:
             if _is_planned(function)
             else emit(term, "kernel", self.machine, self.numerics)
         )
-        if isinstance(kernel, NoKernel):
+        if isinstance(kernel, NoTermKernel):
             self.refused[name] = kernel.why
             return evaluate_term(term, arguments, symbols)
         self.computed.add(name)
@@ -146,4 +146,4 @@ class KernelsOfRegions:
                 for value in term.results
             ]
         pairs = zip(found, shapes, strict=True)
-        return [memory.written().reshape(shape) for memory, shape in pairs]
+        return [memory.written_elements().reshape(shape) for memory, shape in pairs]

@@ -41,7 +41,7 @@ from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.gpu.tiles import Held, TileEvaluator, cast
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Value, arith
 
 _MOST = 1 << 14  # columns that are computed at once
@@ -89,11 +89,11 @@ def anchor_of(term: Term) -> Statement | None:
 
 
 def _kept(anchor: Statement) -> Shape:
-    return anchor.nest.sizes[: len(anchor.nest.kept)]
+    return anchor.nest.sizes[: len(anchor.nest.result_loops)]
 
 
 def _columns(anchor: Statement) -> Size:
-    return element_count(anchor.nest.sizes[len(anchor.nest.kept) :])
+    return element_count(anchor.nest.sizes[len(anchor.nest.result_loops) :])
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,12 @@ class ReductionWork:
         """Measure the work of a term."""
         columns, reads = _columns(anchor), anchor.reads()
         loops = [fastest_loop(x.views[-1]) for x in reads if len(x.views) == 1]
-        is_beside = any(loop in anchor.nest.kept for loop in loops if loop is not None)
+        is_beside = any(
+            loop in anchor.nest.result_loops for loop in loops if loop is not None
+        )
         return cls(
-            typical(element_count(_kept(anchor)), 1 << 20),
-            typical(columns, _USUAL_COLUMNS),
+            typical_size(element_count(_kept(anchor)), 1 << 20),
+            typical_size(columns, _USUAL_COLUMNS),
             moved_bytes(term),
             is_beside,
             isinstance(columns, int),
@@ -140,13 +142,13 @@ def moved_bytes(term: Term) -> int:
     """
     most: dict[Value, int] = {}
     for statement in term.statements:
-        count = typical(element_count(statement.nest.sizes), 1 << 20)
+        count = typical_size(element_count(statement.nest.sizes), 1 << 20)
         for source in {read.source for read in statement.reads()}:
             most[source] = most.get(source, 0) + count
     found = 0
     for x in (*term.arguments, *term.results):
         kind = Tensor.of(x)
-        elements = typical(kind.elements, 1 << 20)
+        elements = typical_size(kind.elements, 1 << 20)
         found += min(elements, most.get(x, elements)) * bits(kind.dtype) // 8
     return found
 
@@ -219,7 +221,7 @@ class _RowWriter:
         self._writing, self._schedule, self._anchor = writing, schedule, anchor
         self._shape, self._kept = anchor.nest.sizes, _kept(anchor)
         self._rows = rows_of_program(
-            writing.sizes, self._shape, anchor.nest.kept, schedule.rows
+            writing.sizes, self._shape, anchor.nest.result_loops, schedule.rows
         )
         self._held: dict[Value, Held] = {}  # in the frame of the rows alone
         self._wide: dict[Value, Held] = {}  # in that of rows and columns
@@ -244,7 +246,7 @@ class _RowWriter:
         columns = axis_of(
             self._writing.sizes,
             self._shape,
-            self._anchor.nest.combined,
+            self._anchor.nest.combined_loops,
             first,
             self._schedule.columns,
             1,

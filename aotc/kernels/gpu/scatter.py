@@ -32,7 +32,7 @@ from aotc.kernels.gpu.rows import START, combination, moved_bytes, power_of_two
 from aotc.kernels.gpu.tiles import TileEvaluator, cast, write_followers
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Apply, Expression, Read, Statement, Term
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Value, arith
 
 _COLUMNS = 128  # of a program, at most
@@ -82,7 +82,7 @@ class ScatterParts:
     @property
     def columns(self) -> tuple[int, ...]:
         """The loops over columns."""
-        return tuple(loop for loop in self.anchor.nest.kept if loop != self.row)
+        return tuple(loop for loop in self.anchor.nest.result_loops if loop != self.row)
 
     def size(self, loops: Sequence[int]) -> Size:
         """Return how many indices some loops have together."""
@@ -111,7 +111,7 @@ def parts_of(term: Term) -> ScatterParts | None:
         return None
     index, position = condition.operands
     row = _loop_of(position, anchor)
-    kept = anchor.nest.kept
+    kept = anchor.nest.result_loops
     if row is None or row not in kept or _varies(index, kept) or _varies(update, [row]):
         return None
     return ScatterParts(anchor, index, update, row, term.statements[1:])
@@ -149,9 +149,9 @@ def plan(term: Term, machine: Gpu) -> ScatterTile:
     """Return the schedule of a term on a chip."""
     parts = parts_of(term)
     assert parts is not None
-    width = typical(parts.size(parts.columns), _USUAL)
+    width = typical_size(parts.size(parts.columns), _USUAL)
     columns = min(_COLUMNS, power_of_two(width))
-    height = typical(parts.size([parts.row]), _SUMS)
+    height = typical_size(parts.size([parts.row]), _SUMS)
     filling = height * -(-width // columns) // (_RESIDENT * machine.multiprocessors)
     rows = max(_FEWEST, min(power_of_two(filling), _SUMS // columns))
     return ScatterTile(rows, columns)
@@ -164,9 +164,9 @@ def nanoseconds(term: Term, machine: Gpu) -> float:
     """
     parts, tile = parts_of(term), plan(term, machine)
     assert parts is not None
-    count = typical(parts.size(parts.anchor.nest.combined), _USUAL)
-    rows = -(-typical(parts.size([parts.row]), _SUMS) // tile.rows)
-    columns = -(-typical(parts.size(parts.columns), _USUAL) // tile.columns)
+    count = typical_size(parts.size(parts.anchor.nest.combined_loops), _USUAL)
+    rows = -(-typical_size(parts.size([parts.row]), _SUMS) // tile.rows)
+    columns = -(-typical_size(parts.size(parts.columns), _USUAL) // tile.columns)
     waves = -(-rows * columns // (_RESIDENT * machine.multiprocessors))
     waited = waves * _WAIT * (-(-count // tile.block) + count / rows)
     return START + max(waited, moved_bytes(term) / machine.bandwidth)
@@ -223,10 +223,10 @@ class _Scatter:
         element = lowered_element(anchor.dtype)
         tile = schedule.rows, schedule.columns
         sums = ops.constant(ops.tensor_of(tile, element), 0)
-        end = integers.value(sizes.of(parts.size(anchor.nest.combined)))
+        end = integers.value(sizes.of(parts.size(anchor.nest.combined_loops)))
         step = integers.value(schedule.block)
         (sums,) = ops.loop(end, step, [sums], lambda k, held: [self._block(k, held[0])])
-        kept = self._shape[: len(anchor.nest.kept)]
+        kept = self._shape[: len(anchor.nest.result_loops)]
         found = self._tile((self._rows, self._columns), kept)
         found.finish(anchor, cast(sums, anchor.dtype, Tensor.of(anchor.value).dtype))
         write_followers(found, parts.followers)
@@ -240,7 +240,7 @@ class _Scatter:
     def _block(self, k: Value, sums: Value) -> Value:
         """Add the updates of a block of indices that belong to rows of the program."""
         parts, schedule, sizes = self._parts, self._schedule, self._writing.sizes
-        loops = tuple(parts.anchor.nest.combined)
+        loops = tuple(parts.anchor.nest.combined_loops)
         axis = axis_of(sizes, self._shape, loops, k, schedule.block, 1)
         index = self._tile((axis,), self._shape).value(parts.index)
         index = ops.spread(index, (1, schedule.block))
@@ -273,7 +273,7 @@ class _Scatter:
         """Add the update in a place of a block to its row."""
         parts, integers = self._parts, self._writing.sizes.integers
         at = integers.add(k, integers.wide(place))
-        batch = batch_of(self._shape, tuple(parts.anchor.nest.combined), at)
+        batch = batch_of(self._shape, tuple(parts.anchor.nest.combined_loops), at)
         index = self._tile((batch,), self._shape).value(parts.index)
         row = integers.value(integers.add(self._rows.first, self._rows.along or 0))
         is_row = _compare("eq", self._as_index(row), index)

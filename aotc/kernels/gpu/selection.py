@@ -32,7 +32,7 @@ from aotc.kernels.gpu.rows import START, WAIT, moved_bytes, power_of_two
 from aotc.kernels.gpu.tiles import TileEvaluator, write_followers
 from aotc.kernels.schedule import Schedule
 from aotc.kernels.terms import Statement, Term
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Value, arith, ir
 
 _POSITION = 32  # bits of a word below the key
@@ -80,9 +80,9 @@ def plan(term: Term, machine: Gpu) -> SelectTile:
     """Return the schedule of a term on a chip."""
     anchor = anchor_of(term)
     assert anchor is not None
-    length = typical(anchor.nest.sizes[-1], _USUAL)
+    length = typical_size(anchor.nest.sizes[-1], _USUAL)
     columns = min(power_of_two(length), _WORDS)
-    count = typical(element_count(anchor.nest.sizes[:-2]), 1 << 20)
+    count = typical_size(element_count(anchor.nest.sizes[:-2]), 1 << 20)
     filling = power_of_two(count // (_RESIDENT * machine.multiprocessors))
     rows = max(1, _LANES // columns, min(_OF_FOUR_WARPS // columns, filling))
     return SelectTile(rows, columns, 4 if columns <= _OF_FOUR_WARPS else 8)
@@ -93,8 +93,8 @@ def nanoseconds(term: Term, machine: Gpu) -> float:
     anchor, tile = anchor_of(term), plan(term, machine)
     assert anchor is not None
     *rows, count, length = anchor.nest.sizes
-    steps = -(-typical(length, _USUAL) // tile.columns) * typical(count, 1)
-    programs = -(-typical(element_count(tuple(rows)), 1 << 20) // tile.rows)
+    steps = -(-typical_size(length, _USUAL) // tile.columns) * typical_size(count, 1)
+    programs = -(-typical_size(element_count(tuple(rows)), 1 << 20) // tile.rows)
     waves = -(-programs // (_RESIDENT * machine.multiprocessors))
     return START + max(moved_bytes(term) / machine.bandwidth, waves * steps * WAIT)
 
@@ -124,7 +124,7 @@ class _Selection:
         assert anchor is not None
         self._writing, self._schedule, self._anchor = writing, schedule, anchor
         self._shape = anchor.nest.sizes
-        *rows, self._places = anchor.nest.kept
+        *rows, self._places = anchor.nest.result_loops
         self._rows = rows_of_program(writing.sizes, self._shape, rows, schedule.rows)
         self._word = ir.IntegerType.get_signless(2 * _POSITION)
         length = self._shape[-1]
@@ -153,7 +153,7 @@ class _Selection:
         """Return the words of a block of columns; beyond the end, the greatest one."""
         sizes, anchor = self._writing.sizes, self._anchor
         batch = batch_of(self._shape, (self._places,), 0)
-        loops = tuple(anchor.nest.combined)
+        loops = tuple(anchor.nest.combined_loops)
         columns = axis_of(sizes, self._shape, loops, first, self._schedule.columns, 1)
         tile = self._tile((batch, self._rows, columns), self._shape)
         (factor,) = anchor.factors

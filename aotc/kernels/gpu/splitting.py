@@ -22,7 +22,7 @@ from aotc.kernels.gpu import matrices, products, rows
 from aotc.kernels.gpu.machines import Gpu
 from aotc.kernels.planning.reductions import leading_axes, reduced_axes
 from aotc.kernels.terms import Term
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 
 _MOST = 64  # parts
 _MOST_OF_SUMS = 256
@@ -97,7 +97,7 @@ def _bytes_read(op: GraphOp) -> int | None:
     if not isinstance(op, Normalize):
         return None
     kind = Tensor.of(op.x)
-    return typical(kind.elements, 1 << 20) * bits(kind.dtype) // 8
+    return typical_size(kind.elements, 1 << 20) * bits(kind.dtype) // 8
 
 
 def _divisors(size: int, most: int) -> list[int]:
@@ -111,7 +111,7 @@ def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
     else:
         others = reduced_axes(op)[len(leading_axes(op)) :]
         inner = [Tensor.of(op.operands[0]).shape[n] for n in others]
-    rest = typical(element_count(tuple(inner)), _LEAST)
+    rest = typical_size(element_count(tuple(inner)), _LEAST)
     return axis // parts * rest >= _LEAST
 
 

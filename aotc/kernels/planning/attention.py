@@ -11,7 +11,7 @@ from aotc.dialects.types import Size, SymbolicDim, Tensor, ceil_divide
 from aotc.kernels.machine import STACK_BYTES, Machine
 from aotc.kernels.planning.tile import most_rows, split_evenly
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.typical import ATTENDED, typical
+from aotc.kernels.typical import ATTENDED, typical_size
 
 SCRATCH = STACK_BYTES // 4  # f32 elements of a kernel
 _MOST_KEYS = 128  # of a block: their scores and the queries fit into the first cache
@@ -84,7 +84,9 @@ class AttentionSizes:
         """The numbers of queries and positions that decide the tile: typical ones of
         calls.
         """
-        return typical(self.length, ATTENDED), typical(self.positions, ATTENDED)
+        return typical_size(self.length, ATTENDED), typical_size(
+            self.positions, ATTENDED
+        )
 
 
 def has_kernel_types(op: Attends, machine: Machine) -> bool:

@@ -13,7 +13,7 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.packing import packed_shape
 from aotc.kernels.planning import depthwise
 from aotc.kernels.planning.depthwise import Sweep
-from aotc.kernels.planning.stages import Stages, stages_of
+from aotc.kernels.planning.stages import ChainStages, stages_of
 from aotc.kernels.planning.tile import ContractionTile, choose_tile, split_evenly
 from aotc.kernels.schedule import Schedule
 from aotc.mlir import Function, Value
@@ -91,7 +91,7 @@ class LineBuffers:
     result: int
 
     @classmethod
-    def of(cls, stages: Stages, schedule: ChainSchedule) -> LineBuffers:
+    def of(cls, stages: ChainStages, schedule: ChainSchedule) -> LineBuffers:
         """Compute the buffers of a chain."""
         shape = geometry_of_stage(stages.depthwise)
         span = (shape.window[0] - 1) * shape.dilation[0] + 1
@@ -151,7 +151,7 @@ def _have_kernels(geometries: Sequence[ConvolutionGeometry], machine: Machine) -
 
 
 def _pays(
-    stages: Stages, geometries: Sequence[ConvolutionGeometry], machine: Machine
+    stages: ChainStages, geometries: Sequence[ConvolutionGeometry], machine: Machine
 ) -> bool:
     """Return whether a chain is faster than its stages one after the other.
 
@@ -167,7 +167,7 @@ def _pays(
     return images * kept >= least and 4 * weights <= kept
 
 
-def _tiles(stages: Stages, machine: Machine) -> ChainSchedule:
+def _tiles(stages: ChainStages, machine: Machine) -> ChainSchedule:
     """The tiles by which each stage takes the fewest cycles, a line at a time."""
     windows = depthwise.plan(stages.depthwise, machine)
     assert windows is not None
@@ -187,7 +187,7 @@ def _tiles(stages: Stages, machine: Machine) -> ChainSchedule:
     )
 
 
-def _kept_elements(stages: Stages) -> int:
+def _kept_elements(stages: ChainStages) -> int:
     """Count the intermediate elements of one image."""
     shape = geometry_of_stage(stages.depthwise)
     image = shape.size[0] * shape.size[1] * shape.channels if stages.expand else 0
@@ -196,7 +196,7 @@ def _kept_elements(stages: Stages) -> int:
 
 
 def _with_lines(
-    stages: Stages, schedule: ChainSchedule, machine: Machine
+    stages: ChainStages, schedule: ChainSchedule, machine: Machine
 ) -> ChainSchedule | None:
     """The schedule with as many lines as leave half of the second cache.
 

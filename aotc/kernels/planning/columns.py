@@ -37,7 +37,7 @@ from aotc.kernels.planning.reductions import (
 )
 from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.typical import IMAGES, typical
+from aotc.kernels.typical import IMAGES, typical_size
 from aotc.mlir import Value
 
 _SPARE = 6  # registers that are left to what makes the elements
@@ -89,7 +89,7 @@ def plan(op: Reduction | Normalize, machine: Machine) -> ColumnTile | None:
 
 
 def _is_worth(sizes: MatrixBatch, machine: Machine) -> bool:
-    size = typical(sizes.count, IMAGES) * sizes.length * sizes.width
+    size = typical_size(sizes.count, IMAGES) * sizes.length * sizes.width
     is_large = size >= grain.elements(grain.LEAST)
     return is_large and machine.half_fills(sizes.width)
 
@@ -134,7 +134,7 @@ def _runs(axes: tuple[int, ...], x: Tensor) -> Iterator[tuple[int, ...]]:
 
 
 def _count(x: Tensor, axes: tuple[int, ...]) -> int:
-    sizes = [typical(x.shape[axis], IMAGES) for axis in axes]
+    sizes = [typical_size(x.shape[axis], IMAGES) for axis in axes]
     return [*accumulate(sizes, mul, initial=1)][-1]
 
 
@@ -152,7 +152,7 @@ def choose_tile(sizes: MatrixBatch, machine: Machine) -> ColumnTile:
     count = max(split_evenly(needed, vectors_of(1, machine)))
     work = sizes.length * count * machine.lanes
     tiles, wanted = -(-needed // count), -(-grain.elements(grain.COLUMNS) // work)
-    matrices = typical(sizes.count, IMAGES)
+    matrices = typical_size(sizes.count, IMAGES)
     return ColumnTile(
         lanes=machine.lanes,
         vectors=count,
@@ -203,7 +203,7 @@ def ops_before(op: Reduction | Normalize) -> list[Reduction]:
     return found
 
 
-def computed(op: Reduction | Normalize) -> list[Value]:
+def operands_made_elementwise(op: Reduction | Normalize) -> list[Value]:
     """Return the operands that elementwise ops of a kernel make: of all reductions."""
     return list(dict.fromkeys(each.operands[0] for each in (op, *ops_before(op))))
 

@@ -17,7 +17,7 @@ from aotc.kernels.machine import Machine
 from aotc.kernels.operands import is_repeated
 from aotc.kernels.planning.views import view_of
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.typical import typical
+from aotc.kernels.typical import typical_size
 from aotc.mlir import Function, Value
 
 FEW_ROWS = 8  # long ones, which threads would have too few of to share
@@ -57,7 +57,7 @@ def plan(op: Concatenate, machine: Machine) -> MovementBlocks | None:
     width = sum(static)
     is_small = isinstance(rows, int) and rows * width < grain.elements(grain.LEAST)
     block = grain.elements(grain.MOVEMENT)
-    is_long = width > block and typical(rows, 1) < FEW_ROWS
+    is_long = width > block and typical_size(rows, 1) < FEW_ROWS
     if is_small or is_long or not machine.half_fills(min(static)):
         return None
     return MovementBlocks(machine.lanes, max(1, block // width))

@@ -133,7 +133,7 @@ def block_of(statement: Statement) -> int | None:
     None where that are all; blocks of turns, and then these, if a call decides how many
     there are.
     """
-    sizes = [statement.nest.sizes[loop] for loop in statement.nest.combined]
+    sizes = [statement.nest.sizes[loop] for loop in statement.nest.combined_loops]
     static = [size for size in sizes if isinstance(size, int)]
     if len(static) == len(sizes):
         return None
@@ -143,7 +143,7 @@ def block_of(statement: Statement) -> int | None:
 def _is_combination_writable(statement: Statement) -> bool:
     """Return whether a statement combines few floats, in one dtype or in f32."""
     nest = statement.nest
-    sizes = [nest.sizes[loop] for loop in nest.combined]
+    sizes = [nest.sizes[loop] for loop in nest.combined_loops]
     static = [size for size in sizes if isinstance(size, int)]
     dtypes = {Tensor.of(factor.value).dtype for factor in statement.factors}
     return (

@@ -66,7 +66,7 @@ def column_loops(op: GraphOp) -> list[int]:
     if left is None:
         return []
     repeats = [all(stride.repeats for stride in axis) for axis in left.axes]
-    return [loop for loop in nest.kept if repeats[loop]]
+    return [loop for loop in nest.result_loops if repeats[loop]]
 
 
 def _is_along(read: Read, columns: Sequence[int]) -> bool:

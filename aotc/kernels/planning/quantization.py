@@ -12,7 +12,7 @@ from aotc.kernels import grain
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning.movement import MovementBlocks
 from aotc.kernels.quantization import Quantization
-from aotc.kernels.typical import ROWS, typical
+from aotc.kernels.typical import ROWS, typical_size
 
 
 def plan(op: Cast, machine: Machine) -> MovementBlocks | None:
@@ -26,7 +26,7 @@ def plan(op: Cast, machine: Machine) -> MovementBlocks | None:
     width = kind.shape[-1]
     if not isinstance(width, int) or not machine.half_fills(width):
         return None
-    rows = typical(_rows(op), ROWS)
+    rows = typical_size(_rows(op), ROWS)
     if rows * width < grain.elements(grain.LEAST):
         return None
     block = max(1, grain.elements(grain.MOVEMENT) // width)

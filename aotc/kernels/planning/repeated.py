@@ -25,7 +25,7 @@ from aotc.kernels.elementwise import BY_ROWS, FLOATS, Elementwise, condition_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.operands import Whole, is_repeated, operand_of
 from aotc.kernels.planning.movement import MovementBlocks
-from aotc.kernels.typical import ROWS, typical
+from aotc.kernels.typical import ROWS, typical_size
 from aotc.mlir import Value
 
 ANCHORS = (Unary, Binary, Clamp, Gelu, Select, Cast)
@@ -42,7 +42,7 @@ def plan(op: GraphOp, machine: Machine) -> MovementBlocks | None:
         return None
     dtypes = tuple(dtype for dtype in FLOATS if dtype in machine.dtypes)
     known = Elementwise(BY_ROWS, [kind.rank - 1], dtypes)
-    width, rows = kind.shape[-1], typical(rows_of(op), ROWS)
+    width, rows = kind.shape[-1], typical_size(rows_of(op), ROWS)
     if not machine.half_fills(width) or rows * width < grain.elements(grain.LEAST):
         return None
     if not _can_be_last(op, known) or _is_read_by_elements(op):
@@ -69,7 +69,7 @@ def views(op: GraphOp) -> Mapping[Value, Value]:
     return {x: read.source for x, read in found.items() if read.in_memory}
 
 
-def computed(op: GraphOp) -> Sequence[Value]:
+def operands_made_elementwise(op: GraphOp) -> Sequence[Value]:
     """Return the operands that elementwise ops make: those that repeat nothing."""
     return [x for x in op.operands if not is_repeated(x)]
 

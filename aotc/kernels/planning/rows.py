@@ -26,7 +26,7 @@ from aotc.kernels.planning.reductions import (
 )
 from aotc.kernels.planning.tile import split_evenly
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.typical import ROWS, typical
+from aotc.kernels.typical import ROWS, typical_size
 
 REDUCTIONS = (ReduceSum, ReduceProd, ReduceMax, ReduceMin)
 ANCHORS = (Softmax, LogSoftmax, ByteSoftmax, Normalize, *REDUCTIONS)
@@ -64,7 +64,7 @@ def choose_tile(sizes: MatrixBatch, machine: Machine, *, is_reduced: bool) -> Ro
         is_reduced: whether a row gives one number.
     """
     needed = -(-sizes.length // machine.lanes)
-    count = typical(sizes.count, ROWS)
+    count = typical_size(sizes.count, ROWS)
     is_many = is_reduced and needed <= _SHORT and count >= machine.lanes
     rows = machine.lanes if is_many else 1
     tiles = -(-count // rows)
@@ -99,7 +99,7 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
         return None
     is_reduced = isinstance(op, Reduction)
     least = grain.elements(grain.LEAST if is_reduced else grain.LEAST_OF_NORM)
-    if typical(sizes.count, ROWS) * sizes.length < least:
+    if typical_size(sizes.count, ROWS) * sizes.length < least:
         return None
     if not machine.half_fills(sizes.length):
         return None

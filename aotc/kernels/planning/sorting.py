@@ -9,7 +9,7 @@ from aotc.dialects.ops.ordering import Argsort, is_few
 from aotc.dialects.types import Size, SymbolicDim, Tensor, element_count
 from aotc.kernels.machine import Machine
 from aotc.kernels.schedule import Schedule
-from aotc.kernels.typical import SORTED, typical
+from aotc.kernels.typical import SORTED, typical_size
 
 _LARGEST_HEAP = 1 << 16  # of which elements are in the second cache
 # Float operations, eight to a nanosecond as measured on an EPYC of Zen 4: to compare an
@@ -30,7 +30,7 @@ def plan(op: Argsort, machine: Machine) -> Schedule | None:
         return None
     if isinstance(count, SymbolicDim) and count != size:
         return None
-    row = typical(size, SORTED)
+    row = typical_size(size, SORTED)
     wanted = count if isinstance(count, int) else row
     if wanted > _LARGEST_HEAP:
         return None

@@ -26,7 +26,7 @@ _MOST_BETWEEN = 12  # elementwise ops from one stage to the next
 
 
 @dataclass(frozen=True)
-class Stages:
+class ChainStages:
     """The ops of a chain; one of `expand` and `project` at least.
 
     Args:
@@ -59,11 +59,11 @@ class Stages:
         return found
 
 
-def stages_of(op: GraphOp) -> Stages | None:
+def stages_of(op: GraphOp) -> ChainStages | None:
     """The longest chain that ends with an op; None if there is none."""
     if _is_depthwise(op):
         made = _maker(op, _is_dense)
-        return Stages(made[0], op, None, made[1]) if made else None
+        return ChainStages(made[0], op, None, made[1]) if made else None
     if not _is_of_pixels(op):
         return None
     made = _maker(op, _is_depthwise)
@@ -71,9 +71,9 @@ def stages_of(op: GraphOp) -> Stages | None:
         return None
     depthwise, between = made
     first = _maker(depthwise, _is_dense)
-    found = Stages(None, depthwise, op, between)
+    found = ChainStages(None, depthwise, op, between)
     if first is not None:
-        found = Stages(first[0], depthwise, op, [*first[1], *between])
+        found = ChainStages(first[0], depthwise, op, [*first[1], *between])
     # a weight that two stages read would have to be packed and as it is
     is_tied = any(op.kernel in each.operands for each in found.before)
     return None if is_tied else found

@@ -65,7 +65,7 @@ class Buffer:
         return cls(name, elements, known, array.dtype, is_updated)
 
     @classmethod
-    def unwritten(cls, name: str, count: int, dtype: np.dtype) -> Buffer:
+    def of_unknown(cls, name: str, count: int, dtype: np.dtype) -> Buffer:
         """Return memory of which nothing is known."""
         elements = np.zeros(count, _in_memory(dtype))
         return cls(name, elements, np.ones(count, bool), dtype)
@@ -130,7 +130,7 @@ class Buffer:
             self._writers = np.zeros(self.elements.size, np.int64)
         self._writers[places] = program + 1
 
-    def written(self) -> np.ndarray:
+    def written_elements(self) -> np.ndarray:
         """Return all elements, each of which has been written.
 
         Raises:

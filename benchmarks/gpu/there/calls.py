@@ -57,7 +57,7 @@ def loaded(path, variant_id, key, steps):
     judgement = judgements[variant_id]
     facts = {
         "verdict": judgement.verdict,
-        "usable": judgement.usable,
+        "usable": judgement.is_usable,
         "reasons": list(map(str, judgement.mismatches)),
     }
     steps.write("verdict", **facts)

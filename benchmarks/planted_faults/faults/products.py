@@ -10,7 +10,7 @@ from aotc.kernels.cpu import vectors
 from aotc.kernels.cpu.chain import _Chain
 from aotc.kernels.cpu.contraction import Contraction
 from aotc.kernels.cpu.contraction.factors import Factors
-from aotc.kernels.cpu.contraction.sums import Begin, Sums
+from aotc.kernels.cpu.contraction.sums import ProductOffsets, Sums
 from aotc.kernels.cpu.lines import Lines, ResultRows
 from aotc.kernels.cpu.vectors import add, index
 from aotc.kernels.cpu.winograd import Winograd
@@ -38,7 +38,7 @@ def _shorter_sum(
     return kernel, panel, rows, begin, add(length, -1), sums
 
 
-def _of_first_product(begin: Begin, *_: Any) -> Begin:
+def _of_first_product(begin: ProductOffsets, *_: Any) -> ProductOffsets:
     return replace(begin, right=index(0))
 
 
@@ -79,7 +79,7 @@ FAULTS = [
     ),
     Fault(
         "all products of a batch read the second operand of the first",
-        "contraction", "batch_of_products", Begin, "of",
+        "contraction", "batch_of_products", ProductOffsets, "of",
         by(_of_first_product),
     ),
     Fault(

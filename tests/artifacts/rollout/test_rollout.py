@@ -9,7 +9,7 @@ from aotc.artifacts.host import Host
 from aotc.artifacts.manifest import Manifest
 from aotc.artifacts.rollout.device_classes import FleetDevice, classes
 from aotc.artifacts.rollout.matrix import Artifact, matrix
-from aotc.artifacts.rollout.policy import Policy, coverages
+from aotc.artifacts.rollout.policy import Policy, coverage_by_label
 from aotc.artifacts.rollout.profiles import (
     Assumptions,
     DeviceProfile,
@@ -167,7 +167,7 @@ def test_coverage_counts_devices_by_label(bundle):
     found = matrix([bundle("x86_64-v3")], classes(fleet))
     policy = Policy(min_coverage=Fraction(97, 100), per_label=("site",))
     assert [
-        (c.label, c.covered, c.total, c.holds) for c in coverages(found, policy)
+        (c.label, c.covered, c.total, c.holds) for c in coverage_by_label(found, policy)
     ] == [
         (None, 97, 100, True),
         ("site=bonn", 0, 1, False),
@@ -179,9 +179,9 @@ def test_a_label_that_no_device_has_is_refused_and_one_named_twice_counts_once(b
     devices = classes([FleetDevice("a", cpu("x86_64-v3"), 9, {"site": "ulm"})])
     found = matrix([bundle("x86_64-v3")], devices)
     with pytest.raises(InputError) as caught:
-        coverages(found, Policy(per_label=("siet",)))
+        coverage_by_label(found, Policy(per_label=("siet",)))
     assert (caught.value.code, caught.value.hint) == ("unknown-label", "labels: site")
-    twice = coverages(found, Policy(per_label=("site", "site")))
+    twice = coverage_by_label(found, Policy(per_label=("site", "site")))
     assert [coverage.total for coverage in twice] == [9, 9]
 
 
@@ -212,8 +212,10 @@ def test_memory_is_assumed_where_it_is_not_said():
 def test_each_artifact_must_cover_unless_any_is_enough(bundle):
     devices = classes([FleetDevice("a", cpu("x86_64-v2")), FleetDevice("b", ARM)])
     found = matrix([bundle("x86_64-v2"), bundle("aarch64")], devices)
-    assert [c.covered for c in coverages(found, Policy())] == [1, 1]
-    assert [c.covered for c in coverages(found, Policy(any_artifact=True))] == [2]
+    assert [c.covered for c in coverage_by_label(found, Policy())] == [1, 1]
+    assert [c.covered for c in coverage_by_label(found, Policy(any_artifact=True))] == [
+        2
+    ]
 
 
 def test_a_fall_to_the_processor_covers_unless_it_is_refused(bundle):

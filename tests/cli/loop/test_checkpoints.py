@@ -246,19 +246,21 @@ def test_a_full_disk_leaves_the_last_checkpoint(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    save = checkpoints.Checkpoints.save
+    save = checkpoints.CheckpointFolder.save
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     def second(
-        self: checkpoints.Checkpoints, position: checkpoints.Position, validation: Any
+        self: checkpoints.CheckpointFolder,
+        position: checkpoints.Position,
+        validation: Any,
     ) -> None:
         if position.step > 2:
             monkeypatch.setattr(os, "replace", full)
         save(self, position, validation)
 
-    monkeypatch.setattr(checkpoints.Checkpoints, "save", second)
+    monkeypatch.setattr(checkpoints.CheckpointFolder, "save", second)
     assert main([*train, "--checkpoint", "ck", "--every", "2"]) == 5
     assert "No space left" in capsys.readouterr().err
     assert checkpoint_step() == 2

@@ -11,7 +11,7 @@ from aotc.checks.kernel_check import EvaluatedKernels
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
-from aotc.kernels.gpu.emitter import NoKernel
+from aotc.kernels.gpu.emitter import NoTermKernel
 from aotc.kernels.gpu.families import kernel_of_region
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.machine.target import Target
@@ -44,7 +44,7 @@ def kernels_by_name(file: str, target: str) -> dict[str, GpuKernel]:
     for name, function in functions_of(unit.module).items():
         if fused_of(function) is not None:
             kernel = kernel_of_region(function)
-            assert not isinstance(kernel, NoKernel), kernel.why
+            assert not isinstance(kernel, NoTermKernel), kernel.why
             found[f"{name}.kernel"] = kernel
     return found
 

@@ -84,7 +84,9 @@ def require_equal(
     wanted = reference.evaluate(unit.module, name, [*arrays.values()])
     ports = [*zip(entry.results, wanted, strict=True)]
     theirs = [y for kind in ("output", "state") for p, y in ports if p.kind == kind]
-    bound = max(_BOUNDS.get(dtypes.canonical(x.dtype), 0) for x in arrays.values())
+    bound = max(
+        _BOUNDS.get(dtypes.canonical_dtype(x.dtype), 0) for x in arrays.values()
+    )
     for x, y in zip([*outputs, *states], theirs, strict=True):
         assert (x.dtype, x.shape) == (y.dtype, y.shape)
         scale = abs(y.astype("f8")).max(initial=1.0)

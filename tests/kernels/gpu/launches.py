@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
-from aotc.kernels.gpu.emitter import NoKernel, emit
+from aotc.kernels.gpu.emitter import NoTermKernel, emit
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES
 from aotc.kernels.gpu.reference import KernelsOfRegions
@@ -18,12 +18,12 @@ from aotc.mlir import Function
 
 def kernel_of(
     function: Function, arch: str = "sm_80", **options: Any
-) -> GpuKernel | NoKernel:
+) -> GpuKernel | NoTermKernel:
     """Return the kernel of a function."""
     with function.context, known_contracts(contracts_of(function)):
         term = term_of(function)
     if term is None:
-        return NoKernel("it has no term")
+        return NoTermKernel("it has no term")
     return emit(term, "kernel", MACHINES[arch], **options)
 
 

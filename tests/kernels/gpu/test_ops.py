@@ -9,7 +9,7 @@ import pytest
 
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.graph import as_tuple
-from aotc.kernels.gpu.emitter import NoKernel
+from aotc.kernels.gpu.emitter import NoTermKernel
 from tests.dialects.cases import Case, all_cases
 from tests.dialects.conftest import new_module
 
@@ -34,7 +34,7 @@ def computed(cases: Iterable[Case]) -> set[str]:
         if not all(len(op.results) for op in ops):  # effects alone
             continue
         kernel = kernel_of(function)
-        if isinstance(kernel, NoKernel):
+        if isinstance(kernel, NoTermKernel):
             continue
         for sizes in case.size_choices():
             inputs, attributes = case.inputs(sizes), case.attributes(sizes)

@@ -18,7 +18,7 @@ from aotc.dialects.types import Tensor, evaluate_size
 from aotc.errors import CompileError
 from aotc.importers import load
 from aotc.kernels.gpu.compiling import ALONE, compile_kernel, has_triton, resources_of
-from aotc.kernels.gpu.emitter import NoKernel, emit_planned
+from aotc.kernels.gpu.emitter import NoTermKernel, emit_planned
 from aotc.kernels.gpu.kernel import GpuKernel
 from aotc.kernels.gpu.machines import MACHINES
 from aotc.kernels.gpu.matrices import Counts, ProductTile, candidates, fastest
@@ -53,7 +53,7 @@ def functions() -> tuple[Unit, dict[str, Function]]:
 
 def compiled_kernel(name: str, arch: str = "sm_80", **options: str) -> GpuKernel:
     kernel = kernel_of(functions()[1][name], arch, **options)
-    assert not isinstance(kernel, NoKernel), kernel.why
+    assert not isinstance(kernel, NoTermKernel), kernel.why
     return kernel
 
 
@@ -83,7 +83,7 @@ def require_equal(name: str, symbols: list[int], **options: str) -> None:
     arguments = drawn(function, symbols)
     found = launched(function, arguments, symbols, **options)
     wanted = reference.evaluate(unit.module, name, arguments)
-    bound = max(_BOUNDS.get(dtypes.canonical(x.dtype), 0) for x in arguments)
+    bound = max(_BOUNDS.get(dtypes.canonical_dtype(x.dtype), 0) for x in arguments)
     for mine, theirs in zip(found, wanted, strict=True):
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
         mine, theirs = mine.astype("f8"), theirs.astype("f8")
@@ -146,9 +146,12 @@ def test_products_in_strips_are_right(name: str, tile: ProductTile) -> None:
     assert kernel.text.count('"tt.dot"(') > 1
     wanted = reference.evaluate(unit.module, name, arguments)
     found = launch(kernel, kernel_term(known[name]), arguments, [])
-    bound = _BOUNDS[dtypes.canonical(arguments[0].dtype)]
+    bound = _BOUNDS[dtypes.canonical_dtype(arguments[0].dtype)]
     for memory, theirs in zip(found, wanted, strict=True):
-        mine, theirs = memory.written().astype("f8"), theirs.ravel().astype("f8")
+        mine, theirs = (
+            memory.written_elements().astype("f8"),
+            theirs.ravel().astype("f8"),
+        )
         scale = abs(theirs).max()
         np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound * scale)
 
@@ -203,7 +206,7 @@ def test_masks_of_one_too_many_are_found(name: str) -> None:
         text = "\n".join([*lines[:number], wrong, *lines[number + 1 :]])
         try:
             found = launch(replace(kernel, text=text), term, arguments, symbols)
-            results = [memory.written() for memory in found]
+            results = [memory.written_elements() for memory in found]
         except CompileError:
             continue
         pairs = zip(results, wanted, strict=True)

@@ -36,12 +36,12 @@ def _ties(term: Term) -> list[int]:
 
 
 def _run_in_place(kernel: GpuKernel, term: Term, arguments: list[Any]) -> list[Any]:
-    ties, awaited = _ties(term), Buffer.unwritten("a", 1, np.dtype("i1"))
+    ties, awaited = _ties(term), Buffer.of_unknown("a", 1, np.dtype("i1"))
     given = [
         Buffer.of(f"a{n}", x, is_updated=n in ties) for n, x in enumerate(arguments)
     ]
     own = [
-        Buffer.unwritten("r", Tensor.of(x).elements, to_numpy(Tensor.of(x).dtype))
+        Buffer.of_unknown("r", Tensor.of(x).elements, to_numpy(Tensor.of(x).dtype))
         for x, at in zip(term.results, ties, strict=True)
         if at < 0
     ]
@@ -66,7 +66,7 @@ def test_updates_written_over_what_they_read_are_those_beside_it() -> None:
         over = _run_in_place(kernel, term, arguments)
         tied += sum(at >= 0 for at in _ties(term))
         for one, other in zip(beside, over, strict=True):
-            np.testing.assert_array_equal(one.written(), other)
+            np.testing.assert_array_equal(one.written_elements(), other)
     assert tied > 20
 
 

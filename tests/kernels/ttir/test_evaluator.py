@@ -85,13 +85,15 @@ def run(
     text: str, *, size: int = SIZE, programs: Sequence[int] | None = None
 ) -> Buffer:
     x = np.arange(SIZE, dtype="f")
-    result = Buffer.unwritten("y", size, x.dtype)
+    result = Buffer.of_unknown("y", size, x.dtype)
     evaluate(text, [Buffer.of("x", x), result], GRID, programs)
     return result
 
 
 def test_runs_all_programs_of_a_grid() -> None:
-    np.testing.assert_array_equal(run(doubling()).written(), 2 * np.arange(SIZE))
+    np.testing.assert_array_equal(
+        run(doubling()).written_elements(), 2 * np.arange(SIZE)
+    )
 
 
 def test_runs_some_programs() -> None:
@@ -119,7 +121,7 @@ def test_finds_what_a_device_would_do_silently(said: str, text: str) -> None:
 def test_finds_results_that_are_left_out() -> None:
     found = run(doubling(), size=SIZE + 3)
     with pytest.raises(CompileError, match=r"3 of 23 .* never .* first of them at 20"):
-        found.written()
+        found.written_elements()
 
 
 def test_finds_programs_that_read_what_others_write() -> None:
@@ -192,10 +194,10 @@ def test_multiplies_and_reduces_in_a_loop() -> None:
         op("tt.store", "%ys, %sum", f"{ptrs}, {sums}", "()"),
     ]
     x = np.random.default_rng(0).normal(size=(rows, depth)).astype("f")
-    result = Buffer.unwritten("y", rows, x.dtype)
+    result = Buffer.of_unknown("y", rows, x.dtype)
     text = module(["!tt.ptr<f32>"] * 2, lines)
     evaluate(text, [Buffer.of("x", x), result], (1, 1, 1))
-    np.testing.assert_allclose(result.written(), (x @ x.T).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(result.written_elements(), (x @ x.T).sum(1), rtol=1e-5)
 
 
 INTEGERS = np.array([-7, -1, 0, 3, 2**31 - 1, -(2**31), 5, 9], "i4")
@@ -215,10 +217,10 @@ NUMBERS = np.array([-1.5, np.nan, 0.0, 2.25, np.inf, -0.0, 3e-39, 7], "f")
 )
 def test_integers_are_divided_as_the_ir_says(name: str, wanted: list[int]) -> None:
     lines = _elementwise("i32", op(f"arith.{name}", "%x, %y", f"{INTS}, {INTS}", INTS))
-    result = Buffer.unwritten("r", BLOCK, INTEGERS.dtype)
+    result = Buffer.of_unknown("r", BLOCK, INTEGERS.dtype)
     given = [Buffer.of("x", INTEGERS), Buffer.of("y", OTHERS), result]
     evaluate(module(["!tt.ptr<i32>"] * 3, lines), given, (1, 1, 1))
-    assert [*result.written()] == wanted
+    assert [*result.written_elements()] == wanted
 
 
 @pytest.mark.parametrize(
@@ -252,10 +254,10 @@ def test_floats_are_compared_as_the_ir_says(predicate: str, wanted) -> None:
         "%z = " + op("arith.uitofp", "%b", BITS, FLOATS),
     )
     x, y = NUMBERS, np.roll(NUMBERS, 1).round()
-    result = Buffer.unwritten("r", BLOCK, x.dtype)
+    result = Buffer.of_unknown("r", BLOCK, x.dtype)
     given = [Buffer.of("x", x), Buffer.of("y", y), result]
     evaluate(module(["!tt.ptr<f32>"] * 3, lines), given, (1, 1, 1))
-    assert [*result.written()] == [*wanted(x, y)]
+    assert [*result.written_elements()] == [*wanted(x, y)]
 
 
 def _elementwise(kind: str, made: str, *rest: str) -> list[str]:

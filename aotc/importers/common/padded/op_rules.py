@@ -30,7 +30,7 @@ from aotc.dialects.types import Shape, Size, SymbolicDim, Tensor
 from aotc.errors import InputError
 from aotc.importers.common.padded.sizes import (
     bounds_of,
-    canonical,
+    canonical_size,
     count_of,
     has_data_dependent,
     is_data_dependent,
@@ -76,7 +76,7 @@ class _Exact(Array):
         # it is in no trace: whoever reads it there refuses it
         self._value = self._trace = self._data = self._known = None
         self._is_weak = False
-        self._type = Tensor(tuple(map(canonical, padded.shape)), padded.dtype)
+        self._type = Tensor(tuple(map(canonical_size, padded.shape)), padded.dtype)
         self.padded = padded
 
 
@@ -91,7 +91,7 @@ def _exact(part: object) -> Any:
     if isinstance(part, numpy.ndarray) and part.dtype == object:
         sizes = [_exact(size) for size in part.reshape(-1)]
         return numpy.array(sizes, object).reshape(part.shape)
-    return canonical(part) if isinstance(part, SymbolicDim) else part
+    return canonical_size(part) if isinstance(part, SymbolicDim) else part
 
 
 def _as_values(part: object) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc.importers.common.padded.op_rules import by_op_rules
-from aotc.importers.common.padded.sizes import with_elements
+from aotc.importers.common.padded.sizes import require_elements
 from aotc.importers.common.padded.values import (
     Padded,
     Value,
@@ -28,7 +28,7 @@ def of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x: Value, dim: Axes = None, *rest: object, **named: object) -> Any:
         every = range(len(x.shape))
         along = [dim] if isinstance(dim, int) else list(dim or every)
-        with with_elements([x.shape[axis] for axis in along]):
+        with require_elements([x.shape[axis] for axis in along]):
             return by_op_rules(function)(x, dim, *rest, **named)
 
     return rule

@@ -231,7 +231,7 @@ def shown_shape(shape: Shape) -> str:
 # ---- which sizes are equal ----------------------------------------------------------
 
 
-def canonical(size: Size) -> Size:
+def canonical_size(size: Size) -> Size:
     """The size in the first symbols of all those that are equal."""
     if not isinstance(size, SymbolicDim) or not _symbols().equal:
         return size
@@ -259,11 +259,11 @@ def _substitute(expr: Any, names: dict[int, int]) -> Any:
 
 def is_equal(a: Size, b: Size) -> bool:
     """Return whether two sizes are known to be equal."""
-    return canonical(a) == canonical(b)
+    return canonical_size(a) == canonical_size(b)
 
 
 @contextmanager
-def with_elements(sizes: Sequence[Size], least: int = 1) -> Iterator[None]:
+def require_elements(sizes: Sequence[Size], least: int = 1) -> Iterator[None]:
     """Hold each call to axes of these sizes having elements, known within this block.
 
     As no term of a size is negative, one of them is taken to be as much alone.
@@ -273,7 +273,7 @@ def with_elements(sizes: Sequence[Size], least: int = 1) -> Iterator[None]:
         enough = np.greater_equal(count_of(size, "i32"), least)
         noun = "one element" if least == 1 else f"{least} elements"
         debug.check(enough, f"at least {noun}, of which the extreme is taken")
-        some.add(min(n for n in symbols_of(canonical(size)) if n >= _FIRST))
+        some.add(min(n for n in symbols_of(canonical_size(size)) if n >= _FIRST))
     known = current_contracts()
     if some:
         known += (Contract("", 0),) * (_FIRST - len(known))
@@ -289,7 +289,7 @@ def equate(a: Size, b: Size) -> None:
     Raises:
         InputError: they are not of one bound, so that arrays of them do not fit.
     """
-    one, other = canonical(a), canonical(b)
+    one, other = canonical_size(a), canonical_size(b)
     if one == other:
         return
     numbers = [_number_of(size) for size in (one, other)]
@@ -332,7 +332,7 @@ def smaller(a: Size, b: Size) -> Size:
     if is_at_most(b, a):
         return b
     return _derived_size(
-        ("smaller", canonical(a), canonical(b)),
+        ("smaller", canonical_size(a), canonical_size(b)),
         lambda: np.minimum(count_of(a), count_of(b)),
         minimum(bound_of(a), bound_of(b)),
     )
@@ -347,7 +347,7 @@ def larger(a: Size, b: Size) -> Size:
     if is_at_most(a, b):
         return b
     return _derived_size(
-        ("larger", canonical(a), canonical(b)),
+        ("larger", canonical_size(a), canonical_size(b)),
         lambda: np.maximum(count_of(a), count_of(b)),
         maximum(bound_of(a), bound_of(b)),
     )
@@ -366,7 +366,7 @@ def remaining_size(size: Size, taken: Size) -> Size:
     if is_equal(size, taken):
         return 0
     return _derived_size(
-        ("remaining", canonical(size), canonical(taken)),
+        ("remaining", canonical_size(size), canonical_size(taken)),
         lambda: np.maximum(np.subtract(count_of(size), count_of(taken)), 0),
         maximum(bound_of(size) - _least(taken), 0),
     )

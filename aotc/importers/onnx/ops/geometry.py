@@ -14,7 +14,7 @@ Ints = tuple[int, ...]
 _AUTOMATIC = {"SAME_UPPER": "SAME", "SAME_LOWER": "SAME_LOWER", "VALID": "VALID"}
 
 
-class Steps(TypedDict):
+class WindowSteps(TypedDict):
     """The steps of windows, in the form that functions of `aotc.nn` take."""
 
     strides: Ints
@@ -22,7 +22,7 @@ class Steps(TypedDict):
     dilation: Ints
 
 
-class PoolingWindows(Steps):
+class PoolingWindows(WindowSteps):
     """The windows of a pooling and how they slide."""
 
     window: Ints
@@ -38,7 +38,7 @@ class WindowAttributes:
     pads: Ints = ()
     strides: Ints = ()
 
-    def steps(self, spatial: int) -> Steps:
+    def steps(self, spatial: int) -> WindowSteps:
         """Return the steps for an image with this number of spatial axes."""
         return {
             "strides": per_axis(self.strides, spatial),

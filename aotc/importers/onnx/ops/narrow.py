@@ -14,7 +14,7 @@ from aotc import numpy as np
 from aotc.core import dtypes
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import Element, element, value_table
-from aotc.importers.onnx.values import Known, element_of, with_element
+from aotc.importers.onnx.values import Known, element_of, with_element_type
 from aotc.tracing.array import Array
 
 
@@ -29,7 +29,7 @@ def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Arr
         found = np.astype(x, kind.dtype)
     else:
         found = _from_float(x, kind.dtype)
-    return with_element(found, kind, to)
+    return with_element_type(found, kind, to)
 
 
 def cast_like(

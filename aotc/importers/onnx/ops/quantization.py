@@ -16,7 +16,7 @@ from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import code_of, element
 from aotc.importers.onnx.ops.geometry import Convolution
 from aotc.importers.onnx.ops.narrow import round_to_narrow
-from aotc.importers.onnx.values import element_of, with_element
+from aotc.importers.onnx.values import element_of, with_element_type
 from aotc.nn.quantizing import broadcast_along
 from aotc.nn.spatial import static_size
 from aotc.numpy.products import dot_general
@@ -45,7 +45,7 @@ def quantize_linear(
     granularity = _granularity(x, step, axis, block_size)
     if kind.is_narrow_float:
         ratio = np.divide(values, broadcast_along(step, x, **granularity))
-        return with_element(
+        return with_element_type(
             round_to_narrow(np.astype(ratio, "f32"), kind, bool(saturate)), kind, code
         )
     offset = 0 if zero_point is None else _scalar(zero_point)
@@ -69,7 +69,7 @@ def _quantize(
     """`x` as integers of ONNX's element type number `code`."""
     kind = element(code)
     options: dict[str, Any] = {"bits": kind.bits, **granularity}
-    return with_element(
+    return with_element_type(
         nn.quantize(x, scale, zero_point, kind.dtype, **options), kind, code
     )
 

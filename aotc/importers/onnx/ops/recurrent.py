@@ -62,7 +62,7 @@ def _activations(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class RecurrentAttributes:
     """The attributes that all three layers share; the weights say the hidden size."""
 
     activation_alpha: Floats = ()
@@ -113,7 +113,9 @@ class Options:
 Weights = tuple[Array, Array, Array | None]
 
 
-def _require_directions(parts: Sequence[Array | None], options: Options) -> None:
+def _require_directions(
+    parts: Sequence[Array | None], options: RecurrentAttributes
+) -> None:
     """Refuse arrays whose rows (axis 0) are not as many as the node's directions."""
     count = len(options.reverses())
     for part in parts:
@@ -132,7 +134,7 @@ def _run(
     weights: Weights,
     lengths: Array | None,
     initial: Sequence[Array | None],
-    options: Options,
+    options: RecurrentAttributes,
     own: Sequence[Mapping[str, object]],
 ) -> list[Array]:
     """Return all hidden states, and the last states, of all directions.
@@ -186,7 +188,7 @@ def rnn(
     lengths: Array | None = None,
     initial: Array | None = None,
     *,
-    options: Options,
+    options: RecurrentAttributes,
 ) -> list[Array]:
     """The hidden states of a simple recurrent layer, and the last one."""
     own = [{"activation": function} for (function,) in options.functions("Tanh")]
@@ -203,7 +205,7 @@ def gru(
     initial: Array | None = None,
     *,
     linear_before_reset: int = 0,
-    options: Options,
+    options: RecurrentAttributes,
 ) -> list[Array]:
     """The hidden states of gated recurrent units, and the last one."""
     own = [{"activations": each} for each in options.functions("Sigmoid", "Tanh")]
@@ -223,7 +225,7 @@ def lstm(
     peepholes: Array | None = None,
     *,
     input_forget: int = 0,
-    options: Options,
+    options: RecurrentAttributes,
 ) -> list[Array]:
     """The hidden states of a long short-term memory, and the last hidden and cell."""
     _require_directions([peepholes], options)

@@ -9,7 +9,7 @@ from aotc import special
 from aotc.core import dtypes
 from aotc.dialects.types import Size, bounds
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.values import Known, number, numbers
+from aotc.importers.onnx.values import Known, only_number, row_of_numbers
 from aotc.numpy.axes import Axes
 from aotc.numpy.elementwise import root_of_squares
 from aotc.tracing.array import Array
@@ -29,7 +29,7 @@ def _reduces(function: Reduction) -> Imports:
         keepdims: int = 1,
         noop_with_empty_axes: int = 0,
     ) -> Array:
-        given = axes if listed is None else numbers(listed)
+        given = axes if listed is None else row_of_numbers(listed)
         if not given and noop_with_empty_axes:
             return function(np.expand_dims(x, 0), 0, keepdims=False)
         return function(x, tuple(given) if given else None, keepdims=bool(keepdims))
@@ -106,7 +106,7 @@ def _cumulative(function: Callable[..., Array], neutral: int) -> Imports:
     def running(
         x: Array, axis: Known, *, exclusive: int = 0, reverse: int = 0
     ) -> Array:
-        along = int(number(axis)) % x.ndim
+        along = int(only_number(axis)) % x.ndim
         found = function(x, along, reverse=bool(reverse))
         if not exclusive:
             return found
@@ -133,7 +133,7 @@ def top_k(
     sorted: int = 1,
 ) -> tuple[Array, Array]:
     """The k largest elements, and where they are; always sorted."""
-    wanted = int(number(count)) if k is None and count is not None else int(k or 0)
+    wanted = int(only_number(count)) if k is None and count is not None else int(k or 0)
     values, places = np.top_k(x, wanted, axis, largest=bool(largest))
     return values, np.astype(places, "i64")
 

@@ -11,7 +11,13 @@ from aotc.dialects.types import Size, bounds, element_count, minimum
 from aotc.importers.common.padded import cutting
 from aotc.importers.common.padded.values import Value, by_padding
 from aotc.importers.onnx.calling import Imports
-from aotc.importers.onnx.values import Known, integers, known_of, number, numbers
+from aotc.importers.onnx.values import (
+    Known,
+    integers,
+    known_of,
+    only_number,
+    row_of_numbers,
+)
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike
 from aotc.tracing.source_locations import fail
@@ -47,7 +53,7 @@ def squeeze(
     x: Array, listed: Known | None = None, *, axes: tuple[int, ...] | None = None
 ) -> Array:
     """`x` without axes of size 1."""
-    given = axes if listed is None else numbers(listed)
+    given = axes if listed is None else row_of_numbers(listed)
     return np.squeeze(x, None if given is None else tuple(given))
 
 
@@ -55,7 +61,7 @@ def unsqueeze(
     x: Array, listed: Known | None = None, *, axes: tuple[int, ...] = ()
 ) -> Array:
     """`x` with new axes of size 1, at their places in the result."""
-    return np.expand_dims(x, tuple(axes if listed is None else numbers(listed)))
+    return np.expand_dims(x, tuple(axes if listed is None else row_of_numbers(listed)))
 
 
 def transpose(x: Array, *, perm: tuple[int, ...] | None = None) -> Array:
@@ -109,7 +115,7 @@ def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
 
 def trilu(x: Array, k: Known | None = None, *, upper: int = 1) -> Array:
     """The upper or the lower triangle of matrices."""
-    offset = 0 if k is None else int(number(k))
+    offset = 0 if k is None else int(only_number(k))
     return np.triu(x, offset) if upper else np.tril(x, offset)
 
 
@@ -176,9 +182,9 @@ def slice_(
     """Slice some axes from one position to another, in steps."""
     begin = starts if first is None else integers(first)
     stop = ends if last is None else integers(last)
-    which = axes if along is None else numbers(along)
+    which = axes if along is None else row_of_numbers(along)
     where = range(len(begin)) if which is None else which
-    steps = [1] * len(begin) if by is None else numbers(by)
+    steps = [1] * len(begin) if by is None else row_of_numbers(by)
     key = [slice(None)] * len(x.shape)
     for axis, start, end, step in zip(where, begin, stop, steps, strict=True):
         key[axis] = _span(start, end, step, x.shape[axis])
@@ -233,7 +239,11 @@ def pad(
 ) -> Array:
     """`x` with elements around it; negative numbers cut."""
     numbers_of = pads if sides is None else integers(sides)
-    axes = range(x.ndim) if listed is None else [a % x.ndim for a in numbers(listed)]
+    axes = (
+        range(x.ndim)
+        if listed is None
+        else [a % x.ndim for a in row_of_numbers(listed)]
+    )
     count = len(numbers_of) // 2
     pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
     for place, axis in enumerate(axes):

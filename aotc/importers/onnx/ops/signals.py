@@ -8,7 +8,7 @@ from aotc import fft
 from aotc import numpy as np
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.elements import element
-from aotc.importers.onnx.values import Known, number
+from aotc.importers.onnx.values import Known, only_number
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.source_locations import fail
@@ -38,9 +38,9 @@ def dft(
 ) -> Array:
     """The transform along an axis; `onesided` of or to real numbers."""
     usual = 1 if opset < 20 else -2
-    given = axis if place is None else int(number(place))
+    given = axis if place is None else int(only_number(place))
     along = (usual if given is None else given) % x.ndim
-    count = None if length is None else int(number(length))
+    count = None if length is None else int(only_number(length))
     if onesided and inverse:
         return np.expand_dims(fft.irfft(_complex(x), count, along), -1)
     if onesided:
@@ -58,7 +58,7 @@ def stft(
     onesided: int = 1,
 ) -> Array:
     """The transforms of frames of a signal: batch, frames, frequencies, 2."""
-    step = int(number(frame_step))
+    step = int(only_number(frame_step))
     width = _fixed_length(window, frame_length)
     length = signal.shape[1].__index__()
     count = 1 + (length - width) // step
@@ -75,7 +75,7 @@ def stft(
 def _fixed_length(window: Array | None, given: Known | None) -> int:
     """Return the frame length: the given one, or that of the window."""
     if given is not None:
-        return int(number(given))
+        return int(only_number(given))
     if window is None:
         fail("bad-node", "expected an STFT with a window or a frame_length")
     return window.shape[0].__index__()
@@ -91,11 +91,11 @@ def mel_weight_matrix(
     output_datatype: int = 1,
 ) -> Array:
     """Return triangles, evenly spaced in mel, that sum up a spectrum."""
-    count, points = int(number(bins)), int(number(length))
-    ends = [2595 * numpy.log10(1 + number(end) / 700) for end in (low, high)]
+    count, points = int(only_number(bins)), int(only_number(length))
+    ends = [2595 * numpy.log10(1 + only_number(end) / 700) for end in (low, high)]
     mels = ends[0] + numpy.arange(count + 2) * (ends[1] - ends[0]) / (count + 2)
     hertz = 700 * (10 ** (mels / 2595) - 1)
-    edges = ((points + 1) * hertz // int(number(rate))).astype(int)
+    edges = ((points + 1) * hertz // int(only_number(rate))).astype(int)
     matrix = numpy.zeros((points // 2 + 1, count))
     for i, (first, middle, last) in enumerate(
         zip(edges[:-2], edges[1:-1], edges[2:], strict=True)

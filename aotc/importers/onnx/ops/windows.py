@@ -11,7 +11,7 @@ from aotc.dialects.types import Size
 from aotc.importers.common.channels import channels_last, over_channels
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops.geometry import Ints, WindowAttributes, per_axis
-from aotc.importers.onnx.values import Known, numbers
+from aotc.importers.onnx.values import Known, row_of_numbers
 from aotc.nn.sampling import (
     Places,
     inside_mask,
@@ -101,7 +101,7 @@ def col_to_im(
     strides: Ints = (),
 ) -> Array:
     """Add up windows of an image (N, C * taps, windows) where they came from."""
-    sizes, window = numbers(image), numbers(block)
+    sizes, window = row_of_numbers(image), row_of_numbers(block)
     rank = len(sizes)
     steps, spread = per_axis(strides, rank), per_axis(dilations, rank)
     sides = WindowAttributes(pads=pads).sides(rank)

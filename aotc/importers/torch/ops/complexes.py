@@ -222,7 +222,7 @@ def _part(of: str, value: object) -> Any:
     return PARTS.get(value, value) if isinstance(value, str) else value
 
 
-def alike(function: Callable[..., Any]) -> Callable[..., Any]:
+def on_both_parts(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of both parts, whose other arguments are no values of elements."""
 
     def call(*args: object, **named: object) -> Any:
@@ -309,7 +309,7 @@ _FUNCTIONS: dict[str, Callable[[Complex], Any]] = {
 }
 
 OPS: dict[str, Callable[..., Any]] = {
-    **{name: alike(function) for name, function in _ALIKE.items()},
+    **{name: on_both_parts(function) for name, function in _ALIKE.items()},
     **{f"aten.{name}": function for name, function in _FUNCTIONS.items()},
     "aten.constant_pad_nd": constant_pad,
     **fourier.OPS,
@@ -377,6 +377,6 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.count_nonzero": _of_truths(reductions.OPS["aten.count_nonzero"]),
     "aten.var": variance,
     "aten.std": deviation,
-    "aten.var_mean": reductions.with_mean(variance, alike(reductions.mean)),
-    "aten.std_mean": reductions.with_mean(deviation, alike(reductions.mean)),
+    "aten.var_mean": reductions.with_mean(variance, on_both_parts(reductions.mean)),
+    "aten.std_mean": reductions.with_mean(deviation, on_both_parts(reductions.mean)),
 }

@@ -140,7 +140,7 @@ def _without_nan(x: Array, number: int) -> Array:
     return np.where(np.isnan(x), number, x) if dtypes.is_float(x.dtype) else x
 
 
-def logical(function: Callable[..., Array]) -> Callable[..., Array]:
+def on_truth_values(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of truth values, for arrays of any dtype."""
 
     def call(*operands: Operand) -> Array:
@@ -244,10 +244,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.le": promoting(np.less_equal),
     "aten.gt": promoting(np.greater),
     "aten.ge": promoting(np.greater_equal),
-    "aten.logical_and": logical(np.logical_and),
-    "aten.logical_or": logical(np.logical_or),
-    "aten.logical_xor": logical(np.logical_xor),
-    "aten.logical_not": logical(np.logical_not),
+    "aten.logical_and": on_truth_values(np.logical_and),
+    "aten.logical_or": on_truth_values(np.logical_or),
+    "aten.logical_xor": on_truth_values(np.logical_xor),
+    "aten.logical_not": on_truth_values(np.logical_not),
     "aten.isnan": np.isnan,
     "aten.isinf": np.isinf,
     "aten.isfinite": np.isfinite,

@@ -22,7 +22,7 @@ def _axes(x: Array, dim: Axes) -> int | tuple[int, ...] | None:
     return (tuple(dim) or None) if x.ndim else None
 
 
-def summable(x: Array, dtype: str | None) -> Array:
+def to_sum_dtype(x: Array, dtype: str | None) -> Array:
     """Convert integers and truth values to i64, the type of their sums."""
     if dtype is None and not dtypes.is_float(x.dtype):
         dtype = "i64"
@@ -33,14 +33,14 @@ def total(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
     """The sum over axes."""
-    return np.sum(summable(x, dtype), _axes(x, dim), keepdims=keepdim)
+    return np.sum(to_sum_dtype(x, dtype), _axes(x, dim), keepdims=keepdim)
 
 
 def product(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
     """The product over axes."""
-    return np.prod(summable(x, dtype), _axes(x, dim), keepdims=keepdim)
+    return np.prod(to_sum_dtype(x, dtype), _axes(x, dim), keepdims=keepdim)
 
 
 def mean(
@@ -165,7 +165,7 @@ def histogram(x: Array, bins: int = 100, first: float = 0, last: float = 0) -> A
 
 def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
     def call(x: Array, dim: int, *, dtype: str | None = None) -> Array:
-        y = summable(x, dtype)
+        y = to_sum_dtype(x, dtype)
         return function(y, dim) if x.ndim else y
 
     return call

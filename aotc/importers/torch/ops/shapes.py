@@ -69,7 +69,7 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
 # ---- parts --------------------------------------------------------------------------
 
 
-def along(x: Array, dim: int, key: object) -> tuple[object, ...]:
+def key_on_axis(x: Array, dim: int, key: object) -> tuple[object, ...]:
     """The key that is `key` on one axis and takes all of the others."""
     axis = dim % x.ndim
     return (*[slice(None)] * axis, key)
@@ -77,14 +77,14 @@ def along(x: Array, dim: int, key: object) -> tuple[object, ...]:
 
 def select(x: Array, dim: int, index: object) -> Array:
     """Select one position of an axis, which goes away."""
-    return np.getitem(x, along(x, dim, index))
+    return np.getitem(x, key_on_axis(x, dim, index))
 
 
 def slice_axis(
     x: Array, dim: int = 0, start: object = None, end: object = None, step: int = 1
 ) -> Array:
     """The positions `start, start + step, …` below `end` of an axis."""
-    return np.getitem(x, along(x, dim, _slice(start, end, step)))
+    return np.getitem(x, key_on_axis(x, dim, _slice(start, end, step)))
 
 
 def _slice(start: object, end: object, step: int) -> slice:
@@ -136,7 +136,7 @@ def unbind(x: Array, dim: int = 0) -> list[Array]:
 
 def select_scatter(x: Array, src: Array, dim: int, index: int) -> Array:
     """`x` with one position of an axis replaced."""
-    return x.at[along(x, dim, index)].set(np.astype(src, x.dtype))
+    return x.at[key_on_axis(x, dim, index)].set(np.astype(src, x.dtype))
 
 
 def slice_scatter(
@@ -148,7 +148,7 @@ def slice_scatter(
     step: int = 1,
 ) -> Array:
     """`x` with the positions of a slice replaced."""
-    place = x.at[along(x, dim, _slice(start, end, step))]
+    place = x.at[key_on_axis(x, dim, _slice(start, end, step))]
     return place.set(np.astype(src, x.dtype))
 
 

@@ -69,12 +69,12 @@ def as_array(x: object) -> Any:
     return x.array("f32") if isinstance(x, SymbolicFloat) else x
 
 
-def as_arrays(part: Any) -> Any:
+def tree_as_arrays(part: Any) -> Any:
     """Apply `as_array` to all that lists and dicts hold."""
     if type(part) in (list, tuple):
-        return type(part)(map(as_arrays, part))
+        return type(part)(map(tree_as_arrays, part))
     if type(part) is dict:
-        return {name: as_arrays(each) for name, each in part.items()}
+        return {name: tree_as_arrays(each) for name, each in part.items()}
     return as_array(part)
 
 

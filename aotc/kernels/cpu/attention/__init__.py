@@ -19,7 +19,7 @@ from math import inf
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.attention.scores import (
     ScoreWriter,
     logarithm_of_sum,
@@ -38,7 +38,7 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: Attention, tile: AttentionTile, given: Arguments
+    function: Function, anchor: Attention, tile: AttentionTile, given: KernelArguments
 ) -> None:
     """Write the kernel of a region."""
     head, part = given.workgroup

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.dialects.ops.attention import Attention
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.attention.work import Queries
 from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.vectors import add, index, scale
@@ -53,7 +53,11 @@ class HeadRows:
 
 
 def rows_of(
-    function: Function, op: Attention, given: Arguments, queries: Queries, lanes: int
+    function: Function,
+    op: Attention,
+    given: KernelArguments,
+    queries: Queries,
+    lanes: int,
 ) -> tuple[HeadRows, HeadRows]:
     """Make readers of the keys and the values of a workgroup's head.
 

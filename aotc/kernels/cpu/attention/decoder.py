@@ -22,7 +22,7 @@ from aotc.dialects.lowering.scalars import constant, float_compare, int_compare
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.attention.caches import HeadRows, rows_of
 from aotc.kernels.cpu.attention.scores import finite, logarithm_of_sum
 from aotc.kernels.cpu.attention.sums import reciprocal
@@ -43,7 +43,7 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: Attention, tile: DecoderTile, given: Arguments
+    function: Function, anchor: Attention, tile: DecoderTile, given: KernelArguments
 ) -> None:
     """Write the kernel of a region."""
     memories = AttentionMemories.of(function, anchor, given)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from aotc.dialects.ops.attention_gradient import AttentionGradient
 from aotc.dialects.types import Size
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.attention.scores import ScoreWriter, finite
 from aotc.kernels.cpu.attention.work import (
     AttentionMemories,
@@ -34,13 +34,16 @@ from aotc.kernels.cpu.attention.work import (
 )
 from aotc.kernels.cpu.elementary import exp
 from aotc.kernels.cpu.vectors import Values, add, index, scale
-from aotc.kernels.cpu.walks import least, parts, visit_groups
+from aotc.kernels.cpu.walks import index_minimum, parts, visit_groups
 from aotc.kernels.planning.attention import AttentionSizes, AttentionTile
 from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: AttentionGradient, tile: AttentionTile, given: Arguments
+    function: Function,
+    anchor: AttentionGradient,
+    tile: AttentionTile,
+    given: KernelArguments,
 ) -> None:
     """Write the kernel of a region."""
     sizes, known = AttentionSizes.of(anchor), given.operands_of(function)
@@ -157,7 +160,7 @@ class _GradientKernel(ScoreWriter):
     def _count(self) -> Value:
         """The number of queries of the block."""
         rest = arith.subi(self.given.size(self.sizes.length), self.queries.first)
-        return least(rest, self.tile.columns)
+        return index_minimum(rest, self.tile.columns)
 
     # ---- the work -------------------------------------------------------------------
 
@@ -366,6 +369,6 @@ def _at(rows: RowsInMemory, memory: Value) -> RowsInMemory:
     return replace(rows, memory=memory)
 
 
-def _from(rows: RowsInMemory, given: Arguments, number: Value) -> RowsInMemory:
+def _from(rows: RowsInMemory, given: KernelArguments, number: Value) -> RowsInMemory:
     """Return the rows from one on."""
     return replace(rows, begin=rows.at(given, number))

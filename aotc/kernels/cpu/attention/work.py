@@ -11,7 +11,7 @@ from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.ops.attention import Attention
 from aotc.dialects.types import Size, Tensor
 from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.vectors import Values, add, index, scale
 from aotc.kernels.cpu.walks import (
     Group,
@@ -53,7 +53,9 @@ class Queries:
     logsum: Value
 
 
-def queries_of(op: Attends, given: Arguments, number: Value, first: Value) -> Queries:
+def queries_of(
+    op: Attends, given: KernelArguments, number: Value, first: Value
+) -> Queries:
     """The queries of a head from one on.
 
     Args:
@@ -148,7 +150,7 @@ class RowsInMemory:
         assert isinstance(self.step, int)
         return self.step
 
-    def at(self, given: Arguments, number: Value) -> Value:
+    def at(self, given: KernelArguments, number: Value) -> Value:
         """Return the start of a row."""
         return add(self.begin, given.scale(number, self.step))
 
@@ -209,7 +211,7 @@ class AttentionMemories(NamedTuple):
 
     @classmethod
     def of(
-        cls, function: Function, op: Attention, given: Arguments
+        cls, function: Function, op: Attention, given: KernelArguments
     ) -> AttentionMemories:
         """Return those of the anchor of a region."""
         known, results = given.operands_of(function), dict(given.results_of(function))
@@ -230,7 +232,7 @@ class WorkgroupAttention:
     """
 
     op: Attends
-    given: Arguments
+    given: KernelArguments
     memories: AttentionMemories
     queries: Queries
 

@@ -22,17 +22,17 @@ from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import int_compare
 from aotc.dialects.types import ceil_divide
 from aotc.kernels.cpu import loops
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.contraction.dequantized import DequantizedSums
 from aotc.kernels.cpu.contraction.rounded import RoundedSums
 from aotc.kernels.cpu.contraction.scaled_columns import ScaledColumnSums
-from aotc.kernels.cpu.contraction.sums import Begin, Panel, Sums
+from aotc.kernels.cpu.contraction.sums import Panel, ProductOffsets, Sums
 from aotc.kernels.cpu.contraction.widening import Widening
 from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.lines import ImageLine, Lines, ResultRows
 from aotc.kernels.cpu.prologue import Prologue
 from aotc.kernels.cpu.vectors import add, index, scale
-from aotc.kernels.cpu.walks import branch_at_rest, least, most
+from aotc.kernels.cpu.walks import branch_at_rest, index_maximum, index_minimum
 from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import PREFETCH_BYTES
 from aotc.kernels.planning.dequantized import rounded_rows
@@ -50,7 +50,7 @@ _AnySums = Sums | DequantizedSums | ScaledColumnSums | RoundedSums
 
 
 def write(
-    function: Function, anchor: GraphOp, tile: ContractionTile, given: Arguments
+    function: Function, anchor: GraphOp, tile: ContractionTile, given: KernelArguments
 ) -> None:
     """Write the kernel of a region."""
     joined = Joined.of(anchor, tile)
@@ -113,7 +113,7 @@ class Contraction:
 
     joined: Joined
     part: int
-    given: Arguments
+    given: KernelArguments
     epilogue: Epilogue
     sums: _AnySums
     others: Sequence[Value] = ()
@@ -138,13 +138,13 @@ class Contraction:
         products, some = self.geometry.products, self.tile.products
         if products == 1:
             zero = index(0)
-            self._write_block(panel, number, Begin(zero, zero, zero))
+            self._write_block(panel, number, ProductOffsets(zero, zero, zero))
             return
         blocks = block_count(self.geometry, self.tile)
         group, block = self.given.divide(number, blocks)
 
         def write(product: Value) -> None:
-            begin = Begin.of(product, self.geometry, self.joined, self.given)
+            begin = ProductOffsets.of(product, self.geometry, self.joined, self.given)
             self._write_block(panel, block, begin)
 
         if some == 1:
@@ -154,7 +154,7 @@ class Contraction:
         last = arith.minsi(add(first, some), self.given.size(products))
         loops.repeat_for(first, last, 1, write)
 
-    def write_lines(self, first: Value, last: Value, begin: Begin) -> None:
+    def write_lines(self, first: Value, last: Value, begin: ProductOffsets) -> None:
         """Write the work of some lines of images: all panels, one after the other.
 
         Args:
@@ -170,14 +170,14 @@ class Contraction:
 
         loops.repeat_for(0, self.joined.panels, 1, write)
 
-    def _write_block(self, panel: Value, block: Value, begin: Begin) -> None:
+    def _write_block(self, panel: Value, block: Value, begin: ProductOffsets) -> None:
         """Write one panel of a block of rows of one product."""
         self._with_panel(
             panel, begin, lambda panel: self._write_rows_of_block(panel, block)
         )
 
     def _with_panel(
-        self, panel: Value, begin: Begin, write_panel: Callable[[Panel], None]
+        self, panel: Value, begin: ProductOffsets, write_panel: Callable[[Panel], None]
     ) -> None:
         """Write the work of a panel, given its number: whole, or with fewer columns."""
         tile, features = self.tile, self.geometry.group_features
@@ -264,7 +264,7 @@ class Contraction:
             count: of the rows of a larger one; others have one less.
         """
         tiles, larger = split
-        last = least(add(block, self.tile.block), tiles)
+        last = index_minimum(add(block, self.tile.block), tiles)
 
         def write_tiles(
             first: Value, last: Value, count: int, before: int | Value
@@ -278,9 +278,9 @@ class Contraction:
         if larger is tiles or larger == tiles:
             write_tiles(block, last, count, 0)
             return
-        write_tiles(block, least(last, larger), count, 0)
+        write_tiles(block, index_minimum(last, larger), count, 0)
         if count > 1:
-            write_tiles(most(block, larger), last, count - 1, larger)
+            write_tiles(index_maximum(block, larger), last, count - 1, larger)
 
     def _write_few(
         self, panel: Panel, block: Value, rows: Value, counts: Sequence[int]
@@ -352,7 +352,7 @@ class Contraction:
         if number is None or not isinstance(products, int):
             return None
         panels = products * self.joined.panels
-        ahead = least(add(panel.right, size), (panels - 1) * size)
+        ahead = index_minimum(add(panel.right, size), (panels - 1) * size)
         share = self.geometry.depth * self.sums.fetched_by_step
         return add(ahead, scale(number, share))
 

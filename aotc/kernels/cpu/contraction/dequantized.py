@@ -17,7 +17,7 @@ from aotc.dialects.lowering.scalars import constant
 from aotc.dialects.types import Tensor
 from aotc.kernels.bit_planes import WORD
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.contraction.block_sums import BlockSums
 from aotc.kernels.cpu.contraction.blocks import BlockScaleReader
 from aotc.kernels.cpu.contraction.integers import PackedIntegerReader, Read
@@ -67,7 +67,7 @@ class DequantizedSums:
         function: Function,
         anchor: GraphOp,
         tile: ContractionTile,
-        given: Arguments,
+        given: KernelArguments,
     ) -> DequantizedSums:
         """Make the writer for a product in a region."""
         table, memories = table_of(anchor), given.operands_of(function)

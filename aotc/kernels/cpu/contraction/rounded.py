@@ -19,7 +19,7 @@ from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.contraction.block_sums import BlockSums
 from aotc.kernels.cpu.contraction.blocks import BlockScaleReader
 from aotc.kernels.cpu.contraction.integers import PackedIntegerReader
@@ -77,7 +77,7 @@ class RoundedSums:
         function: Function,
         anchor: GraphOp,
         tile: ContractionTile,
-        given: Arguments,
+        given: KernelArguments,
     ) -> RoundedSums:
         """Make the writer for a product in a region."""
         memories = given.operands_of(function)

@@ -17,7 +17,7 @@ from aotc.dialects.ops.quantization import Dequantize
 from aotc.dialects.patterns.values import made_by, splat_of
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.contraction.integers import PackedIntegerReader, Read
 from aotc.kernels.cpu.contraction.sums import Panel
 from aotc.kernels.cpu.contraction.term_sums import TermSums
@@ -57,7 +57,7 @@ class ScaledColumnSums:
         function: Function,
         anchor: GraphOp,
         tile: ContractionTile,
-        given: Arguments,
+        given: KernelArguments,
     ) -> ScaledColumnSums:
         """Return the sums of a product in a region."""
         table, memories = table_of(anchor), given.operands_of(function)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from aotc.dialects.movement.views import StridedLoop
 from aotc.dialects.types import element_count
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.contraction.squares import Squares
-from aotc.kernels.cpu.contraction.widening import Left, Widening
+from aotc.kernels.cpu.contraction.widening import LeftRows, Widening
 from aotc.kernels.cpu.lines import ResultRows
 from aotc.kernels.cpu.prologue import Prologue
 from aotc.kernels.cpu.vectors import Values, add, index, scale
@@ -27,7 +27,7 @@ from aotc.mlir import Value, arith
 
 
 @dataclass(frozen=True)
-class Begin:
+class ProductOffsets:
     """The offsets in memory where a product of a batch begins.
 
     Args:
@@ -46,8 +46,8 @@ class Begin:
         product: Value,
         geometry: ConvolutionGeometry,
         joined: Joined,
-        given: Arguments,
-    ) -> Begin:
+        given: KernelArguments,
+    ) -> ProductOffsets:
         """Compute the offsets of a product by its number.
 
         Args:
@@ -90,7 +90,7 @@ class Panel:
     last: int
     right: Value
     column: Value
-    begin: Begin
+    begin: ProductOffsets
     ahead: Value | None = None
 
 
@@ -108,7 +108,7 @@ class Sums:
 
     geometry: ConvolutionGeometry
     tile: ContractionTile
-    given: Arguments
+    given: KernelArguments
     widening: Widening | None = None
     prologue: Prologue | None = None
 
@@ -209,7 +209,7 @@ class Sums:
             return sums
         row, step = self.geometry.left_steps
         first = add(begin[0], rows[0] * row)
-        left = Left(self.given.memories[0], first, row, step)
+        left = LeftRows(self.given.memories[0], first, row, step)
         squares = Squares(len(rows), count, self._factors.mma.rows, self.tile.lanes)
         some = squares.of_rows([sums[number] for number in chosen])
         sum_terms = self._sum_terms if self.widening is None else self._sum_parts
@@ -228,7 +228,7 @@ class Sums:
         self,
         panel: Panel,
         rows: int,
-        left: Left,
+        left: LeftRows,
         right: Value,
         length: Value,
         sums: Values,
@@ -254,7 +254,7 @@ class Sums:
         self,
         panel: Panel,
         rows: int,
-        left: Left,
+        left: LeftRows,
         right: Value,
         length: Value,
         sums: Values,

@@ -23,7 +23,7 @@ from aotc.mlir import Value, arith
 
 
 @dataclass(frozen=True)
-class Left:
+class LeftRows:
     """The places of rows of the left operand.
 
     Args:
@@ -73,7 +73,7 @@ class Widening:
         memory = vectors.allocate(tile.rows * PART, factors.element)
         return cls(memory, tile.rows, factors, geometry.depth % factors.terms)
 
-    def widen(self, left: Left, rows: int, length: Value) -> Left:
+    def widen(self, left: LeftRows, rows: int, length: Value) -> LeftRows:
         """Widen some rows: by rows or by terms, as they are in memory.
 
         Args:
@@ -85,7 +85,7 @@ class Widening:
             for row in range(rows):
                 source = add(left.begin, row * left.row)
                 self._copy_run(left.memory, source, index(row * PART), length)
-            return Left(self.memory, index(0), PART, 1)
+            return LeftRows(self.memory, index(0), PART, 1)
 
         terms = self.factors.terms
 
@@ -101,7 +101,7 @@ class Widening:
         if self.rest:  # after the last part of the terms
             last = arith.ceildivui(length, index(terms))
             loops.repeat_for(whole, last, 1, lambda at: widen_terms(at, self.rest))
-        return Left(self.memory, index(0), terms, self.rows)
+        return LeftRows(self.memory, index(0), terms, self.rows)
 
     def _copy_run(
         self, memory: Value, source: Value, target: Value, length: Value

@@ -20,8 +20,8 @@ from aotc.dialects.ops.quantization import ByteSoftmax
 from aotc.dialects.ops.reduction import Reduction
 from aotc.dialects.types import Tensor
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
-from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition, as_floats
+from aotc.kernels.cpu.arguments import KernelArguments
+from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition, convert_to_floats
 from aotc.kernels.cpu.rows.formulas import Kept, RowState, formula
 from aotc.kernels.cpu.rows.walk import Combination, Walk
 from aotc.kernels.cpu.vectors import Values, add, scale
@@ -31,7 +31,9 @@ from aotc.kernels.planning.rows import RowTile, fits_stack
 from aotc.mlir import Function, Value
 
 
-def write(function: Function, anchor: GraphOp, tile: RowTile, given: Arguments) -> None:
+def write(
+    function: Function, anchor: GraphOp, tile: RowTile, given: KernelArguments
+) -> None:
     """Write the kernel of a region."""
     sizes = known_matrices(anchor)
     epilogue, statistics = _split_results(
@@ -106,7 +108,7 @@ class _RowKernel:
             return VectorPosition(add(begin, at), at, 0, count)
 
         def compute(at: Value, count: int) -> Value:
-            return as_floats(self.epilogue.compute(x, place(at, count)), x)
+            return convert_to_floats(self.epilogue.compute(x, place(at, count)), x)
 
         def compute_and_keep(at: Value, count: int) -> Value:
             found = compute(at, count)

@@ -26,7 +26,7 @@ from functools import partial
 from aotc.dialects.graph import GraphOp
 from aotc.dialects.lowering.scalars import constant, int_compare
 from aotc.kernels.cpu import loops, vectors
-from aotc.kernels.cpu.arguments import Arguments
+from aotc.kernels.cpu.arguments import KernelArguments
 from aotc.kernels.cpu.contraction.factors import Factors
 from aotc.kernels.cpu.epilogue import Epilogue, VectorPosition
 from aotc.kernels.cpu.vectors import Values, add, index, scale
@@ -53,7 +53,7 @@ from aotc.mlir import Function, Type, Value, arith
 
 
 def write(
-    function: Function, anchor: GraphOp, tile: WinogradTile, given: Arguments
+    function: Function, anchor: GraphOp, tile: WinogradTile, given: KernelArguments
 ) -> None:
     """Write the kernel of a region."""
     epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=1)
@@ -73,7 +73,7 @@ class Winograd:
 
     geometry: ConvolutionGeometry
     tile: WinogradTile
-    given: Arguments
+    given: KernelArguments
     epilogue: Epilogue
 
     @property
@@ -256,7 +256,7 @@ class Winograd:
 
     def _store(self, x: Value, at: Value) -> None:
         memory = self.given.own.memory
-        vectors.store(vectors.as_floats(x), memory, at, self.tile.lanes)
+        vectors.store(vectors.bitcast_to_floats(x), memory, at, self.tile.lanes)
 
     # ---- products -------------------------------------------------------------------
 

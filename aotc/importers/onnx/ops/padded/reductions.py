@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aotc.importers.common.padded import reductions
 from aotc.importers.common.padded.op_rules import by_op_rules
-from aotc.importers.common.padded.sizes import is_data_dependent, with_elements
+from aotc.importers.common.padded.sizes import is_data_dependent, require_elements
 from aotc.importers.common.padded.values import Padded, Value, refuse
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops import reductions as plain_reductions
-from aotc.importers.onnx.values import Known, integers, number
+from aotc.importers.onnx.values import Known, integers, only_number
 from aotc.tracing.array import Array
 
 
@@ -18,7 +18,7 @@ def _positions(key: str) -> Imports:
     def extreme_position(
         x: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Value:
-        with with_elements([x.shape[axis]]):
+        with require_elements([x.shape[axis]]):
             return function(  # type: ignore[no-any-return]
                 x, axis=axis, keepdims=keepdims, select_last_index=select_last_index
             )
@@ -32,7 +32,7 @@ def _running(key: str, neutral: int) -> Imports:
     def running(
         x: Value, axis: Known, *, exclusive: int = 0, reverse: int = 0
     ) -> Value:
-        along = int(number(axis)) % len(x.shape)
+        along = int(only_number(axis)) % len(x.shape)
 
         def function(data: Array, _: int) -> Array:
             found = plainly(data, axis, exclusive=exclusive, reverse=reverse)
@@ -52,7 +52,7 @@ def top_k(
     wanted = integers(count)[0]
     if is_data_dependent(wanted):
         refuse("as many elements as a size says are taken", "give a number")
-    with with_elements([x.shape[axis]], wanted.__index__()):
+    with require_elements([x.shape[axis]], wanted.__index__()):
         return by_op_rules(plain_reductions.top_k)(  # type: ignore[no-any-return]
             x, count, axis=axis, largest=largest
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.importers.common.padded import reductions
 from aotc.importers.common.padded.op_rules import by_op_rules
-from aotc.importers.common.padded.sizes import with_elements
+from aotc.importers.common.padded.sizes import require_elements
 from aotc.importers.common.padded.values import Value, refuse
 from aotc.importers.torch.ops import ordering
 from aotc.importers.torch.ops.reductions import OPS
@@ -20,7 +20,7 @@ def _top_k(
 ) -> list[Value]:
     if not isinstance(k, int):
         refuse("as many elements as a size says are taken", "give a number")
-    with with_elements([x.shape[dim]], k):
+    with require_elements([x.shape[dim]], k):
         return by_op_rules(ordering.top_k)(x, k, dim, largest)  # type: ignore[no-any-return]
 
 

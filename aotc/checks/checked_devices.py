@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from aotc import reference
-from aotc.checks.samples import Calls
-from aotc.checks.subject import Arrays, CallingProcess, CheckedEntry
+from aotc.checks.checked_entry import Arrays, CallingProcess, CheckedEntry
+from aotc.checks.samples import CallSequence
 from aotc.core import dtypes, printing
 from aotc.dialects.functions.functions import functions_of
 from aotc.passes.record_devices import ops_over_devices
@@ -21,7 +21,7 @@ from aotc.passes.record_devices import ops_over_devices
 _STEP = 0.125  # by which floats of a device are larger than those of the one before
 
 
-class DevicesSubject(CheckedEntry):
+class CheckedDevicesEntry(CheckedEntry):
     """An entry with collectives, on simulated devices and on those of one process."""
 
     @property
@@ -41,7 +41,7 @@ class DevicesSubject(CheckedEntry):
         return ops_over_devices(functions_of(self.graph), self.entry.name)[0]
 
     def reference_results(
-        self, calls: Calls, with_op: reference.EvaluateOp | None
+        self, calls: CallSequence, with_op: reference.EvaluateOp | None
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """The arguments of device 0 and the results of all, by the reference."""
         stored = [
@@ -73,7 +73,7 @@ class DevicesSubject(CheckedEntry):
         return [*outputs, *(stored[name] for name in self._updated_leaves)]
 
     def compiled_results(
-        self, calls: Calls, process: CallingProcess, seconds: float | None = None
+        self, calls: CallSequence, process: CallingProcess, seconds: float | None = None
     ) -> Iterator[Arrays]:
         """The results of each call on all devices, compiled; see `DevicesBundle`."""
         states = self.program.states
@@ -106,7 +106,7 @@ def _of_device(inputs: Sequence[np.ndarray], device: int) -> Arrays:
 
     def scaled(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)
-        if not device or not dtypes.is_float(dtypes.canonical(x.dtype)):
+        if not device or not dtypes.is_float(dtypes.canonical_dtype(x.dtype)):
             return x
         larger: np.ndarray = x.astype(np.float64) * (1 + _STEP * device)
         return larger.astype(x.dtype)

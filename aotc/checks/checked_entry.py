@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from aotc import reference
-from aotc.checks.samples import Calls
+from aotc.checks.samples import CallSequence
 from aotc.core import printing
 from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.control import While, control_of
@@ -91,7 +91,7 @@ class CheckedEntry:
         ]
 
     def reference_results(
-        self, calls: Calls, with_op: reference.EvaluateOp | None
+        self, calls: CallSequence, with_op: reference.EvaluateOp | None
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """The arguments and the results of each call in turn, by the reference."""
         stored = {**self.program.parameters, **calls.states}
@@ -110,7 +110,7 @@ class CheckedEntry:
             )
 
     def compiled_results(
-        self, calls: Calls, process: CallingProcess, seconds: float | None = None
+        self, calls: CallSequence, process: CallingProcess, seconds: float | None = None
     ) -> Iterator[Arrays]:
         """The results of each call in turn, compiled; each within some seconds."""
         states = self.program.states
