@@ -31,6 +31,7 @@ myst_heading_anchors = 3
 nitpick_ignore_regex = [
     ("py:class", r"(?!aotc\.).*"),
     ("py:class", r"aotc\.\w+\.[a-z]\w*\..*"),
+    ("py:class", r"aotc\.debug\.Tree"),  # a type variable
 ]
 # `mlir` and tables in docstrings have no lexer.
 suppress_warnings = ["misc.highlighting_failure"]

@@ -268,7 +268,8 @@ def _entry(
     result: TracedResult,
 ) -> Entry:
     inputs = [argument for argument in arguments if argument.stored_tree is None]
-    stored = [argument for argument in arguments if argument.stored_tree is not None]
+    # trees without leaves leave no argument by which IR would show that they are read
+    stored = [each for each in arguments if each.stored_tree is not None and each.ports]
     updated = [argument for argument in stored if isinstance(argument.source, State)]
     return Entry(
         name=name,

@@ -354,6 +354,22 @@ def test_weights_may_be_called_anything(tmp_path):
     np.testing.assert_allclose(found, [expected] * 2, rtol=1e-6)
 
 
+def test_an_entry_that_takes_weights_without_leaves_is_read_back(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import aotc\n"
+        "@aotc.entry(x=aotc.Spec((2,)), weights=aotc.Weights({}))\n"
+        "def double(weights, x):\n"
+        "    return 2 * x\n"
+    )
+    dump = tmp_path / "ir"
+    choices = {"targets": [Target.parse("cpu")], "sign": False, "self_check": "off"}
+    build(model, output=tmp_path / "whole", dump=dump, **choices)
+    again = build(dump / "graph.mlir", output=tmp_path / "again", **choices)
+    loaded = aotc.load(again.bundle, allow_unsigned=True)
+    assert loaded.double(x=np.ones(2, "f4")).tolist() == [2, 2]
+
+
 def test_parameters_that_cannot_be_written_leave_the_old_file(tmp_path, monkeypatch):
     file = tmp_path / "old.irpa"
     write_parameters({"a": np.arange(4)}, file)
