@@ -141,7 +141,7 @@ def _line(version: str) -> str:
 
 
 def release_of(version: str) -> str:
-    """`3.14.0` of `3.14.0rc20260801`: the release that a candidate became, or may."""
+    """Return a version without its `rc…`: `3.14.0` of `3.14.0rc20260801`."""
     return version.partition("rc")[0]
 
 

@@ -82,8 +82,8 @@ def _tell(text: str, err: bool = True) -> None:
 
 
 def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
-    """Return a hook that prints a Python warning as one line, without a source
-    location.
+    """Return a hook that prints a warning as one line, and for GitHub as an annotation
+    if `arguments` ask for it.
     """
 
     def show(message: Warning | str, *_: object, **__: object) -> None:

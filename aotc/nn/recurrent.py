@@ -315,7 +315,7 @@ def _gru_step(
 
 
 def _by_gate(x: ArrayLike, gates: str) -> dict[str, Array]:
-    """The part of each gate along the last axis."""
+    """Return the equal parts of the last axis by name, a letter of `gates` each."""
     return dict(zip(gates, np.split(x, len(gates), -1), strict=True))
 
 

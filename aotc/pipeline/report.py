@@ -175,7 +175,7 @@ class BuildReport:
         return {name: rows for name, rows in found.items() if rows}
 
     def to_text(self) -> str:
-        """Return the report as text for people."""
+        """Return the report as text for people; the IR alone if that was asked for."""
         if self.ir is not None:
             return self.ir
         lines = [

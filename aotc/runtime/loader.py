@@ -285,7 +285,9 @@ def start(
 
 
 def _is_mapped(weights: str | None) -> bool:
-    """Return whether weights are mapped from the files of the bundle, see `load`."""
+    """Return whether `weights`, or else AOTC_WEIGHTS, asks for mapping; refuse other
+    modes.
+    """
     mode = options.get("AOTC_WEIGHTS") if weights is None else weights
     if mode not in options.WEIGHTS_MODES:
         known = " or ".join(options.WEIGHTS_MODES)

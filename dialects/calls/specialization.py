@@ -188,7 +188,9 @@ class _Fixing:
                 op.attributes[name] = new
 
     def _attribute(self, attribute: ir.Attribute) -> ir.Attribute:
-        """An attribute, itself where nothing in it depends on the symbols."""
+        """Return an attribute with sizes fixed in its maps and types, and callees
+        replaced by their fixed copies.
+        """
         if isinstance(attribute, ir.AffineMapAttr):
             return ir.AffineMapAttr.get(self._map(attribute.value))
         if isinstance(attribute, ir.FlatSymbolRefAttr):

@@ -29,7 +29,7 @@ from aotc.mlir import Value
 
 
 def number(b: Builder, j: Value, like: Value) -> Value:
-    """The scalar `j` in the place of every element of `like`."""
+    """Broadcast the scalar `j` to the shape of `like`; its dtype stays."""
     return b.broadcast(j, shape=Tensor.of(like).shape, axes=())
 
 

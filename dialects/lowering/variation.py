@@ -110,8 +110,8 @@ class Variation:
         self._zeros: dict[str, Any] = {}
 
     def vary(self, x: Value) -> Value:
-        """Return the same elements, with a zero unknown to the compiler added if
-        need be.
+        """Return the same elements; unless they vary already, or a zero to each that
+        the compiler cannot know.
         """
         if self.varies(x):
             return x

@@ -197,7 +197,7 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Lookup", x: Value) -> Value:
-        """An element of a constant, in the order of signed bytes.
+        """Read the table, rolled so that its entries are in the order of signed bytes.
 
         VMVX casts bytes to positions by their sign, also where zeros are asked for.
         """

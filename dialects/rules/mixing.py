@@ -34,7 +34,8 @@ class Mixed(Protocol):
 def kind_of(
     op: GraphOp | type[GraphOp], operands: Sequence[Mixed], compute: str
 ) -> str:
-    """Return how an op takes its operands, and how others take its results.
+    """Return the kind of an op in mixed precision: WIDE, LOW, WHOLE, FOLLOWS, GIVEN or
+    WIDENS.
 
     Products of what is made of whole numbers keep f32: an angle that is a position by a
     frequency has more digits than half floats, and so have quantised weights.

@@ -106,7 +106,9 @@ class ProductCall:
         ]
 
     def right_of(self, packed: Sequence[Value], tile: ContractionTile) -> Value:
-        """Write the right operand from the packed values for the panels of a tile."""
+        """Undo the packing: write the right operand as the op reads it, from packed
+        values.
+        """
         if self.tile.dequantizes:  # whose panels do not depend on the tile
             known = dict(zip(self.packed_arguments, packed, strict=True))
             return copy_value(self.anchor.operands[1], known)

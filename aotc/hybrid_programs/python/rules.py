@@ -66,7 +66,8 @@ _FUNCTIONS = (
 def refuse_call(
     function: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
-    """Refuse calls in a region of functions with effects or varying results.
+    """End the region (`Break`) unless a call is known to have no effects and a fixed
+    result.
 
     Raises:
         Break: the function might have.

@@ -105,7 +105,7 @@ def modulo(a: Size, b: Size) -> Size:
 
 
 def sign(a: Size) -> int:
-    """-1, 0 or 1.
+    """Return the sign of a size, if the contracts decide it; refuse otherwise.
 
     Raises:
         InputError: the contracts do not decide which.

@@ -187,7 +187,7 @@ class _Plain(ast.NodeTransformer):
         return ast.Name(_PLAIN_NAMES.get(node.attr, node.attr))
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """`x * x` for `x ** 2`."""
+        """Write powers by whole numbers from 1 as products: `x * x` for `x ** 2`."""
         self.generic_visit(node)
         power = node.right.value if isinstance(node.right, ast.Constant) else None
         if not isinstance(node.op, ast.Pow) or not isinstance(power, int) or power < 1:

@@ -140,7 +140,8 @@ class KernelParameters:
         return np.concatenate([each[member] for each in self.tables]).view(np.int16)
 
     def replace_in(self, holder: Operation) -> None:
-        """Let the first of the kernels take operands in the place of constants.
+        """Give the shared kernel, the only function of `holder`, operands in the place
+        of the constants that differ.
 
         Args:
             holder: the module of the kernel.

@@ -40,7 +40,9 @@ class KernelSizes:
         self.integers, self._symbols = integers, symbols
 
     def of(self, size: Size) -> Int:
-        """Return a size, written at the insertion point."""
+        """Return a size as an int if it is fixed; otherwise write it at the insertion
+        point.
+        """
         return self._of(size.expr) if isinstance(size, SymbolicDim) else size
 
     def _of(self, expr: AffineExpr) -> Int:

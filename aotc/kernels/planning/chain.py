@@ -198,7 +198,8 @@ def _kept_elements(stages: ChainStages) -> int:
 def _with_lines(
     stages: ChainStages, schedule: ChainSchedule, machine: Machine
 ) -> ChainSchedule | None:
-    """The schedule with as many lines as leave half of the second cache.
+    """Return the schedule with the most lines whose buffers fit half of the second
+    cache, or None.
 
     None if that is not one.
     """

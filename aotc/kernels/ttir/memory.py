@@ -76,7 +76,8 @@ class Buffer:
         return ~self.is_unknown
 
     def load(self, at: np.ndarray, mask: np.ndarray, program: int) -> np.ndarray:
-        """Load elements where the mask is set; other elements are arbitrary.
+        """Evaluate a load in NumPy; refuse elements that are outside, unknown, or
+        written by the same launch.
 
         Raises:
             CompileError: `bad-kernel`: one is outside, unknown, or written by a program

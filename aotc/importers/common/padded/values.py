@@ -170,7 +170,7 @@ def from_first(data: Array, shape: Sequence[Size]) -> Value:
 
 
 def repeating_first(data: Array, shape: Sequence[Size]) -> Array:
-    """An array with copies of the first element in the place of padding."""
+    """Fill padding with the first element along its axis, without a gradient."""
     axes = padded_axes(shape)
     if not axes or 0 in data.shape:
         return data

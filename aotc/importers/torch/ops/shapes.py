@@ -227,7 +227,9 @@ def repeat_interleave(
 
 
 def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Array:
-    """Repeat each position as often as an array says."""
+    """Return each position as often as `repeats` says, `output_size` in all, which must
+    be given.
+    """
     if output_size is None:
         fail("symbolic-size", "the sum of repeats depends on values; give output_size")
     places = np.arange(output_size, dtype=repeats.dtype)
