@@ -1,4 +1,4 @@
-"""What the loop of a kernel is made of: instructions of NVIDIA's chips, by name.
+"""Count the instructions in the loop of a kernel for NVIDIA's chips, by name.
 
 `nvdisasm`, which comes with Triton, prints what the assembler makes of PTX. Of the
 loops that have no loop inside, the one that multiplies most is that of a product.
