@@ -31,9 +31,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# folder → where it is installed in the package
-FOLDERS = {"aotc": "", "dialects": "dialects", "passes": "passes", "cli": "cli"}
-FOLDERS["artifacts"] = "artifacts"
+PARTS = ("dialects", "passes", "cli", "artifacts")  # packages beside `aotc` in the tree
+_NOT_COPIED = (".git", "build", "__pycache__", ".*_cache", "*.egg-info")
 _OPPOSITES: dict[type[ast.AST], str] = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.Div: "*",
     ast.Mod: "//", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
@@ -111,7 +110,7 @@ def parse() -> argparse.Namespace:
 def draw(count: int, rng: random.Random) -> list[Mutation]:
     """Return mutations of functions of all packages, the packages in turn."""
     modules = defaultdict(list)
-    for folder in FOLDERS:
+    for folder in ("aotc", *PARTS):
         for file in sorted((ROOT / folder).rglob("*.py")):
             modules[file.parent].append(file)
     packages = sorted(modules)
@@ -196,16 +195,16 @@ def _differs(change: Mutation, source: str) -> bool:
 def outcome(mutation: Mutation, seconds: int) -> str | None:
     """Return the test that fails with a fault; None if none does in this time."""
     with tempfile.TemporaryDirectory() as folder:
-        installed = Path(folder) / "aotc"
-        for source, place in FOLDERS.items():
-            shutil.copytree(ROOT / source, installed / place, dirs_exist_ok=True)
-        top, _, rest = mutation.file.partition("/")
-        file = installed / FOLDERS[top] / rest
+        copy = Path(folder) / "aotc"
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*_NOT_COPIED))
+        for name in PARTS:  # of the package, as an installation has them
+            (copy / "aotc" / name).symlink_to(copy / name)
+        file = copy / mutation.file
         file.write_text(mutation.apply(file.read_text()))
         end = time.monotonic() + seconds
         for tests in nearest_tests(mutation.file):
             left = max(1.0, end - time.monotonic())
-            failed = _first_failure(tests, folder, left)
+            failed = _first_failure(tests, copy, left)
             if failed:
                 return failed
     return None
@@ -217,24 +216,25 @@ def nearest_tests(file: str) -> list[list[str]]:
     module = ".".join(("aotc", *((top,) if top != "aotc" else ()), *rest))
     module = module.removesuffix(".__init__")
     package = module.rpartition(".")[0]
-    texts = {test: test.read_text() for test in sorted(ROOT.glob("tests/**/test_*.py"))}
-    importing = [str(test) for test, text in texts.items() if f"{module} " in text]
-    of_package = [str(test) for test, text in texts.items() if package in text]
+    files = sorted(ROOT.glob("tests/**/test_*.py"))
+    texts = {str(test.relative_to(ROOT)): test.read_text() for test in files}
+    importing = [test for test, text in texts.items() if f"{module} " in text]
+    of_package = [test for test, text in texts.items() if package in text]
     area = (rest[0] if top == "aotc" and len(rest) > 1 else top) if rest else top
-    folder = [str(test) for test in texts if test.relative_to(ROOT).parts[1] == area]
+    folder = [test for test in texts if test.split("/")[1] == area]
     near = [test for test in [*of_package, *folder] if test not in importing]
     return [tests for tests in (importing, [*dict.fromkeys(near)]) if tests]
 
 
-def _first_failure(tests: list[str], installed: str, seconds: float) -> str | None:
-    """Return the first of these tests that fails on an installation in this time."""
+def _first_failure(tests: list[str], copy: Path, seconds: float) -> str | None:
+    """Return the first of these tests that fails on a copy of the tree in this time."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--no-header"]
     command += ["-p", "no:cacheprovider", "--tb=no", *tests]
-    variables = {**os.environ, "PYTHONPATH": installed, "PYTHONDONTWRITEBYTECODE": "1"}
+    variables = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
             command,
-            cwd=ROOT,
+            cwd=copy,
             env=variables,
             capture_output=True,
             text=True,

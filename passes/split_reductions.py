@@ -42,7 +42,7 @@ from aotc.dialects.patterns.values import made_by
 from aotc.dialects.types import Shape, Size, Tensor
 from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.kernels.gpu.lifting import can_lift
-from aotc.kernels.planning.reductions import leading_axes
+from aotc.kernels.planning.reductions import leading_axes, reduced_axes
 from aotc.kernels.scopes import functions_with_weights
 from aotc.kernels.transposes import with_factors_in_order
 from aotc.mlir import Function, Value
@@ -78,6 +78,11 @@ class SplitReductions(Pass):
         return changed
 
 
+def _is_over_first_axes(op: Normalize) -> bool:
+    """Return whether a norm is over some axes from the first one on, and no others."""
+    return len(op.axes) < Tensor.of(op.x).rank and leading_axes(op) == reduced_axes(op)
+
+
 def _reduce_matrices_in(
     function: Function, weights: Container[Value], capabilities: Capabilities
 ) -> bool:
@@ -110,7 +115,7 @@ def _split_in(
     for op in _computed_ops(function, weights):
         if not capabilities.is_better_composed(op):
             continue
-        if isinstance(op, Normalize) and leading_axes(op):
+        if isinstance(op, Normalize) and _is_over_first_axes(op):
             statistics.update(normalize_by_sums(op, capabilities.part_count(op)))
         else:
             replace_op(op, type(op).composition)

@@ -400,7 +400,7 @@ class Verdict:
         error_ratio: the largest error of an element, divided by what it may be: with
             noise as far as was needed, so below 1 it says nothing of nearness to 1.
         wrong: which elements are, in words; empty if none is.
-        error_ulp: the largest error of an element, in units of `units_of`.
+        error_ulp: the largest error of an element, in units of `_units`.
         rounding_ulp: how far noise has moved an element at most, in the same units; 0
             where no evaluation with noise was needed.
     """

@@ -71,12 +71,15 @@ class RandomErrors:
                 errors, own = found[part], x[part]
                 begin = self._beginning()
                 sizes = _sizes(own, array.dtype)
+                drawn = places[begin : begin + own.size]
+                if self._is_turned():
+                    drawn = -drawn
                 if not is_sum:
-                    np.multiply(places[begin : begin + own.size], sizes, out=errors)
+                    np.multiply(drawn, sizes, out=errors)
                 else:
                     reached = self._walk_on(errors, reached)
                     errors *= wide.type(stride)
-                    errors += places[begin : begin + own.size]
+                    errors += drawn
                     if drift:
                         errors += wide.type(drift * unit)
                     errors *= sizes
@@ -98,8 +101,20 @@ class RandomErrors:
         """
         begin = self._beginning()
         steps = self._walk[begin + 1 : begin + 1 + errors.size]
-        np.add(steps, steps.dtype.type(reached - self._walk[begin]), out=errors)
+        before = self._walk[begin]
+        if self._is_turned():
+            np.subtract(steps.dtype.type(reached + before), steps, out=errors)
+        else:
+            np.add(steps, steps.dtype.type(reached - before), out=errors)
         return float(errors[-1])
+
+    def _is_turned(self) -> bool:
+        """Draw whether the numbers of a part have the other sign.
+
+        Parts of one array share most of theirs, as there are few of them; with one sign
+        their errors would add up and not cancel.
+        """
+        return bool(self._rng.random() < 0.5)
 
     def _beginning(self) -> int:
         return int(self._rng.random() * (_BEGINNINGS - 1))

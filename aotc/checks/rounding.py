@@ -458,4 +458,4 @@ def deviations(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
     if is_finite(distance):
         return distance
     same = (x == y) | (np.isnan(x) & np.isnan(y))
-    return np.where(same, 0, np.nan_to_num(distance, nan=np.inf))
+    return np.where(same, 0, np.where(np.isnan(distance), np.inf, distance))

@@ -83,6 +83,8 @@ class SideBySide(Generic[F]):
         started = self._started.pop(_key(checked, item), None)
         if started is not None:
             outcome = started.result()
+            if not self._started:  # what is compared alone from now on has all cores
+                self._resources.close()
             if outcome.work.needed <= work.left and not _is_short(outcome.found):
                 work.count(outcome.work.taken)
                 if isinstance(outcome.found, BaseException):

@@ -242,6 +242,16 @@ def test_a_wrong_rule_of_the_users_is_named():
     assert "cube" in error.message
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_forward_rule_of_the_users_that_gives_no_numbers_is_refused(value):
+    @aotc.custom_vjp
+    def cube(x):
+        return x * x * x
+
+    cube.defvjp(lambda x: (cube(x) * value, x), lambda x, dy: (3.0 * x * x * dy,))
+    wrong_derivative(lambda params, x: cube(params["b"] + 1.0).sum())
+
+
 def test_a_program_without_gradients_has_no_certificates():
     @aotc.entry(x=x)
     def plain(x):

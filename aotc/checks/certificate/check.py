@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aotc import reference
 from aotc.checks.certificate.modules import Modes
 from aotc.core import dtypes
 from aotc.dialects.functions.entries import Entry
@@ -133,9 +134,23 @@ class DerivativeCheck:
         return v, w
 
     def is_finite_at(self, run: Run, x: Arrays, rng: np.random.Generator) -> bool:
-        """Return whether all results of the function are finite at a point."""
+        """Return whether the results that come with derivatives are finite at a point.
+
+        In reverse mode these are what forward rules of the user's give.
+        """
         values, _, _ = self._parts(run(self._arguments(x, *self.directions(rng))))
-        return all(bool(np.isfinite(each).all()) for each in values)
+        return _are_finite(values)
+
+    def is_defined_at(self, graph: Module, x: Arrays) -> bool:
+        """Return whether the function itself has finite results at a point.
+
+        Args:
+            graph: the module that it is in, which the reference evaluator runs.
+            x: the arguments.
+        """
+        with graph.context, np.errstate(all="ignore"):
+            evaluation = reference.Evaluation(functions_of(graph), self.symbols)
+            return _are_finite(evaluation.call(self.of, x))
 
     def measure(
         self, run: Run, x: Arrays, rng: np.random.Generator
@@ -249,3 +264,7 @@ def _dot(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> float:
 
 def _norm(x: Sequence[np.ndarray]) -> float:
     return float(_dot(x, x) ** 0.5)
+
+
+def _are_finite(arrays: Arrays) -> bool:
+    return all(bool(np.isfinite(each).all()) for each in arrays)

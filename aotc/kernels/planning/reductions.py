@@ -62,10 +62,10 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
 
 
 def leading_axes(op: GraphOp) -> tuple[int, ...]:
-    """Return the axes from the first one on along which an op computes; not all."""
+    """Return the axes from the first one on along which an op computes; one of all."""
     axes, rank = reduced_axes(op), Tensor.of(op.operands[0]).rank
     count = sum(axis == place for place, axis in enumerate(axes))
-    return axes[:count] if count < rank else ()
+    return axes[: count if count < rank else 1]
 
 
 def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) -> bool:

@@ -50,6 +50,7 @@ def is_clean(report):
         not compared
         or report.get("errors")
         or bad_cases(report)
+        or "error" in report.get("networks", {})
         or wrong_networks(report)
         or contradictions(report)
     )

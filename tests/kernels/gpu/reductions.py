@@ -113,6 +113,19 @@ def norm_of_halves(x):
     return nn.relu(y), mean, variance
 
 
+@aotc.entry(x=aotc.Spec((64, 24, 24, 24)))
+def channels_first(x):
+    """A norm over the first axis and others that do not follow it, of equal sizes."""
+    mean = x.mean((0, 2, 3), keepdims=True)
+    return (x - mean) / np.sqrt(((x - mean) ** 2).mean((0, 2, 3), keepdims=True) + 1e-3)
+
+
+@aotc.entry(x=aotc.Spec((512, WIDTH)))
+def whole_sum(x):
+    """Sum up all that there is."""
+    return np.sum(x * x)
+
+
 @aotc.entry(x=aotc.Spec((64, 96)), w=aotc.Spec((96, 80)), u=aotc.Spec((80, 64)))
 def masked(x, w, u):
     """Products between which elements are chosen, and their derivatives."""
