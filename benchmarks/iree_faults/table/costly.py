@@ -60,7 +60,7 @@ ROWS = (
         "conversion-to-bf16",
         Symptom.SLOW,
         "Rounds in each conversion to bf16, also of what is one already.",
-        ("aotc/kernels/cpu/vectors.py: _narrow",),
+        ("aotc/kernels/cpu/vectors.py: as_stored",),
         Elsewhere("a matter of time: `python -m benchmarks.inner_loops`"),
     ),
     Fault(

@@ -302,7 +302,7 @@ ROWS = (
         "On vmvx, extends narrow integers by their sign, where zeros are asked for.",
         (
             "dialects/lowering/scalars.py: with_zero_extension",
-            "dialects/ops/indexing.py: position",
+            "dialects/ops/indexing.py: checked_index",
         ),
         _on_vmvx(
             "zero-extension",

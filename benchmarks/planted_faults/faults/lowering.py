@@ -115,11 +115,11 @@ FAULTS = [
     ),
     Fault(
         "the last row of a table is not reached", "IREE", "rows_of_table",
-        indexing, "position", given(_short_of_last),
+        indexing, "checked_index", given(_short_of_last),
     ),
     Fault(
         "the last position of a cache is not reached", "IREE", "written_at",
-        dynamic, "position", given(_short_of_last),
+        dynamic, "checked_index", given(_short_of_last),
     ),
     Fault(
         "a division of integers by 0 is the processor's", "IREE", "divided",

@@ -97,7 +97,7 @@ def test_regions_whose_kernels_are_not_compiled_are_not_evaluated() -> None:
     arrays = [np.ones(shape, "f4") for shape in ((33, 64), (64, 32), (32,))]
     (evaluated_by_kernel,), _ = kernels.call("dense", arrays)
     assert kernels.count.launches == 1
-    kernels.placeholders = {digest(kernel.text) for kernel, _ in kernels.known.values()}
+    kernels.uncompiled = {digest(kernel.text) for kernel, _ in kernels.known.values()}
     (found,), _ = kernels.call("dense", arrays)
     assert kernels.count.launches == 1
     np.testing.assert_allclose(found, evaluated_by_kernel, rtol=1e-5)
