@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -37,7 +37,7 @@ _OPPOSITES: dict[type[ast.AST], str] = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.Div: "*",
     ast.Mod: "//", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
     ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in", ast.NotIn: "in",
-    ast.Is: "is not", ast.IsNot: "is",
+    ast.Is: "is not", ast.IsNot: "is", ast.And: "or", ast.Or: "and",
 }  # fmt: skip
 _LONGEST = 60  # characters of an expression that is changed
 _TOO_LONG = "tests took too long"
@@ -127,8 +127,9 @@ def draw(count: int, rng: random.Random) -> list[Mutation]:
 
 
 def mutations(file: Path) -> Iterator[Mutation]:
-    """Iterate over the changes that can be made in a module's functions."""
+    """Iterate over the changes of expressions within a line of a module's functions."""
     source = file.read_text()
+    lines = source.encode().splitlines()
     for function in ast.walk(ast.parse(source)):
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -136,42 +137,41 @@ def mutations(file: Path) -> Iterator[Mutation]:
             if isinstance(statement, ast.FunctionDef):
                 continue  # it has its own turn
             for node in ast.walk(statement):
-                text = ast.get_source_segment(source, node)
-                after = _changed(node, source)
-                if not isinstance(node, ast.expr) or not text or not after:
+                if not isinstance(node, ast.expr) or node.lineno != node.end_lineno:
                     continue
-                if "\n" not in text and len(text) < _LONGEST:
-                    name, at = (
-                        str(file.relative_to(ROOT)),
-                        (node.lineno, node.col_offset),
-                    )
-                    change = Mutation(name, *at, function.name, text, after)
-                    if _differs(change, source):
-                        yield change
+                text, after = _text(node, lines), _changed(node, lines)
+                if after and len(text) < _LONGEST:
+                    place = str(file.relative_to(ROOT)), node.lineno, node.col_offset
+                    yield Mutation(*place, function.name, text, after)
 
 
-def _changed(node: ast.AST, source: str) -> str | None:
+def _text(node: ast.expr, lines: Sequence[bytes]) -> str:
+    """Return the text of an expression within a line."""
+    return lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
+
+
+def _changed(node: ast.expr, lines: Sequence[bytes]) -> str | None:
     """Return the text of an expression with a fault; None if none can be planted."""
-    parts: tuple[ast.AST, ast.AST] | None = None
-    operator: ast.AST | None = None
-    if isinstance(node, ast.BinOp) and not _is_text(node):
-        parts, operator = (node.left, node.right), node.op
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        parts, operator = (node.left, node.comparators[0]), node.ops[0]
-    elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
-        word = "or" if isinstance(node.op, ast.And) else "and"
-        left, right = (ast.get_source_segment(source, x) for x in node.values)
-        return f"({left} {word} {right})"
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return f"({ast.get_source_segment(source, node.operand)})"
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        return str(not node.value)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return str(node.value + 1)
-    if parts is None or type(operator) not in _OPPOSITES:
+    match node:
+        case ast.BinOp(left, operator, right) if not _is_text(node):
+            pass
+        case ast.Compare(left, [operator], [right]):
+            pass
+        case ast.BoolOp(operator, [left, right]):
+            pass
+        case ast.UnaryOp(ast.Not(), operand):
+            return f"({_text(operand, lines)})"
+        case ast.Constant(bool() as value):
+            return str(not value)
+        case ast.Constant(int() as value):
+            return str(value + 1)
+        case _:
+            return None
+    word = _OPPOSITES.get(type(operator))
+    changed = f"{_text(left, lines)} {word} {_text(right, lines)}"
+    if word is None:
         return None
-    left, right = (ast.get_source_segment(source, x) for x in parts)
-    return f"{left} {_OPPOSITES[type(operator)]} {right}"
+    return f"({changed})" if isinstance(node, ast.BoolOp) else changed
 
 
 def _is_text(node: ast.BinOp) -> bool:
