@@ -26,7 +26,7 @@ _WIDTHS = {4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
 
 @dataclass(frozen=True)
 class Plane:
-    """Neighbouring bits of integers.
+    """A bit plane: neighbouring bits of narrow integers, packed into their own words.
 
     Args:
         first: the number of the lowest of them.
@@ -40,26 +40,26 @@ class Plane:
 
     @property
     def fields(self) -> int:
-        """The number of terms that share a byte of a word."""
+        """The number of integers whose bits of this plane share one byte of a word."""
         return 8 // self.width
 
     @property
     def mask(self) -> int:
-        """The bits of one field."""
+        """The bit mask of one integer's bits of this plane, shifted down to bit 0."""
         return (1 << self.width) - 1
 
     def words_of(self, terms: int) -> int:
-        """Return how many words hold so many terms, of one column."""
+        """Return how many 32-bit words hold this plane of `terms` column elements."""
         return terms // (WORD * self.fields)
 
 
 def in_planes(bits: int) -> bool:
-    """Return whether integers of so many bits share bytes, in planes."""
+    """Return whether integers of `bits` bits are stored in bit planes (4 to 6 are)."""
     return bits in _WIDTHS and bits < 8
 
 
 def planes_of(bits: int) -> tuple[Plane, ...]:
-    """Return the planes of integers of so many bits, the lowest bits first."""
+    """Return the bit planes of integers of `bits` bits, the lowest bits first."""
     found: list[Plane] = []
     first = word = 0
     for width in _WIDTHS[bits]:
@@ -70,17 +70,17 @@ def planes_of(bits: int) -> tuple[Plane, ...]:
 
 
 def run_length(bits: int) -> int:
-    """Return how many terms of a column lie together: a word of each plane, or more."""
+    """Return how many terms of a column form a run, the unit that fills whole words."""
     return 8 * WORD // min(_WIDTHS[bits])
 
 
 def words_of_run(bits: int) -> int:
-    """Return how many words a run of terms takes."""
+    """Return how many 32-bit words a run of terms takes (`run_length`)."""
     return run_length(bits) * bits // (8 * WORD)
 
 
 def bits_for(low: int, high: int, block: int) -> int:
-    """Return how many bits memory holds of integers between two, of one block.
+    """Return how many bits to store each integer of low…high with: 4, 5, 6 or 8.
 
     Args:
         low: the least one; i8 if that is negative, else u8.
@@ -99,7 +99,7 @@ def bits_for(low: int, high: int, block: int) -> int:
 
 
 def to_words(b: Builder, x: Value, bits: int) -> Value:
-    """Return i8 or u8 [run, column, term] as [word, column, byte], after other axes.
+    """Emit ops that pack bytes [run, column, term] into planes [word, column, byte].
 
     Bits above those that integers have are dropped.
     """
@@ -109,14 +109,14 @@ def to_words(b: Builder, x: Value, bits: int) -> Value:
     planes = planes_of(bits)
     for plane in planes:
         count = plane.words_of(run_length(bits))
-        fields = _field(b, wide, plane.first, plane.mask)
+        fields = _extract_bits(b, wide, plane.first, plane.mask)
         shape = (*outer, runs, columns, count, plane.fields * WORD)
-        fields = _exchange(b, b.to_shape(fields, shape))
+        fields = _swap_axes(b, b.to_shape(fields, shape))
         if len(planes) == 1:
             fields = b.to_shape(fields, (*outer, runs * count, columns, shape[-1]))
         last = Tensor.of(fields).rank - 1
         parts = (
-            _shifted_up(b, b.part(fields, last, WORD * n, WORD), plane.width * n)
+            _shift_left(b, b.part(fields, last, WORD * n, WORD), plane.width * n)
             for n in range(plane.fields)
         )
         found.append(reduce(lambda x, y: b.bitwise_or(x, y), parts))
@@ -126,7 +126,7 @@ def to_words(b: Builder, x: Value, bits: int) -> Value:
 
 
 def from_words(b: Builder, x: Value, bits: int) -> Value:
-    """Return the inverse of `to_words`, but for bits beyond those of each integer."""
+    """Emit ops that unpack bit planes, the inverse of `to_words`."""
     kind: Any = Tensor.of(x)
     *outer, words, columns, _ = kind.shape
     run, axis, found = words_of_run(bits), kind.rank, list[Value]()
@@ -135,15 +135,15 @@ def from_words(b: Builder, x: Value, bits: int) -> Value:
     for plane in planes_of(bits):
         count = plane.words_of(run_length(bits))
         own = b.part(wide, axis - 2, plane.word, count)
-        terms = _exchange(b, _fields_side_by_side(b, own, plane))
+        terms = _swap_axes(b, _fields_side_by_side(b, own, plane))
         terms = b.to_shape(terms, (*outer, words // run, columns, run_length(bits)))
-        found.append(_shifted_up(b, terms, plane.first))
+        found.append(_shift_left(b, terms, plane.first))
     whole = reduce(lambda x, y: b.bitwise_or(x, y), found)
     return _as_dtype(b, whole, kind.dtype)
 
 
 def pack_rows(b: Builder, x: Value, bits: int) -> Value:
-    """Return i8 or u8 whose last axis has whole runs as so many bits of each, in bytes.
+    """Emit ops that pack the last axis of i8 or u8 into bit planes, each row by itself.
 
     A row by itself has the words of a column, so that some can be read of many.
     """
@@ -155,7 +155,7 @@ def pack_rows(b: Builder, x: Value, bits: int) -> Value:
 
 
 def unpack_rows(b: Builder, x: Value, bits: int) -> Value:
-    """Return the inverse of `pack_rows`, but for bits beyond those of each integer."""
+    """Emit ops that unpack bit planes of rows: the inverse of `pack_rows`."""
     kind: Any = Tensor.of(x)
     *outer, size = kind.shape
     words = b.to_shape(x, (*outer, size // WORD, 1, WORD))
@@ -163,7 +163,7 @@ def unpack_rows(b: Builder, x: Value, bits: int) -> Value:
 
 
 def _fields_side_by_side(b: Builder, words: Value, plane: Plane) -> Value:
-    """Return all fields of words, the first of all four bytes before the second."""
+    """Emit ops that split the words of a plane into fields along the last axis."""
     *outer, last = Tensor.of(words).shape
     rank, shape = len(outer), (*outer, plane.fields, last)
     places = np.arange(plane.fields, dtype=np.uint8) * np.uint8(plane.width)
@@ -175,11 +175,12 @@ def _fields_side_by_side(b: Builder, words: Value, plane: Plane) -> Value:
 
 
 def _concatenate(b: Builder, parts: Sequence[Value], axis: int) -> Value:
+    """Emit ops that concatenate several tensors along an axis."""
     return reduce(lambda x, y: b.concatenate(x, y, axis=axis), parts)
 
 
-def _exchange(b: Builder, x: Value) -> Value:
-    """Return a tensor whose second and third last axes have changed places."""
+def _swap_axes(b: Builder, x: Value) -> Value:
+    """Emit a transpose (or reshape) that swaps the second and third last axes."""
     *outer, one, other, last = shape = Tensor.of(x).shape
     if 1 in (one, other):
         return b.to_shape(x, (*outer, other, one, last))
@@ -187,19 +188,20 @@ def _exchange(b: Builder, x: Value) -> Value:
     return b.to_order(x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
 
 
-def _field(b: Builder, x: Value, first: int, mask: int) -> Value:
-    """Return some bits of each byte, at its bottom."""
+def _extract_bits(b: Builder, x: Value, first: int, mask: int) -> Value:
+    """Emit ops that shift each byte right by `first` bits and mask it."""
     low = x if first == 0 else b.shift_right(x, b.full_like(x, first))
     found: Value = b.bitwise_and(low, b.full_like(low, mask))
     return found
 
 
-def _shifted_up(b: Builder, x: Value, places: int) -> Value:
+def _shift_left(b: Builder, x: Value, places: int) -> Value:
+    """Emit a left shift of each byte by `places` bits; nothing for 0."""
     found: Value = x if places == 0 else b.shift_left(x, b.full_like(x, places))
     return found
 
 
 def _as_dtype(b: Builder, x: Value, dtype: str) -> Value:
-    """Return the same bits as another dtype of bytes."""
+    """Emit a bitcast to `dtype` (i8 or u8), unless `x` has that dtype already."""
     found: Value = x if Tensor.of(x).dtype == dtype else b.bitcast(x, dtype=dtype)
     return found

@@ -45,7 +45,7 @@ WITHOUT_TRITON = (
 
 @dataclass(frozen=True)
 class Emitted:
-    """The kernels that the emitter of a backend writes.
+    """The kernels that a backend's code emitter (CPU or GPU) can write.
 
     Args:
         families: that it has kernels of; of those that compute one op, the first with a
@@ -112,14 +112,14 @@ BACKENDS = {
 
 
 def family_names() -> list[str]:
-    """Return the names of the families of all emitters."""
+    """Return the names of the kernel families of all backends."""
     emitted = (name for each in BACKENDS.values() for name in each.families)
     return [*dict.fromkeys(emitted)]
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The kernels that there are for a target.
+    """Kernels available for one target: a backend's emitter and a processor model.
 
     Args:
         machine: the model of its processor: a `Machine`, or a `Gpu`.
@@ -131,39 +131,39 @@ class Capabilities:
 
     @property
     def families(self) -> Mapping[str, KernelFamily[Any, Any]]:
-        """The families that its emitter writes, by name."""
+        """The kernel families of the target's backend, by name."""
         return self.emitted.families
 
     @property
     def kept_bytes(self) -> float:
-        """Bytes of packed weights that stay in a cache from call to call."""
+        """Bytes of packed weights that stay in the last-level cache between calls."""
         return inf if self.emitted.on_gpus else float(self.machine.third_cache)
 
     @property
     def joins_products(self) -> bool:
-        """Return whether one kernel computes several products of one operand."""
+        """Return whether one kernel can compute several products of one operand."""
         return any(each.most_joined > 1 for each in self.families.values())
 
     def part_count(self, op: GraphOp) -> int:
-        """Return in how many parts a reduction is computed, which are then added up."""
+        """Return how many partial sums, added at the end, a reduction is split into."""
         return self.emitted.part_count(op, self.machine)
 
     def inner_axes(self, op: Reduction | Normalize) -> tuple[int, ...]:
-        """Return the axes that a kernel reduces first; none for all at once."""
+        """Return the axes that a reduction's kernel reduces first; () for all."""
         return self.emitted.inner_axes(op, self.machine)
 
     def numbers_products(self, op: DotGeneral) -> bool:
-        """Return whether a product over images is computed for each, and added up."""
+        """Return whether a product that sums over images is split, one for each."""
         return self.emitted.numbers_products(op, self.machine)
 
     def is_better_composed(self, op: GraphOp) -> bool:
-        """Return whether an op is better computed as those that it is made of."""
+        """Return whether an op is faster decomposed than by a kernel of its own."""
         return self.emitted.is_better_composed(op, self.machine)
 
     def factor_orders(
         self, op: DotGeneral, numerics: str, *, by_weight: bool
     ) -> Mapping[int, tuple[int, ...]]:
-        """Return, by operand number, the orders of axes that are read faster.
+        """Return, by operand number, axis orders in which a product reads faster.
 
         Args:
             op: a product.
@@ -174,16 +174,16 @@ class Capabilities:
         return self.emitted.factor_orders(*given, by_weight=by_weight)
 
     def is_cheap(self, op: GraphOp) -> bool:
-        """Return whether kernels compute an elementwise op, by few instructions."""
+        """Return whether kernels can compute an elementwise op in few instructions."""
         lifts = (each.lifts for each in self.families.values() if each.lifts)
         return not type(op).is_approximated and any(lift(op) for lift in lifts)
 
     def family_of(self, fused: Fused) -> KernelFamily[Any, Any]:
-        """Return the family of a kernel."""
+        """Return the kernel family that a region's `Fused` attribute names."""
         return self.families[fused.kernel]
 
     def multiplies(self, op: DotGeneral) -> bool:
-        """Return whether there are instructions for the operands of a product."""
+        """Return whether the processor can multiply a product's operand dtypes."""
         left, right = (Tensor.of(value).dtype for value in op.operands)
         if is_float(left):
             return left in self.machine.dtypes
@@ -192,7 +192,7 @@ class Capabilities:
     def families_for(
         self, kind: type[GraphOp]
     ) -> list[tuple[str, KernelFamily[Any, Any]]]:
-        """Return the families, with their names, that ops of a class are anchors of."""
+        """Return the (name, family) pairs of which ops of class `kind` are anchors."""
         if kind not in self._families_for:
             self._families_for[kind] = [
                 (name, family)
@@ -203,10 +203,11 @@ class Capabilities:
 
     @cached_property
     def _families_for(self) -> dict[type, list[tuple[str, KernelFamily[Any, Any]]]]:
+        """The cache of `families_for`, by op class."""
         return {}  # by class: most ops are anchors of none, and each is asked about
 
     def planned_kernel(self, function: Function) -> PlannedKernel[Any, Any] | None:
-        """Return the kernel of a function of a module; None if it is no region."""
+        """Return the kernel planned for a fused region; None for other functions."""
         return PlannedKernel.of(function, self.families)
 
     def candidates(self, fused: Fused, anchor: GraphOp) -> list[dict[str, int]]:
@@ -221,7 +222,7 @@ class Capabilities:
         anchors: Sequence[tuple[GraphOp, Fused]],
         contracts: Sequence[Sequence[Contract]],
     ) -> list[Fused]:
-        """Return the kernels of ops by one weight that read one packing of it.
+        """Return kernels, re-planned to share one packing, of ops that share a weight.
 
         Args:
             anchors: the ops, and their kernels, which are of one family.
@@ -243,7 +244,7 @@ class Capabilities:
         without: Container[str] = (),
         numerics: str = STRICT,
     ) -> Fused | None:
-        """Return the kernel for an op, if there is one.
+        """Return the family and schedule that compute an op; None if no kernel does.
 
         Args:
             op: that is to be computed.
@@ -277,9 +278,7 @@ class NoTargetKernels:
 
 
 def capabilities_of(target: Target | None) -> Capabilities | NoTargetKernels:
-    """Return the kernels for a target; for None, the reason that no target is
-    chosen.
-    """
+    """Return the kernels available for a target, or the reason why it has none."""
     if target is None:
         return NoTargetKernels("no target is chosen yet")
     emitted = BACKENDS.get(target.backend)

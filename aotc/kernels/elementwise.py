@@ -45,7 +45,7 @@ FLOATS = ("f32", "bf16", "f16")  # floats that are f32 in vectors
 
 @dataclass(frozen=True)
 class Elementwise:
-    """The elementwise ops that a kernel computes beside its anchor.
+    """Constraints on the elementwise ops that a kernel computes beside its anchor op.
 
     Args:
         operands: what their operands may be.
@@ -69,7 +69,7 @@ class Elementwise:
     lifts: Callable[[GraphOp], bool] | None = None
 
     def takes(self, op: GraphOp) -> bool:
-        """Return whether an op can be applied to the vectors of the kernel."""
+        """Return whether the kernel can compute an elementwise op on its vectors."""
         kinds = {Tensor.of(value).dtype for value in (*op.operands, *op.results)}
         if self.lifts is not None:
             known = all(x in self.dtypes or x in self.stored for x in kinds)
@@ -89,7 +89,7 @@ class Elementwise:
         return type(op).on_integers if kinds == {"i32"} else type(op).on_vectors
 
     def _casts(self, source: str, kind: str) -> bool:
-        """Return whether vectors of one dtype become vectors of another one."""
+        """Return whether the kernel can cast vectors of `source` to dtype `kind`."""
         if "bool" in (source, kind):
             return False
         if kind in self.stored:
@@ -99,7 +99,7 @@ class Elementwise:
         return is_known and kind in self.dtypes and (is_float(kind) or is_narrow)
 
     def operand(self, value: Value) -> KernelOperand | None:
-        """Return an operand as the kernel reads it; None if it cannot."""
+        """Return how the kernel reads an elementwise op's operand, or None."""
         kind = Tensor.of(value)
         if kind.dtype not in self.dtypes and kind.dtype not in self.sources:
             return None
@@ -112,7 +112,7 @@ class Elementwise:
 
 
 def chooses(op: GraphOp) -> bool:
-    """Return whether an op compares vectors of floats, or chooses between such.
+    """Return whether an op compares vectors of floats, or is a select between such.
 
     Conditions stay in registers: those of comparisons that are no `exact` ones, made
     where they are used.
@@ -123,7 +123,7 @@ def chooses(op: GraphOp) -> bool:
 
 
 def condition_of(op: GraphOp) -> Compare | None:
-    """Return the comparison by which an op chooses between floats, and nothing else."""
+    """Return the comparison of floats that only this select uses, else None."""
     if not isinstance(op, Select) or not is_float(Tensor.of(op.y).dtype):
         return None
     made = defining_op(op.condition)

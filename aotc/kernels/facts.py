@@ -25,7 +25,7 @@ Facts = dict[str, Any]
 
 
 def facts_of(kernel: PlannedKernel[Any, Any], machine: Machine | None) -> Facts:
-    """Return the facts on a region's kernel, as plain data.
+    """Return the facts that listings give of a region's kernel, as plain data.
 
     Args:
         kernel: of the region.
@@ -80,13 +80,13 @@ def facts_of(kernel: PlannedKernel[Any, Any], machine: Machine | None) -> Facts:
 
 
 def _usual_symbol(position: int) -> int:
-    """The value of a symbol in most calls, or else the least; but not 0."""
+    """Return a symbolic dimension's value in most calls, else its least (not 0)."""
     usual = symbol_optimum(position)
     return max(1, int(symbol_bounds(position)[0]) if usual is None else usual)
 
 
 def work_of(kernel: PlannedKernel[Any, Any]) -> Size:
-    """Return the work of a region: its float operations and its bytes (`grain`).
+    """Return the cost of a region: its float operations plus weighted bytes (`grain`).
 
     That of a loop is what the regions of its steps have.
     """
@@ -101,7 +101,7 @@ def work_of(kernel: PlannedKernel[Any, Any]) -> Size:
 
 
 def _parts_of(kernel: PlannedKernel[Any, Any]) -> Iterator[tuple[Size, GraphOp]]:
-    """Yield the ops that a kernel computes, those of its steps too, and how often."""
+    """Yield (repetitions, op) of each op that a kernel computes, in loop steps too."""
     times, inner = kernel.inner()
     for each in inner:
         yield from ((times * count, op) for count, op in _parts_of(each))
@@ -110,7 +110,7 @@ def _parts_of(kernel: PlannedKernel[Any, Any]) -> Iterator[tuple[Size, GraphOp]]
 
 
 def _computing_ops(kernel: PlannedKernel[Any, Any]) -> list[GraphOp]:
-    """Return the ops of a region that compute: its anchor, and those around it.
+    """Return the ops of a region that count as work: no reordering, no unpacking.
 
     Not those that bring elements into order, unless that is all it is for, or undo the
     packing of an operand.
@@ -134,15 +134,16 @@ def _computing_ops(kernel: PlannedKernel[Any, Any]) -> list[GraphOp]:
 
 
 def _name_of(op: GraphOp) -> str:
+    """Return the name of a graph op without its dialect's prefix."""
     return op.operation.name.removeprefix("graph.")
 
 
 def flops_of(op: GraphOp) -> Size:
-    """Return the float operations of an op; one for each element if not known."""
+    """Return the float operations of an op; one for each element if unknown."""
     known = type(op).flops(op)
     return Tensor.of(op.results[0]).elements if known is None else known
 
 
 def bytes_of(value: Value) -> Size:
-    """The bytes of a tensor."""
+    """Return the number of bytes of a tensor value."""
     return Tensor.of(value).elements * int(to_numpy(Tensor.of(value).dtype).itemsize)

@@ -52,10 +52,12 @@ from aotc.kernels.winograd import packing as winograd_packing
 
 
 def _chain_packing(schedule: chain.ChainSchedule) -> Packing | None:
+    """Return the weight packing of a chain's last convolution; None if it has none."""
     return _panel_packing(schedule.project)
 
 
 def _panel_packing(tile: ContractionTile | None) -> Packing | None:
+    """Return the packing of a right operand into column panels; None if not packed."""
     if tile is None or not tile.packed:
         return None
     blocks = Packing(
@@ -70,6 +72,7 @@ def _panel_packing(tile: ContractionTile | None) -> Packing | None:
 
 
 def _winograd_packing(tile: winograd.WinogradTile) -> Packing:
+    """Return the packing that transforms a convolution's weights for Winograd tiles."""
     return Packing(
         lambda b, op, _: winograd_packing.pack(b, op, tile),
         lambda b, op, packed, _: winograd_packing.unpack(b, op, packed, tile),

@@ -27,7 +27,7 @@ S = TypeVar("S", bound=Schedule)
 
 @dataclass(frozen=True)
 class KernelFamily(Generic[A, S]):
-    """Kernels for some ops.
+    """A family of kernels: the ops it computes and the rules that plan its kernels.
 
     Args:
         anchors: the ops, whose rules (`nests`, `cascade`, `view`) say what its terms
@@ -153,7 +153,7 @@ class KernelFamily(Generic[A, S]):
     is_formed_apart: bool = False
 
     def anchors_in(self, function: Function) -> list[A]:
-        """Return the ops of a region that kernels of this family are for, in order."""
+        """Return the anchor ops of this family in a region, in order."""
         *operations, _ = function.entry_block.operations
         if not self.anchors:
             last: Any = [*operations][-1]
@@ -161,7 +161,7 @@ class KernelFamily(Generic[A, S]):
         return [op for op in operations if isinstance(op, self.anchors)]
 
     def anchor_in(self, function: Function) -> A:
-        """Return the op that the kernel of a region is for: no other one needs it."""
+        """Return the anchor op of a region; of several, one that no other needs."""
         found = self.anchors_in(function)
         if len(found) == 1:
             return found[0]
@@ -169,7 +169,7 @@ class KernelFamily(Generic[A, S]):
         return next(op for op in found if op.results[0] not in needed)
 
     def schedule_of(self, fused: Fused) -> S:
-        """Return the schedule of a kernel of this family.
+        """Parse the schedule that a region's `Fused` attribute holds.
 
         Raises:
             InputError: `bad-schedule`: it is none of the family.
@@ -177,18 +177,16 @@ class KernelFamily(Generic[A, S]):
         return self.schedule.of_plain(fused.tile)
 
     def packing_of(self, fused: Fused) -> Packing | None:
-        """Return how a kernel gets its second operand; None for as it lies."""
+        """Return the packing of a kernel's second operand; None if not packed."""
         return self.packing(self.schedule_of(fused))
 
     def fetch_ahead(self, op: A, fused: Fused) -> Fused:
-        """Return the kernel for an op whose weights come from main memory each time."""
+        """Return an op's kernel re-planned for weights that come from main memory."""
         schedule = self.fetching(op, self.schedule_of(fused))
         return Fused(fused.kernel, schedule.to_plain())
 
     def dtypes(self, op: GraphOp, machine: Machine) -> tuple[str, ...]:
-        """Return the dtypes of elements that an op's kernel computes with on a
-        machine.
-        """
+        """Return the element dtypes that an op's kernel computes in on a machine."""
         found = tuple(dtype for dtype in machine.dtypes if dtype in self.floats)
         if self.lifts is not None or self.masks:
             return (*found, "i32", "bool")
@@ -196,9 +194,7 @@ class KernelFamily(Generic[A, S]):
         return (*found, "i32") if has_integers else found
 
     def epilogue_of(self, op: GraphOp, machine: Machine) -> Elementwise:
-        """Return the elementwise ops that can follow an op in its kernel on a
-        machine.
-        """
+        """Return the constraints on elementwise ops fused after an op."""
         columns = _last_axes(op.results[0], self.column_axes(op))
         dtypes = self.dtypes(op, machine)
         stored = self.stored(op)
@@ -213,18 +209,14 @@ class KernelFamily(Generic[A, S]):
         )
 
     def second_of(self, op: A, fused: Fused, machine: Machine) -> Elementwise | None:
-        """Return the elementwise ops that can make the second operand of an op in a
-        kernel.
-        """
+        """Return the constraints on elementwise ops fused before the second operand."""
         columns = self.second_columns(op, self.schedule_of(fused))
         if columns is None:
             return None
         return Elementwise(ALIKE, columns, self.dtypes(op, machine), NARROW)
 
     def prologue_of(self, op: GraphOp, value: Value, machine: Machine) -> Elementwise:
-        """Return the elementwise ops that can make an operand of an op in its
-        kernel.
-        """
+        """Return the constraints on elementwise ops fused before an operand."""
         columns = _last_axes(value, self.prologue_axes(op))
         dtypes = self.dtypes(op, machine)
         return Elementwise(
@@ -259,13 +251,14 @@ class Packing:
 
 
 def _last_axes(value: Value, count: int) -> range:
+    """Return the numbers of the last `count` axes of a value."""
     rank = Tensor.of(value).rank
     return range(rank - count, rank)
 
 
 @dataclass(frozen=True)
 class PlannedKernel(Generic[A, S]):
-    """The kernel of a region.
+    """The kernel of a fused region: its family, anchor op and schedule.
 
     Args:
         function: the region.
@@ -287,7 +280,7 @@ class PlannedKernel(Generic[A, S]):
     def of(
         function: Function, families: Mapping[str, KernelFamily[Any, Any]]
     ) -> PlannedKernel[Any, Any] | None:
-        """Return the kernel of a function; None if it is no region."""
+        """Return the kernel planned for a fused region; None for other functions."""
         fused = fused_of(function)
         if fused is None:
             return None
@@ -297,24 +290,24 @@ class PlannedKernel(Generic[A, S]):
         return PlannedKernel(function, *given)
 
     def inner(self) -> tuple[Size, list[PlannedKernel[Any, Any]]]:
-        """Return how often it runs the kernels of other regions, and these."""
+        """Return the kernels that this one runs (a loop's steps), and how often."""
         times, regions = self.family.inner(self.anchor)
         found = (PlannedKernel.of(each, self.families) for each in regions)
         return times, [each for each in found if each is not None]
 
     @property
     def workgroups(self) -> tuple[Size, Size]:
-        """The numbers of workgroups along two axes."""
+        """The numbers of workgroups of the dispatch along its two axes."""
         return self.family.workgroups(self.anchor, self.schedule)
 
     @property
     def scratch(self) -> Size:
-        """The number of elements of scratch that each share of the workgroups has."""
+        """The f32 elements of scratch memory for each share of the workgroups."""
         return self.family.scratch(self.anchor, self.schedule)
 
     @property
     def has_scratch(self) -> bool:
-        """Return whether the kernel has scratch, if only in some calls."""
+        """Return whether the kernel needs scratch memory in some call."""
         return isinstance(self.scratch, SymbolicDim) or self.scratch > 0
 
     @property
@@ -323,6 +316,6 @@ class PlannedKernel(Generic[A, S]):
         return self.family.packing(self.schedule)
 
     def most_shares(self, work: int, workgroups: int) -> int:
-        """Return how many shares a dispatch has at most (`sharing.share_count`)."""
+        """Return how many shares a dispatch is split into at most (`sharing`)."""
         count = sharing.run_count if self.family.has_runs else sharing.share_count
         return count(work, workgroups)

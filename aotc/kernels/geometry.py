@@ -44,7 +44,7 @@ _INTEGERS = {("i8", "i32"), ("u8", "i32"), ("i16", "i32")}
 
 @dataclass(frozen=True)
 class ConvolutionGeometry:
-    """A convolution of images in NHWC; pairs are (lines, positions).
+    """The sizes of a product, convolution or pooling, all as a convolution in NHWC.
 
     Args:
         images: N; the pixels of a product.
@@ -82,21 +82,21 @@ class ConvolutionGeometry:
 
     @property
     def bytes(self) -> int:
-        """The bytes of an element, which both operands have as many of."""
+        """The bytes of an element, equal in both operands."""
         return int(to_numpy(self.dtype).itemsize)
 
     @property
     def is_narrow(self) -> bool:
-        """Return whether elements are widened before they are multiplied."""
+        """Return whether elements are widened (not f32) before they are multiplied."""
         return self.dtype != "f32"
 
     @property
     def is_float(self) -> bool:
-        """Return whether elements are floats."""
+        """Return whether the left operand's elements are floats."""
         return self.dtype in _FLOATS
 
     def has_runs_of(self, terms: int) -> bool:
-        """Return whether so many terms are contiguous, always of the same place.
+        """Return whether terms are contiguous in groups of `terms`, always.
 
         So they do if all terms do, or if those of each place are a multiple of them.
         """
@@ -111,7 +111,7 @@ class ConvolutionGeometry:
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
     def interleaves_runs_of(self, terms: int) -> bool:
-        """Return whether a kernel can bring so many terms of each row together.
+        """Return whether a kernel can interleave `terms` terms of each row.
 
         So it can, as it copies rows of floats that lie side by side, where all terms
         have one distance, or those of each place are a multiple of so many.
@@ -122,7 +122,7 @@ class ConvolutionGeometry:
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
     def ends_with(self, terms: int) -> bool:
-        """Return whether contiguous terms always are a multiple of so many."""
+        """Return whether contiguous terms are always a multiple of `terms`."""
         if self.layout is None:
             return self.group_channels % terms == 0
         size = self.layout.sums[-1].size
@@ -130,49 +130,49 @@ class ConvolutionGeometry:
 
     @property
     def depth(self) -> int:
-        """The number of products in each sum."""
+        """The number of products that each sum adds up (K)."""
         return math.prod(self.window) * self.channels // self.groups
 
     @property
     def group_channels(self) -> int:
-        """The channels of a group."""
+        """The number of input channels of a group."""
         return self.channels // self.groups
 
     @property
     def group_features(self) -> int:
-        """The features of a group."""
+        """The number of output features of a group."""
         return self.features // self.groups
 
     def groups_together(self, lanes: int) -> int:
-        """Return the number of groups in a vector, with their channels and features."""
+        """Return how many groups of channels and features fit in one vector."""
         if self.groups == 1:
             return 1
         return max(1, lanes // max(self.group_channels, self.group_features))
 
     @property
     def lines(self) -> Size:
-        """Lines of all results."""
+        """The number of lines (image rows) of all results together."""
         return self.images * self.result[0]
 
     @property
     def rows(self) -> Size:
-        """Positions of all results."""
+        """The number of pixels of all results together (M of a product)."""
         return self.lines * self.result[1]
 
     @property
     def is_product(self) -> bool:
-        """Return whether the op is a product of matrices."""
+        """Return whether the op is a plain product of matrices."""
         is_pixel = self.size == self.result == self.window == (1, 1)
         return is_pixel and self.padding == (0, 0) and self.groups == 1
 
     @property
     def products(self) -> Size:
-        """The number of products, each of its own operands."""
+        """The number of products in the batch, each of operands of its own."""
         return 1 if self.layout is None else self.layout.products
 
     @property
     def left_steps(self) -> tuple[int, int]:
-        """Elements from a row to the next, and along a row, in the left operand.
+        """The left operand's strides, in elements: between rows and between terms.
 
         Images of one pixel lie side by side, whatever the steps of their windows.
         """
@@ -183,16 +183,16 @@ class ConvolutionGeometry:
 
     @property
     def right_step(self) -> int | None:
-        """Elements from a row of the right operand to the next, if it has rows."""
+        """The stride between rows of the right operand; None if it must be packed."""
         return self.features if self.layout is None else self.layout.right
 
     @property
     def flops(self) -> Size:
-        """Operations on floats: a multiplication and an addition for each term."""
+        """The float operations: a multiplication and an addition for each term."""
         return 2 * self.products * self.rows * self.depth * self.features
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> ConvolutionGeometry:
-        """Return the geometry for the sizes of one call."""
+        """Return the geometry with symbolic sizes replaced by those of one call."""
         images = number_of(self.images)
         if self.layout is None:
             return replace(self, images=images)
@@ -203,7 +203,7 @@ class ConvolutionGeometry:
 
     @property
     def typical(self) -> ConvolutionGeometry:
-        """Return a geometry of static sizes, by which this one is cut up.
+        """The geometry with static typical sizes, for which schedules are chosen.
 
         Where calls decide how many images there are, it has as many as most calls, and
         where that is not known, as few as they may have: a schedule that leaves nothing
@@ -217,6 +217,7 @@ class ConvolutionGeometry:
 def _typical(
     geometry: ConvolutionGeometry, _: tuple[Contract, ...]
 ) -> ConvolutionGeometry:
+    """Return the geometry with typical static sizes (`typical`), cached."""
     images = typical_size(geometry.images, IMAGES)
     if geometry.is_product and bounds(geometry.images)[0] < _FEW_ROWS:
         images = typical_size(geometry.images, PRODUCT_ROWS)
@@ -225,8 +226,7 @@ def _typical(
 
 
 def geometry_of(op: GraphOp) -> ConvolutionGeometry | None:
-    """Return an op's geometry, as far as there is a kernel for it; None if there is
-    none.
+    """Return the geometry of a product, convolution or pooling; None without a kernel.
 
     The elements are f32, bf16 or f16, and sums f32; or i8, u8 or i16, and sums i32.
     Sizes are static, but for how many images there are, and of products the rows, the
@@ -239,6 +239,7 @@ def geometry_of(op: GraphOp) -> ConvolutionGeometry | None:
 
 @remembered_by_signature
 def _geometry_of(op: GraphOp, windows: Windows | None) -> ConvolutionGeometry | None:
+    """Return an op's geometry without bounds of elements, cached by signature."""
     types = [Tensor.of(value) for value in (*op.operands, *op.results)]
     dtypes = {x.dtype for x in types}
     if any(0 in x.shape for x in types):
@@ -258,25 +259,25 @@ def _geometry_of(op: GraphOp, windows: Windows | None) -> ConvolutionGeometry | 
 
 
 def bound_of(op: GraphOp) -> int:
-    """Return the bound of a product's right operand that is stated; 0 for none."""
+    """Return the stated bound on the right operand's integers; 0 if none is stated."""
     stated = op.operation.attributes
     return int(plain_of(stated[WITHIN])) if WITHIN in stated else 0
 
 
 def state_bound(op: GraphOp, bound: int) -> None:
-    """State the greatest absolute value of integers of a product's right operand."""
+    """Set the attribute that bounds the right operand's integers by absolute value."""
     op.operation.attributes[WITHIN] = attribute_of(bound)
 
 
 def known_geometry(op: GraphOp) -> ConvolutionGeometry:
-    """Return the geometry of an op that has one; see `geometry_of`."""
+    """Return the geometry of an op, asserting that it has one; see `geometry_of`."""
     found = geometry_of(op)
     assert found is not None
     return found
 
 
 def geometry_by_lines(op: ConvGeneral) -> ConvolutionGeometry | None:
-    """Return a convolution's geometry as windows over images even where they are 1×1.
+    """Return a convolution's geometry as windows over images, even if they are 1×1.
 
     To `geometry_of` such a convolution is a product, which knows no lines of images.
     """
@@ -293,7 +294,7 @@ def geometry_by_lines(op: ConvGeneral) -> ConvolutionGeometry | None:
 def product(
     rows: Size, depth: Size, features: Size, layout: OperandLayout | None = None
 ) -> ConvolutionGeometry | None:
-    """The product of matrices (rows, depth) times (depth, features), if it is one."""
+    """Return the geometry of a matrix product; None for symbolic depth or features."""
     if isinstance(depth, SymbolicDim) or isinstance(features, SymbolicDim):
         return None
     one = (1, 1)
@@ -301,6 +302,7 @@ def product(
 
 
 def _of_product(op: DotGeneral, windows: Windows | None) -> ConvolutionGeometry | None:
+    """Return the geometry of a product; None if a kernel cannot read its layout."""
     layout = layout_through(windows, op) if op.lhs_contract else None
     if layout is None:
         return None
@@ -311,6 +313,7 @@ def _of_product(op: DotGeneral, windows: Windows | None) -> ConvolutionGeometry 
 
 
 def _of_convolution(op: ConvGeneral) -> ConvolutionGeometry | None:
+    """Return the geometry of a convolution; a pointwise one becomes a product."""
     x, kernel = Tensor.of(op.x), Tensor.of(op.kernel)
     if x.rank not in (3, 4) or min(op.padding) < 0:
         return None
@@ -322,6 +325,7 @@ def _of_convolution(op: ConvGeneral) -> ConvolutionGeometry | None:
 
 
 def _of_pooling(op: Pool) -> ConvolutionGeometry | None:
+    """Return the geometry of a pooling as a depthwise convolution."""
     x = Tensor.of(op.x)
     if x.rank not in (3, 4) or min(op.padding) < 0:
         return None
@@ -331,6 +335,7 @@ def _of_pooling(op: Pool) -> ConvolutionGeometry | None:
 def _of_windows(
     op: ConvGeneral | Pool, window: Shape, groups: Size
 ) -> ConvolutionGeometry | None:
+    """Return the geometry of windows over images; None unless sizes are static."""
     x, y = Tensor.of(op.x).shape, Tensor.of(op.y).shape
     if any(isinstance(size, SymbolicDim) for size in (*x[1:], *y[1:], *window, groups)):
         return None
@@ -348,11 +353,11 @@ def _of_windows(
 
 
 def _pair(sizes: Sequence[Any], missing: int) -> tuple[int, int]:
-    """Return lines and positions; a sequence has one line."""
+    """Return spatial sizes as (lines, positions): a sequence gets `missing` lines."""
     lines, positions = sizes if len(sizes) == 2 else (missing, *sizes)
     return lines, positions
 
 
 def _count(x: Tensor, axes: Iterable[int]) -> Size:
-    """Count the elements along some axes."""
+    """Return the number of elements along some axes of a tensor."""
     return element_count(tuple(x.shape[axis] for axis in axes))

@@ -28,5 +28,5 @@ SHARE = 300_000  # of a run of workgroups that a thread claims, at least
 
 
 def elements(work: int) -> int:
-    """Return how many elements of f32 are read and written in as long."""
+    """Return how many f32 elements can be read and written for the cost `work`."""
     return work // _ELEMENT

@@ -35,13 +35,13 @@ _ENDING = ".kernel"
 
 
 def tensors_of(call: Operation) -> list[Value]:
-    """The tensors that a call of a kernel is given."""
+    """Return the tensor operands of a kernel call, without its numbers."""
     return [x for x in call.operands if isinstance(x.type, ir.RankedTensorType)]
 
 
 @dataclass
 class InPlaceKernels:
-    """Kernels of a lowered module that may write results over operands.
+    """Kernels of a lowered module whose results may overwrite their operands.
 
     Args:
         module: of them; calls go through the table of its functions.
@@ -58,7 +58,7 @@ class InPlaceKernels:
 
     @classmethod
     def of(cls, module: Module) -> InPlaceKernels:
-        """Return those of a module."""
+        """Find the kernels of a lowered module whose results may overwrite operands."""
         found = (op for op in module.body.operations if KERNEL in op.attributes)
         kernels = {name_of(op): (op, kernel_in(op)) for op in found}
         apt = {name: each for name, each in kernels.items() if each[1].parts}
@@ -66,13 +66,13 @@ class InPlaceKernels:
         return cls(module, holders, {name: each[1] for name, each in apt.items()})
 
     def kernel_of(self, op: Operation) -> LoweredKernel | None:
-        """Return the kernel that an op calls, if it is one of these."""
+        """Return the kernel that an op calls if it may write in place; else None."""
         return self.kernels.get(called_kernel(op) or "")
 
     def call(
         self, call: func.CallOp, tied: Sequence[int], awaited: Sequence[Value]
     ) -> list[Value]:
-        """Call a kernel at the insertion point so that it writes over operands.
+        """Emit a call of a kernel's in-place variant, at the insertion point.
 
         Args:
             call: of the kernel, in the place of which this is; it stays.
@@ -104,17 +104,17 @@ class InPlaceKernels:
         return iree_text.call_declared(callee, operands)
 
     def _holder_of(self, name: str, tied: tuple[int, ...], awaited: int) -> Operation:
-        """Return what holds the kernel that writes in place, which is made once."""
+        """Return the module of a kernel's in-place variant, made on first use."""
         key = name, tied, awaited
         if key not in self._made:
             number = sum(1 for each, *_ in self._made if each == name)
             base = f"{name.removesuffix(_ENDING)}.in_place"
             own = f"{base}_{number}{_ENDING}" if number else f"{base}{_ENDING}"
-            self._made[key] = _copy(self.holders[name], own, tied, awaited)
+            self._made[key] = _clone_in_place(self.holders[name], own, tied, awaited)
         return self._made[key]
 
     def erase_uncalled(self) -> None:
-        """Erase those that nothing calls any more, and what dispatches them."""
+        """Erase the kernels that no call dispatches, and their declarations."""
         called = set[str | None]()
 
         def visit(op: Operation) -> ir.WalkResult:
@@ -133,8 +133,8 @@ class InPlaceKernels:
             self.holders.pop(name).erase()
 
 
-def _copy(holder: Operation, name: str, tied: Sequence[int], awaited: int) -> Operation:
-    """Copy a kernel beside the other one, as one that writes in place."""
+def _clone_in_place(holder: Operation, name: str, tied: Sequence[int], awaited: int) -> Operation:
+    """Clone a kernel's module before it, renamed, as an in-place variant."""
     with ir.InsertionPoint(holder):
         made: Operation = holder.operation.clone()
     which = LAUNCH if LAUNCH in holder.attributes else KERNEL

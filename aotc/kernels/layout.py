@@ -23,7 +23,7 @@ from aotc.mlir import ir
 
 @dataclass(frozen=True)
 class OperandLayout:
-    """Distances in the operands, in elements.
+    """The memory layout of a product's operands: loops and strides, in elements.
 
     Args:
         rows: how many there are at one distance.
@@ -46,31 +46,31 @@ class OperandLayout:
 
     @property
     def shares_right(self) -> bool:
-        """Return whether all products share one right operand."""
+        """Return whether all products of the batch read the same right operand."""
         return all(loop.steps[1] == 0 for loop in self.batch)
 
     @property
     def products(self) -> Size:
-        """The number of products."""
+        """The number of products in the batch."""
         return element_count(tuple(loop.size for loop in self.batch))
 
     @property
     def terms(self) -> Size:
-        """The number of terms in each sum."""
+        """The number of terms in each sum (K)."""
         return element_count(tuple(loop.size for loop in self.sums))
 
     @property
     def depth(self) -> int:
-        """Elements from one term to the next, in the left operand."""
+        """The stride from one term to the next in the left operand, in elements."""
         return static_size(self.sums[-1].steps[0])
 
     @property
     def right(self) -> int | None:
-        """The stride between rows of the right operand; None if it has no rows."""
+        """The stride between rows of the right operand; None if it must be packed."""
         return static_size(self.sums[-1].steps[1]) if self.is_readable else None
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> OperandLayout:
-        """Return the layout for the sizes of one call."""
+        """Return the layout with symbolic sizes replaced by those of one call."""
         batch, sums = (
             tuple(replace(loop, size=number_of(loop.size)) for loop in loops)
             for loops in (self.batch, self.sums)
@@ -88,9 +88,7 @@ def layout_of(op: DotGeneral) -> OperandLayout | None:
 
 @remembered_by_signature
 def layout_through(windows: Windows | None, op: DotGeneral) -> OperandLayout | None:
-    """Return the layout, given the windows that the left operand is; None if
-    unreadable.
-    """
+    """Return a product's layout, its left operand read through `windows`, or None."""
     (nest,) = DotGeneral.nests(op)
     read = _left_view(op, windows), View.identity(Tensor.of(op.rhs).shape)
     found = nest.views(read)
@@ -118,7 +116,7 @@ def layout_through(windows: Windows | None, op: DotGeneral) -> OperandLayout | N
 def _loops_where(
     views: Sequence[View], loops: Sequence[int], repeats: Sequence[bool]
 ) -> list[int]:
-    """Return the loops along which the views repeat as `repeats` says."""
+    """Return the loops along which each view repeats elements as its flag says."""
     return [
         loop
         for loop in loops
@@ -127,7 +125,7 @@ def _loops_where(
 
 
 def _left_view(op: DotGeneral, windows: Windows | None) -> View:
-    """Return the view of the left operand in itself, or in the image it windows."""
+    """Return the view of a product's left operand in memory, through its windows."""
     if windows is None:
         return View.identity(Tensor.of(op.lhs).shape)
     view = view_of_result(windows, View.identity(Tensor.of(windows.x).shape))
@@ -136,7 +134,7 @@ def _left_view(op: DotGeneral, windows: Windows | None) -> View:
 
 
 def windows_of_left(op: DotGeneral) -> Windows | None:
-    """The windows that the left operand is, which are read from their image.
+    """Return the windows op that makes a product's left operand; None if none does.
 
     None where the right operand is the same windows, which is read as it lies.
     """

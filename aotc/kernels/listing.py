@@ -38,7 +38,7 @@ def note_refusals(
     *,
     folds_weights: bool = False,
 ) -> None:
-    """State at each entry which of its products have no kernel, and why.
+    """Set an attribute at each entry that lists its products without kernel, and why.
 
     Args:
         module: with its regions.
@@ -62,7 +62,7 @@ def note_refusals(
 def kernels_listed(
     module: Module, target: Target, passes: Sequence[str]
 ) -> dict[str, object]:
-    """The field `kernels` of a variant in a manifest.
+    """Return the `kernels` field of a target's variant in the manifest of a program.
 
     Args:
         module: lowered.
@@ -110,7 +110,7 @@ def kernels_listed(
 def without_uncompiled(
     kernels: JsonObject, refused: Mapping[str, Mapping[str, str]]
 ) -> JsonObject:
-    """Return the field `kernels` with some regions moved to those without kernels.
+    """Return a manifest's `kernels` with uncompiled regions listed as without kernel.
 
     Args:
         kernels: the field, see `kernels_listed`.
@@ -145,7 +145,7 @@ def without_uncompiled(
 def _calls(
     function: Function, functions: dict[str, func.FuncOp]
 ) -> dict[str, list[str]]:
-    """The lines of the calls of each kernel in a lowered entry."""
+    """Return, by kernel name, the source lines of an entry's calls of each kernel."""
     found: dict[str, list[str]] = {}
     for call in calls_in(function):
         text = iree_text.body_of(functions[callee_of(call)])
@@ -156,6 +156,6 @@ def _calls(
 
 
 def _places(found: Iterable[str]) -> JsonObject:
-    """The first different lines, and how many more there are."""
+    """Return a list of distinct source lines, cut off, and how many more follow."""
     places = [each for each in dict.fromkeys(found) if each]
     return {"places": places[:_MOST_PLACES], "more": len(places[_MOST_PLACES:])}

@@ -45,7 +45,7 @@ _CALLED = re.compile(rf"iree\.(.+\.kernel){re.escape(CALL)}(_\d+)?")
 
 @dataclass(frozen=True)
 class GpuLaunch:
-    """The launch of a kernel on a GPU.
+    """The Triton IR of a GPU kernel and the parameters of its launch.
 
     Args:
         function: the name of the kernel's function.
@@ -72,7 +72,7 @@ class GpuLaunch:
 
 @dataclass(frozen=True)
 class LoweredKernel:
-    """A kernel as IREE is to dispatch it.
+    """A lowered kernel's signature and facts, by which IREE dispatches it.
 
     Args:
         name: of the module that holds it, and of its function.
@@ -104,14 +104,14 @@ class LoweredKernel:
 
 
 def kernels_of(module: Module) -> Iterator[LoweredKernel]:
-    """The kernels that a lowered module holds."""
+    """Yield the lowered kernels of a module."""
     for op in module.body.operations:
         if KERNEL in op.attributes:
             yield kernel_in(op)
 
 
 def kernel_in(holder: Operation) -> LoweredKernel:
-    """Return the kernel that a module beside the functions holds."""
+    """Parse the lowered kernel that a nested module (`holder`) holds."""
     name, stated = name_of(holder), plain_of(holder.attributes[KERNEL])
     found = stated.pop("parts", None)
     parts = None if found is None else (tuple(found[0]), tuple(found[1]))
@@ -138,18 +138,18 @@ def kernel_in(holder: Operation) -> LoweredKernel:
 
 
 def called_kernel(op: Operation) -> str | None:
-    """The name of the kernel that a lowered op calls; None if it calls none."""
+    """Return the name of the kernel that a lowered call dispatches; None otherwise."""
     return dispatched_kernel(callee_of(op)) if isinstance(op, func.CallOp) else None
 
 
 def dispatched_kernel(name: str) -> str | None:
-    """The name of the kernel that a function of some name dispatches, if it does."""
+    """Return the kernel's name, given the name of the function that dispatches it."""
     found = _CALLED.fullmatch(name)
     return found and found[1]
 
 
 def strip_kernels(module: Module) -> None:
-    """Leave nothing but the function of each kernel, as `NAME.body`.
+    """Unwrap each CPU kernel to a private function `NAME.body`; erase GPU kernels.
 
     Those for GPUs have none: what is beside their text is erased as well.
     """
@@ -168,7 +168,7 @@ def strip_kernels(module: Module) -> None:
 
 
 def use_fallbacks(module: Module, names: Collection[str]) -> None:
-    """Let entries compute the ops of some regions for GPUs, and call no kernels there.
+    """Replace calls of some GPU kernels by calls of functions with their regions' ops.
 
     Args:
         module: lowered; is changed.
@@ -208,7 +208,7 @@ def _calls_in(function: Function) -> list[func.CallOp]:
 
 
 def _move_out(holder: Operation, module: Module) -> Function:
-    """Move the functions beside a kernel into the module; return that of its ops."""
+    """Move a GPU kernel's fallback functions to the outer module; return its own."""
     kernel, made = name_of(holder), dict[str, str]()
     inside = holder.regions[0].blocks[0].operations
     functions = [op for op in inside if isinstance(op, func.FuncOp)]
@@ -230,7 +230,7 @@ def _move_out(holder: Operation, module: Module) -> Function:
 def _call_instead(
     call: Operation, function: Function, launch: GpuLaunch | None
 ) -> None:
-    """Call a function of what a kernel reads, and its numbers, in the place of that."""
+    """Replace a call of a GPU kernel by a call of its fallback function."""
     assert launch is not None
     count, given = len(function.type.inputs), [*call.operands]
     del given[launch.reads : launch.reads + launch.awaited]

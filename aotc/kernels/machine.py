@@ -19,7 +19,7 @@ STACK_BYTES = 1 << 15  # that IREE grants a kernel
 
 @dataclass(frozen=True)
 class Mma:
-    """An instruction that multiplies elements of two operands and adds to sums.
+    """A multiply-add instruction for vectors (or small matrices) of some dtypes.
 
     Args:
         dtypes: of the left and of the right operand in memory: pairs of them.
@@ -58,14 +58,12 @@ class Mma:
 
     @property
     def spare(self) -> int:
-        """The number of registers that the instruction needs beside its operands and
-        sums.
-        """
+        """The number of scratch registers beside those of operands and sums."""
         return int(not self.adds) + int(self.ones)
 
 
 def _alike(*dtypes: str) -> tuple[tuple[str, str], ...]:
-    """Return pairs of equal dtypes."""
+    """Return pairs of equal dtypes, one for each dtype."""
     return tuple((dtype, dtype) for dtype in dtypes)
 
 
@@ -74,7 +72,7 @@ FMA = Mma(_alike("f32", "bf16", "f16"), 1, "f32", "f32")
 
 @dataclass(frozen=True)
 class Machine:
-    """A model of one core.
+    """A performance model of one CPU core: vectors, instructions and caches.
 
     Args:
         lanes: f32 elements of a vector.
@@ -112,22 +110,18 @@ class Machine:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The dtypes of floats that kernels compute with as f32; bf16 is half of
-        one.
-        """
+        """The float dtypes that kernels can load and store, computing in f32."""
         return ("f32", "bf16", "f16") if self.converts_f16 else ("f32", "bf16")
 
     def manifest_facts(self) -> dict[str, Any]:
-        """Return the manifest's facts on the model: rates are of one core."""
+        """Return the core's peak rates for the manifest: flops and bytes per cycle."""
         return {
             "flops_per_cycle": 2 * self.lanes * self.multiply_adds,
             "bytes_per_cycle": self.memory_bytes,
         }
 
     def to_plain(self) -> dict[str, object]:
-        """Return the machine as a tuning file and the IR hold it, to identify
-        schedules.
-        """
+        """Return the model as plain data, by which tuning files and IR identify it."""
         rows = [
             {**asdict(mma), "dtypes": [[*pair] for pair in mma.dtypes]}
             for mma in self.multipliers
@@ -135,7 +129,7 @@ class Machine:
         return {**asdict(self), "multipliers": rows}
 
     def multipliers_of(self, left: str, right: str, within: int = 0) -> list[Mma]:
-        """Return the instructions for elements of two dtypes, the best first.
+        """Return the multiply-add instructions for two operand dtypes, best first.
 
         Args:
             left: the dtype of the left operand.
@@ -151,7 +145,7 @@ class Machine:
         ]
 
     def multiplier_of(self, left: str, right: str, terms: int) -> Mma:
-        """Return the instruction for `terms` terms, as a schedule says it."""
+        """Return the instruction that sums `terms` products of two dtypes at a time."""
         found = [
             mma
             for mma in (*self.multipliers, FMA)
@@ -161,7 +155,7 @@ class Machine:
 
     @property
     def looks_up(self) -> bool:
-        """Return whether vectors look up 256-byte tables by element.
+        """Return whether vector instructions look bytes up in tables of 256 bytes.
 
         AVX-512 does in four instructions for 16 (`aotc.kernels.cpu.lookup`). Others
         read one entry after the other, which IREE's code does as well.
@@ -169,18 +163,18 @@ class Machine:
         return self.lanes == 16
 
     def half_fills(self, elements: int) -> bool:
-        """Return whether contiguous elements fill half a vector, or more."""
+        """Return whether `elements` contiguous f32 fill at least half a vector."""
         return 2 * elements >= self.lanes
 
     @property
     def under_way(self) -> int:
-        """Multiply-adds in flight: latency times throughput."""
+        """The multiply-adds in flight that hide the latency of one."""
         return self.latency * self.multiply_adds
 
     def tile_cycles(
         self, steps: int, rows: int, vectors: int, busy: float | None = None
     ) -> float:
-        """Return the cycles that the sums of a tile take, by a model.
+        """Return the modelled cycles in which a register tile of sums is computed.
 
         A step takes as long as its multiply-adds, its loads, or one of them until its
         result is there, whichever is longest; a tile pays for its beginning and end.
@@ -199,7 +193,7 @@ class Machine:
 
     @property
     def way_bytes(self) -> int:
-        """The distance of addresses that have one place in the first cache."""
+        """The bytes of a way of the L1 cache: addresses so far apart share a set."""
         return self.first_cache // self.ways
 
 
@@ -209,12 +203,12 @@ _U8_I8, _I8_I8 = (("u8", "i8"),), (("i8", "i8"),)
 
 
 def _products_of_pairs(intrinsic: str, operations: float) -> Mma:
-    """Return x86's products of i16, of which two neighbours are added."""
+    """Return x86's instruction that multiplies i16 and adds neighbouring products."""
     return Mma(_INTEGERS, 2, "i16", "i32", intrinsic, False, operations)
 
 
 def _dot_of_bytes(intrinsic: str) -> tuple[Mma, ...]:
-    """Return x86's dot products of unsigned by signed bytes."""
+    """Return x86's dot-product instructions (VNNI) for unsigned by signed bytes."""
     return (
         Mma(_U8_I8, 4, "i8", "i32", intrinsic),
         Mma(_I8_I8, 4, "i8", "i32", intrinsic, offset=128),
@@ -222,7 +216,7 @@ def _dot_of_bytes(intrinsic: str) -> tuple[Mma, ...]:
 
 
 def _saturating(bytes_by: str, pairs_by: str) -> tuple[Mma, ...]:
-    """Return x86's products of unsigned by signed bytes, two added as i16.
+    """Return x86's instructions that add two byte products as i16, which saturates.
 
     Those saturate: 255 * 64 * 2 is the most that an i16 holds.
     """
@@ -285,19 +279,19 @@ _SMLAL = Mma(_INTEGERS, 1, "i16", "i32", f"{_ARM}smull.v4i32", False, 2)
 
 
 def _products_of_bytes(dtype: str, sign: str) -> Mma:
-    """Return Arm's products of bytes as 16 bits, of which neighbours are added."""
+    """Return Arm's widening byte product, followed by a pairwise addition."""
     pairs = f"{_ARM}{sign}addlp.v4i32.v8i16"
     multiply = f"{_ARM}{sign}mull.v8i16"
     return Mma(_alike(dtype), 2, dtype, "i32", multiply, False, 2, pairs=pairs)
 
 
 def _with_offset(mma: Mma, pair: tuple[str, str], offset: int) -> Mma:
-    """Return an instruction for a left operand of the other sign, by an offset."""
+    """Return an instruction for a left operand of the other sign, with an offset."""
     return replace(mma, dtypes=(pair,), offset=offset)
 
 
 def _for_bytes(signed: Mma, unsigned: Mma) -> tuple[Mma, ...]:
-    """Return instructions for all pairs of bytes, given those of equal signs."""
+    """Return instructions for all sign pairs of bytes, given those of equal signs."""
     return (
         signed,
         unsigned,
@@ -307,11 +301,12 @@ def _for_bytes(signed: Mma, unsigned: Mma) -> tuple[Mma, ...]:
 
 
 def _dot(dtype: str, name: str) -> Mma:
+    """Return Arm's dot-product instruction of four bytes: `sdot`, `udot` or `usdot`."""
     return Mma(_alike(dtype), 4, dtype, "i32", f"{_ARM}{name}.v4i32.v16i8")
 
 
 def _square(pair: tuple[str, str], name: str) -> Mma:
-    """Return Arm's product of two rows of eight bytes by two columns."""
+    """Return Arm's matrix instruction: two rows of eight bytes by two such columns."""
     intrinsic = f"{_ARM}{name}.v4i32.v16i8"
     return Mma((pair,), 8, pair[1], "i32", intrinsic, rows=2)
 
@@ -359,7 +354,7 @@ _RVV = Machine(
 
 
 def machine_of(target: Target) -> Machine | None:
-    """The model of a target's processor; None where there are no kernels for it."""
+    """Return the CPU model for a target's features; None where it has no kernels."""
     if target.backend != "llvm-cpu":
         return None
     features = set(target.cpu_features_required)
@@ -377,6 +372,7 @@ def machine_of(target: Target) -> Machine | None:
 
 
 def _arm_machine(features: set[str]) -> Machine | None:
+    """Return the CPU model for the features of an Arm processor; None without NEON."""
     if "neon" not in features:
         return None
     if "dotprod" not in features:

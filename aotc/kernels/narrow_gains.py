@@ -25,7 +25,7 @@ _WORTH_SAYING = 1.05  # of the time of floats; the model is not more exact
 
 @dataclass(frozen=True)
 class SlowProducts:
-    """A warning that products of some dtypes take longer than those of f32.
+    """A warning that products of narrow dtypes are slower than f32 ones would be.
 
     Args:
         dtypes: what they are of: integers, bf16 or f16.
@@ -55,7 +55,7 @@ class SlowProducts:
 def slow_products_in(
     module: Module, capabilities: Capabilities | NoTargetKernels, mixed: str | None
 ) -> Iterator[SlowProducts]:
-    """Yield a note where products of integers, or of halves, are slower than of f32.
+    """Yield a warning for each narrow dtype whose products are slower than in f32.
 
     Args:
         module: with its regions.
@@ -78,7 +78,7 @@ def slow_products_in(
 def _times(
     module: Module, capabilities: Capabilities
 ) -> Iterator[tuple[GraphOp, str, float, float]]:
-    """Yield each narrow product, its dtypes, its cycles, and those in f32."""
+    """Yield (op, dtypes, cycles, cycles in f32) of each product of a narrow dtype."""
     for function in functions_of(module).values():
         kernel = capabilities.planned_kernel(function)
         if kernel is None or not isinstance(kernel.schedule, ContractionTile):
@@ -97,7 +97,7 @@ def _times(
 def cycles_of_both(
     geometry: ConvolutionGeometry, tile: ContractionTile, machine: Machine
 ) -> tuple[float, float]:
-    """Return the cycles of a product, and of f32 of the same shape."""
+    """Return the modelled cycles of a product, and those of the same product in f32."""
     floats = replace(geometry, dtype="f32", right_dtype="f32", within=0)
     best = choose_tile(floats, machine)
     return time_of(geometry, tile, machine), time_of(floats, best, machine)

@@ -24,7 +24,7 @@ from aotc.mlir import Value, func
 
 @dataclass(frozen=True)
 class KernelOperand:
-    """An operand, as a kernel reads it, whose shape is that of the kernel's rows.
+    """An elementwise op's operand as a kernel reads it, in rows of columns.
 
     Args:
         source: what it is made of.
@@ -34,21 +34,17 @@ class KernelOperand:
 
     @property
     def in_memory(self) -> bool:
-        """Return whether the source is in memory, as all but constants without axes
-        are.
-        """
+        """Return whether kernels load the operand: all but scalar constants."""
         return not _is_constant(self.source)
 
     def fits(self, columns: Shape) -> bool:
-        """Return whether the operand is of its class, in rows of columns of these
-        axes.
-        """
+        """Return whether the operand fits rows whose columns have these sizes."""
         return True
 
 
 @dataclass(frozen=True)
 class Counted(KernelOperand):
-    """The index along an axis, or a size: what code knows without memory."""
+    """An index along an axis, or a size, that code computes without memory."""
 
     @property
     def in_memory(self) -> bool:
@@ -63,17 +59,17 @@ class Viewed(KernelOperand):
 
 @dataclass(frozen=True)
 class Whole(KernelOperand):
-    """An element of its own for each of the result."""
+    """An operand with the result's shape: one element for each of the result."""
 
 
 @dataclass(frozen=True)
 class ScalarOperand(KernelOperand):
-    """An operand that is one number for all elements."""
+    """An operand of one element, broadcast to all elements of the result."""
 
 
 @dataclass(frozen=True)
 class OfColumns(KernelOperand):
-    """An operand read in rows of so many columns.
+    """An operand whose reading depends on the number of columns of a row.
 
     Args:
         width: the columns.
@@ -82,25 +78,25 @@ class OfColumns(KernelOperand):
     width: Size
 
     def fits(self, columns: Shape) -> bool:
-        """Return whether rows have as many columns."""
+        """Return whether rows have this operand's number of columns."""
         return self.width == element_count(columns)
 
 
 @dataclass(frozen=True)
 class PerColumn(OfColumns):
-    """A vector along the columns, which all rows read."""
+    """A vector along the columns, broadcast to all rows."""
 
 
 @dataclass(frozen=True)
 class PerRow(OfColumns):
-    """An element for each row, which all columns read."""
+    """An element for each row, broadcast to all columns."""
 
     width: int
 
 
 @dataclass(frozen=True)
 class PerGroup(OfColumns):
-    """A vector along the columns for so many rows, one after the other.
+    """A vector along the columns for each group of `rows` consecutive rows.
 
     Args:
         rows: that read one vector.
@@ -112,7 +108,7 @@ class PerGroup(OfColumns):
 
 @dataclass(frozen=True)
 class SomeColumns(OfColumns):
-    """Columns side by side of a tensor that has more of them, along its last axis.
+    """A slice of contiguous columns of a wider tensor, along its last axis.
 
     Args:
         first: of them.
@@ -124,40 +120,40 @@ class SomeColumns(OfColumns):
     stride: int
 
     def fits(self, columns: Shape) -> bool:
-        """Return whether rows have as many columns, along one axis."""
+        """Return whether rows have as many columns as the slice, along one axis."""
         return columns == (self.width,)
 
 
 def operand_of(value: Value) -> KernelOperand:
-    """Return the plainest description of an operand."""
+    """Return how a kernel reads a value in rows of columns: its broadcast pattern."""
     op = defining_op(value)
     found: KernelOperand | None = None
     if _is_constant(value):
         found = ScalarOperand(value)
     elif is_repeated(value):
-        found = _repeated(value)
+        found = _broadcast_pattern(value)
     elif isinstance(op, Slice):
-        found = _some_columns(op)
+        found = _column_slice(op)
     return found or Whole(value)
 
 
 def viewed_operand(value: Value) -> KernelOperand:
-    """Return the description of an operand for code that reads through any view."""
+    """Return how a kernel reads a value if it can read through any view."""
     found = operand_of(value)
     if isinstance(defining_op(found.source), (Iota, Dimension)):
         return Counted(found.source)
     if isinstance(found, Whole) and is_repeated(value):
-        return viewed_operand(_moves(value)[-1].x)
+        return viewed_operand(_broadcast_chain(value)[-1].x)
     return found
 
 
 def is_repeated(value: Value) -> bool:
-    """Return whether an operand repeats something that is smaller in memory."""
-    return isinstance([defining_op(value), *_moves(value)][-1], Broadcast)
+    """Return whether a value is a broadcast (perhaps reshaped) of a smaller tensor."""
+    return isinstance([defining_op(value), *_broadcast_chain(value)][-1], Broadcast)
 
 
-def _moves(value: Value) -> list[Broadcast | Reshape]:
-    """Return the broadcast that makes a value, after the reshapes that follow it."""
+def _broadcast_chain(value: Value) -> list[Broadcast | Reshape]:
+    """Return the reshapes behind a value, and then the broadcast that starts them."""
     found: list[Broadcast | Reshape] = []
     while isinstance(op := defining_op(value), (Broadcast, Reshape)):
         found.append(op)
@@ -168,14 +164,13 @@ def _moves(value: Value) -> list[Broadcast | Reshape]:
 
 
 def _is_constant(value: Value) -> bool:
+    """Return whether a value is a constant without axes."""
     return isinstance(defining_op(value), Constant) and Tensor.of(value).rank == 0
 
 
-def _repeated(value: Value) -> KernelOperand | None:
-    """Return the description of a broadcast's operand; None if there is no class for
-    it.
-    """
-    moves = _moves(value)
+def _broadcast_pattern(value: Value) -> KernelOperand | None:
+    """Return how a broadcast value repeats its source; None for unknown patterns."""
+    moves = _broadcast_chain(value)
     op = moves[-1]
     shape = Tensor.of(op.x).shape
     if all(size == 1 for size in shape):
@@ -202,8 +197,8 @@ def _repeated(value: Value) -> KernelOperand | None:
     return None
 
 
-def _some_columns(op: Slice) -> SomeColumns | None:
-    """Return a slice as columns of a tensor in memory; None for other slices.
+def _column_slice(op: Slice) -> SomeColumns | None:
+    """Return a slice op as contiguous columns of a tensor in memory; else None.
 
     What is computed of a slice alone would have to be computed whole.
     """

@@ -34,7 +34,7 @@ Axes = tuple[int, ...]
 def pack(
     b: Builder, op: GraphOp, tile: ContractionTile, right: Value | None = None
 ) -> Value:
-    """The right operand as [product][panel][depth][column]; zeros fill the last panel.
+    """Emit ops that pack a right operand as [product][panel][depth][column], padded.
 
     Without the first axis where there is one product only. The groups of a convolution
     are products. Terms in pairs are the last axis, after the columns; a zero follows an
@@ -53,7 +53,7 @@ def pack(
 
 
 def packed_shape(op: GraphOp, tile: ContractionTile) -> Shape:
-    """Return the shape of the result of `pack`."""
+    """Return the shape of the packed right operand, the result of `pack`."""
     shape = _packing(op, tile, Tensor.of(op.operands[1])).shape
     if not tile.has_planes:
         return shape
@@ -62,7 +62,7 @@ def packed_shape(op: GraphOp, tile: ContractionTile) -> Shape:
 
 
 def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: ContractionTile) -> Value:
-    """Pack the values of each block of the right operand as [panel][block][column].
+    """Emit ops that pack the scales or zeros of quantisation blocks for a kernel.
 
     Of blocks of columns as [block][term].
     """
@@ -70,14 +70,14 @@ def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: ContractionTile) -> 
 
 
 def packed_blocks_shape(op: GraphOp, tile: ContractionTile, kind: Tensor) -> Shape:
-    """Return the shape of the result of `pack_blocks` for a type."""
+    """Return the shape of the result of `pack_blocks` for an operand of type `kind`."""
     return _packing_of_blocks(op, tile, kind).shape
 
 
 def unpack_blocks(
     b: Builder, op: GraphOp, packed: Value, tile: ContractionTile, kind: Tensor
 ) -> Value:
-    """The inverse of `pack_blocks`, which gives a type."""
+    """Emit the inverse of `pack_blocks`, whose result has type `kind`."""
     return _packing_of_blocks(op, tile, kind).undo(b, packed)
 
 
@@ -88,7 +88,7 @@ def unpack(
     tile: ContractionTile,
     kind: Tensor | None = None,
 ) -> Value:
-    """The inverse of `pack`.
+    """Emit ops that restore a right operand from the result of `pack`.
 
     Args:
         b: the builder.
@@ -105,9 +105,7 @@ def unpack(
 def _packing_of_blocks(
     op: GraphOp, tile: ContractionTile, kind: Tensor
 ) -> Rearrangement:
-    """Return the chain of ops that packs the values for each block of a right
-    operand.
-    """
+    """Return the ops that pack quantisation scales, as a chain that can be undone."""
     if not tile.across:
         return _packing(op, replace(tile, terms=1), kind)
     assert isinstance(op, DotGeneral)
@@ -116,7 +114,7 @@ def _packing_of_blocks(
 
 
 def _packing(op: GraphOp, tile: ContractionTile, kind: Tensor) -> Rearrangement:
-    """Return the chain of ops that packs a right operand of a type for a kernel."""
+    """Return the ops that pack a right operand of type `kind`, as an undoable chain."""
     axes = _Axes.of(op, kind)
     products, rank = axes.products, len(axes.products)
     panels = tile.panels(axes.features)
@@ -148,7 +146,7 @@ def _packing(op: GraphOp, tile: ContractionTile, kind: Tensor) -> Rearrangement:
 def _packed_at_once(
     start: Rearrangement, axes: _Axes, columns: tuple[int, int]
 ) -> Rearrangement:
-    """Return the chain with one transpose, of panels that are all full.
+    """Return the packing chain with one transpose only, for panels that are all full.
 
     Args:
         start: the chain before it.
@@ -169,7 +167,7 @@ def _packed_at_once(
 
 
 def join(b: Builder, packed: Sequence[Value], tile: ContractionTile) -> Value:
-    """Join several packed operands: panel by panel, or all in each panel.
+    """Emit ops that concatenate packed operands, by panels or within each panel.
 
     Args:
         b: the builder.
@@ -183,7 +181,7 @@ def join(b: Builder, packed: Sequence[Value], tile: ContractionTile) -> Value:
 def split(
     b: Builder, joined: Value, counts: Sequence[int], tile: ContractionTile
 ) -> list[Value]:
-    """The inverse of `join`.
+    """Emit the inverse of `join`: slices that restore the separately packed operands.
 
     Args:
         b: the builder.
@@ -207,14 +205,14 @@ def split(
 
 
 def _joined_axis(rank: int, tile: ContractionTile) -> int:
-    """The axis of columns, or of panels, of operands that are packed."""
+    """Return the axis along which packed operands are joined: columns or panels."""
     columns = rank - 1 if tile.terms == 1 else rank - 2
     return columns if tile.interleaved > 1 else columns - 2
 
 
 @dataclass(frozen=True)
 class _Axes:
-    """The axes of a right operand, and how many elements there are along them.
+    """The axes of a right operand by role (batch, contracted, free), and their sizes.
 
     Args:
         batch: that number products, or groups.
@@ -230,9 +228,7 @@ class _Axes:
 
     @classmethod
     def of(cls, op: GraphOp, kind: Tensor) -> _Axes:
-        """Find the axes of a product or a convolution with a right operand of a
-        type.
-        """
+        """Return the axes by role of a right operand of type `kind`."""
         if isinstance(op, ConvGeneral):
             return cls._of_kernel(kind.shape, op.groups)
         assert isinstance(op, DotGeneral)
@@ -242,7 +238,7 @@ class _Axes:
 
     @classmethod
     def _of_kernel(cls, shape: Any, groups: int) -> _Axes:
-        """Find the axes of a convolution's kernel."""
+        """Return the axes by role of a convolution's weight, split into groups."""
         last = len(shape) - 1
         summed = tuple(range(last))
         if groups == 1:
@@ -252,31 +248,32 @@ class _Axes:
 
     @property
     def depth(self) -> int:
-        """The number of terms in a sum; static, as features are."""
+        """The number of terms in each sum (K)."""
         return self._count(self.contract)
 
     @property
     def features(self) -> int:
-        """The number of sums of a row."""
+        """The number of columns of the operand (N), in each product."""
         return self._count(self.free)
 
     @property
     def products(self) -> Shape:
-        """The number of products, as a shape."""
+        """The number of products in the batch, as a shape: () for a single one."""
         axes = tuple(self.sizes[axis] for axis in self.batch)
         return (element_count(axes),) if axes else ()
 
     @property
     def have_columns_first(self) -> bool:
-        """Return whether the summed axes lie behind all others."""
+        """Return whether the contracted axes lie behind all free ones."""
         return min(self.contract) > max(self.free, default=-1)
 
     @property
     def turn_once(self) -> bool:
-        """Return whether one transpose can replace the one that orders axes first."""
+        """Return whether packing can do with one transpose instead of two."""
         ordered = (*self.batch, *self.free, *self.contract)
         return len(self.free) == 1 and ordered != tuple(sorted(ordered))
 
     def _count(self, axes: Axes) -> int:
+        """Return the number of elements along some axes."""
         sizes: Any = self.sizes
         return math.prod(sizes[axis] for axis in axes)

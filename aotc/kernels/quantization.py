@@ -34,7 +34,7 @@ _MOST_OF_HALVES = 2**8  # of what is added: bf16 has all whole numbers up to it
 
 @dataclass(frozen=True)
 class Quantization:
-    """Bytes that are `round_even(min(max(source, low), high)) + zero`.
+    """A quantisation to bytes: `round_even(min(max(source, low), high)) + zero`.
 
     Args:
         source: of floats that are f32 in vectors.
@@ -50,7 +50,7 @@ class Quantization:
 
     @classmethod
     def of(cls, op: GraphOp) -> Quantization | None:
-        """Return the quantisation that an op ends, if it does."""
+        """Match a cast to bytes and the quantisation ops before it, else None."""
         if not isinstance(op, Cast) or Tensor.of(op.x).dtype not in FLOATS:
             return None
         dtype = Tensor.of(op.y).dtype
@@ -65,23 +65,23 @@ class Quantization:
 
 
 def _before_rounding(found: Quantization) -> Quantization | None:
-    """Return the quantisation before rounding; None if nothing is rounded."""
+    """Extend a match backwards, through adds and clamps, past its rounding, or fail."""
     is_rounded = False
     while True:
         op = defining_op(found.source)
-        inner = _clamped(found, op)
+        inner = _before_clamp(found, op)
         if isinstance(op, RoundEven):
             is_rounded = True
             inner = replace(found, source=op.x)
         elif isinstance(op, Add) and not is_rounded:
-            inner = _increased(found, op)
+            inner = _before_add(found, op)
         if inner is None:
             return found if is_rounded else None
         found = inner
 
 
-def _clamped(found: Quantization, op: object) -> Quantization | None:
-    """Return the quantisation before an op that clamps to integers; None for others."""
+def _before_clamp(found: Quantization, op: object) -> Quantization | None:
+    """Extend a match backwards over one clamp to whole numbers; None for other ops."""
     low, high = float(found.low), float(found.high)
     below: float | None = low
     above: float | None = high
@@ -89,9 +89,9 @@ def _clamped(found: Quantization, op: object) -> Quantization | None:
     if isinstance(op, Clamp):
         source, below, above = op.x, splat_of(op.low), splat_of(op.high)
     elif isinstance(op, Maximum):
-        source, below = _with_number(op)
+        source, below = _split_constant(op)
     elif isinstance(op, Minimum):
-        source, above = _with_number(op)
+        source, above = _split_constant(op)
     else:
         return None
     if below is None or above is None or below > high or above < max(low, below):
@@ -102,9 +102,9 @@ def _clamped(found: Quantization, op: object) -> Quantization | None:
     return Quantization(source, *bounds, found.zero)
 
 
-def _increased(found: Quantization, op: Add) -> Quantization | None:
-    """Return the quantisation before adding an integer; None if it is none."""
-    source, number = _with_number(op)
+def _before_add(found: Quantization, op: Add) -> Quantization | None:
+    """Extend a match backwards over an added whole number; None for other numbers."""
+    source, number = _split_constant(op)
     if number is None or not number.is_integer() or abs(number) > _MOST:
         return None
     offset = int(number)
@@ -112,8 +112,8 @@ def _increased(found: Quantization, op: Add) -> Quantization | None:
     return Quantization(source, low, high, found.zero + offset)
 
 
-def _with_number(op: Maximum | Minimum | Add) -> tuple[Value, float | None]:
-    """Return the operand of an op that varies, and the number that the other one is."""
+def _split_constant(op: Maximum | Minimum | Add) -> tuple[Value, float | None]:
+    """Split an op's operands into the varying one and its constant number, or None."""
     number = splat_of(op.rhs)
     if number is not None:
         return op.lhs, number

@@ -33,7 +33,7 @@ def evaluate(
     symbols: Sequence[int] = (),
     block: int | None = None,
 ) -> list[np.ndarray]:
-    """Return the results of a region.
+    """Compute the results of a region in NumPy, by its term.
 
     Args:
         term: of the region.
@@ -54,7 +54,7 @@ def evaluate(
 def evaluate_region(
     function: Function, arguments: Sequence[np.ndarray], symbols: Sequence[int]
 ) -> list[np.ndarray] | None:
-    """Return the results of a region by its term: `with_region` of `aotc.reference`.
+    """Compute the results of a region in NumPy, for `with_region` of `aotc.reference`.
 
     None for a loop, whose steps call regions.
     """
@@ -67,6 +67,8 @@ def evaluate_region(
 
 
 class _Evaluator:
+    """An interpreter of one term on NumPy arrays."""
+
     def __init__(
         self,
         term: Term,
@@ -79,7 +81,7 @@ class _Evaluator:
         self._arrays = dict(zip(term.arguments, arguments, strict=True))
 
     def results(self) -> list[np.ndarray]:
-        """Return the results of the region."""
+        """Run all statements; return the results of the region."""
         for statement in self._term.statements:
             self._run(statement)
         for written in self._written.values():  # also what was written once it was read
@@ -87,7 +89,7 @@ class _Evaluator:
         return [self._array(value) for value in self._term.results]
 
     def _run(self, statement: Statement) -> None:
-        """Run a statement."""
+        """Compute a statement's elements, and write them to the array of its value."""
         nest, kind = statement.nest, Tensor.of(statement.value)
         sizes = self._numbers(nest.sizes)
         highest = self._block and self._term.rescaled_by(statement)
@@ -109,7 +111,7 @@ class _Evaluator:
         written.write(place.with_sizes(self._number), found)
 
     def _rescaled(self, statement: Statement, highest: Statement) -> np.ndarray:
-        """Sum up with exponentials, rescaled as the maximum rises from part to part.
+        """Compute a sum of exponentials blockwise, rescaled by the running maximum.
 
         Args:
             statement: of the sum.
@@ -146,7 +148,7 @@ class _Evaluator:
         )
 
     def _factors(self, statement: Statement, sizes: Sequence[int]) -> list[np.ndarray]:
-        """Return the factors that the loops combine, in the dtype of accumulators."""
+        """Return the arrays of a statement's factors, in the dtype of accumulators."""
         wide = dtypes.to_numpy(statement.dtype)
         known: dict[int, np.ndarray] = {}
         found = (self._elements(x, sizes, known) for x in statement.factors)
@@ -155,7 +157,7 @@ class _Evaluator:
     def _elements(
         self, expression: Expression, sizes: Sequence[int], known: dict[int, np.ndarray]
     ) -> np.ndarray:
-        """Return the elements that loops read: of size 1 along those that repeat one.
+        """Return an expression's elements over the loops (size 1 where repeated).
 
         Args:
             expression: of it.
@@ -166,21 +168,21 @@ class _Evaluator:
             return self._read(expression, sizes)
         if id(expression) not in known:
             if isinstance(expression.op, Gather):
-                found = self._looked_up(expression, expression.op, sizes, known)
+                found = self._gather(expression, expression.op, sizes, known)
             else:
                 read = [self._elements(x, sizes, known) for x in expression.operands]
                 (found,) = evaluate_op(expression.op, read, self._symbols)
             known[id(expression)] = found
         return known[id(expression)]
 
-    def _looked_up(
+    def _gather(
         self,
         expression: Apply,
         op: Gather,
         sizes: Sequence[int],
         known: dict[int, np.ndarray],
     ) -> np.ndarray:
-        """Return what loops read at indices that are computed."""
+        """Return the elements that a gather reads at computed indices."""
         first, *indices = expression.operands
         assert isinstance(first, Read)
         array = self._array(first.source)
@@ -199,13 +201,13 @@ class _Evaluator:
         return np.asarray(found)
 
     def _read(self, read: Read, sizes: Sequence[int]) -> np.ndarray:
-        """Return what loops read of memory."""
+        """Return the elements that a read takes from memory, over the loops."""
         return self._through(self._array(read.source), read, sizes)
 
     def _through(
         self, array: np.ndarray, read: Read, sizes: Sequence[int]
     ) -> np.ndarray:
-        """Return what loops read of an array, through the views of a read."""
+        """Return an array's elements over the loops, through the views of a read."""
         *outer, last = [view.with_sizes(self._number) for view in read.views]
         loops = (outer or [last])[0]
         if loops.shape != tuple(sizes):
@@ -217,7 +219,7 @@ class _Evaluator:
         return array
 
     def _array(self, value: Value) -> np.ndarray:
-        """Return the contents of memory."""
+        """Return the array of a value, computing that of a constant."""
         if value in self._written and value not in self._arrays:
             self._arrays[value] = self._written[value].array()
         if value not in self._arrays:
@@ -228,14 +230,16 @@ class _Evaluator:
         return self._arrays[value]
 
     def _numbers(self, sizes: Shape) -> tuple[int, ...]:
+        """Return a shape with its symbols evaluated."""
         return tuple(map(self._number, sizes))
 
     def _number(self, size: Size) -> int:
+        """Return a size with its symbols evaluated."""
         return evaluate_size(size, self._symbols)
 
 
 class _WrittenMemory:
-    """Memory that statements write, and how often they have written each element."""
+    """An array that statements write, with a count of the writes of each element."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self._elements = np.zeros(shape, dtype)
@@ -250,7 +254,7 @@ class _WrittenMemory:
         self._times += 1
 
     def write(self, place: View, elements: np.ndarray) -> None:
-        """Write elements at a place: a view that has their axes."""
+        """Write elements to the part of the array that a view describes."""
         shape = self._elements.shape
         is_inside = place.source == shape and place.is_inside()
         if not is_inside or place.shape != elements.shape:
@@ -260,7 +264,7 @@ class _WrittenMemory:
         np.add.at(self._times.ravel(), at, 1)
 
     def array(self) -> np.ndarray:
-        """Return all elements; refuse any not written exactly once."""
+        """Return the array; raise unless each element was written exactly once."""
         if not np.all(self._times == 1):
             _refuse(
                 f"of {self._times.size} elements it writes "
@@ -271,9 +275,10 @@ class _WrittenMemory:
 
 
 def _part(factor: np.ndarray, some: slice) -> np.ndarray:
-    """Slice a factor along the last loop, unless it repeats there."""
+    """Return a slice of a factor along the last loop; all of it if of size 1 there."""
     return factor if factor.shape[-1] == 1 else factor[..., some]
 
 
 def _refuse(why: str) -> NoReturn:
+    """Raise a `bad-term` error with a reason."""
     raise CompileError("bad-term", f"no code can be made of a term: {why}")

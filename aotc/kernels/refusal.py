@@ -36,7 +36,7 @@ OF_WEIGHTS = "it is of weights alone"
 
 @dataclass(frozen=True)
 class KernelRefusal:
-    """An op that is left to IREE's code generation.
+    """An op without kernel, left to IREE's code generation, with the reason.
 
     Args:
         op: its name.
@@ -52,7 +52,7 @@ class KernelRefusal:
 def weights_dequantized_in(
     module: Module, capabilities: Capabilities | NoTargetKernels
 ) -> list[KernelRefusal]:
-    """Return refusals for the weights that each call dequantises.
+    """Return the weights of a module that each call dequantises, with reasons.
 
     Args:
         module: with its regions.
@@ -76,7 +76,7 @@ def refusals_in(
     *,
     folds_weights: bool = False,
 ) -> dict[str, list[KernelRefusal]]:
-    """Return the refusals of ops that are left to IREE, by entry, after fusion.
+    """Return, by entry, the ops left without kernel after fusion, with reasons.
 
     Args:
         module: with its regions.
@@ -106,7 +106,7 @@ def _refusals_in(
     capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str],
 ) -> list[KernelRefusal]:
-    """The refusals of a function; without weights, kernels are not looked for in it."""
+    """Return the ops without kernel of a function, under its symbols' contracts."""
     with function.context, known_contracts(contracts_of(function)):
         return [*_refusals(function, weights, capabilities, left_out)]
 
@@ -117,6 +117,7 @@ def _refusals(
     capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str],
 ) -> Iterator[KernelRefusal]:
+    """Yield the ops without kernel of a function; `weights` is None in branches."""
     if function.is_external or is_region(function):
         return
     yield from dequantized_in(function, weights or (), capabilities, left_out)
@@ -141,7 +142,7 @@ def dequantized_in(
     capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str] = (),
 ) -> Iterator[KernelRefusal]:
-    """Yield the weights that each call of a function makes floats of.
+    """Yield the weights that each call of a function dequantises to floats.
 
     Args:
         function: an entry, or the body of a loop, once its regions are formed.
@@ -163,7 +164,7 @@ def _why_dequantized(
     capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str],
 ) -> str:
-    """Return the reason why no kernel reads the integers of a weight."""
+    """Return the reason why no kernel reads the integers of a weight itself."""
     if isinstance(capabilities, NoTargetKernels):
         return capabilities.why
     readers = users_of([op.y])
@@ -184,7 +185,7 @@ def why_refused(
     capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str] = (),
 ) -> str:
-    """Return the reason why an op of an entry, which no region took, has no kernel."""
+    """Return the reason why an op outside of all regions has no kernel."""
     if isinstance(capabilities, NoTargetKernels):
         return capabilities.why
     if not any(isinstance(op, x.anchors) for x in capabilities.families.values()):
@@ -195,7 +196,7 @@ def why_refused(
 def _why_no_schedule(
     op: GraphOp, capabilities: Capabilities, left_out: Container[str]
 ) -> str:
-    """Return why none of the kernels for such an op computes this one."""
+    """Return the reason why no kernel family plans a schedule for an op."""
     fused = capabilities.choose(op, by_weight=True)
     if fused is not None and fused.kernel in left_out:
         return f"kernels of the family '{fused.kernel}' are left out"
@@ -223,7 +224,7 @@ def _why_no_schedule(
 
 
 def _dtypes_of(op: GraphOp, capabilities: Capabilities) -> Sequence[str]:
-    """Return the dtypes of elements that kernels for an op read and write."""
+    """Return the element dtypes that kernels for an op can read and write."""
     machine, families = capabilities.machine, capabilities.families.values()
     apt = [each for each in families if isinstance(op, each.anchors)]
     found = max((each.dtypes(op, machine) for each in apt), key=len)
@@ -239,11 +240,13 @@ _OTHER = "it is too small or narrow to gain by a kernel, or no schedule fits its
 
 
 def _sizes_of_columns(op: DotGeneral) -> list[Size]:
+    """Return the sizes of the columns of a product's right operand (N)."""
     sizes = Tensor.of(op.rhs).shape
     return [sizes[n] for n in free_axes(len(sizes), op.rhs_batch, op.rhs_contract)]
 
 
 def _why_product(op: DotGeneral, machine: Machine) -> str:
+    """Return the reason why a product of known dtypes and sizes has no kernel."""
     if not op.lhs_contract:
         return "it sums over no axis"
     geometry = geometry_of(op)
@@ -264,10 +267,12 @@ def _why_product(op: DotGeneral, machine: Machine) -> str:
 
 
 def _sizes_of_row(op: AlongAxis | Normalize) -> list[Size]:
+    """Return the sizes of the axes that a reduction, norm or softmax goes along."""
     return [Tensor.of(op.x).shape[axis] for axis in reduced_axes(op)]
 
 
 def _why_rows(op: AlongAxis | Normalize, _: Machine) -> str:
+    """Return the reason why a norm or softmax of known sizes has no kernel."""
     axes, rank = reduced_axes(op), Tensor.of(op.x).rank
     if axes != tuple(range(rank - len(axes), rank)):
         return "it does not go along the last axes"
@@ -277,10 +282,12 @@ def _why_rows(op: AlongAxis | Normalize, _: Machine) -> str:
 
 
 def _sizes_of_image(op: ConvGeneral) -> list[Size]:
+    """Return the sizes of an image of a convolution, and of its weight."""
     return [*Tensor.of(op.x).shape[1:], *Tensor.of(op.kernel).shape]
 
 
 def _why_convolution(op: ConvGeneral, _: Machine) -> str:
+    """Return the reason why a convolution of known sizes has no kernel."""
     if Tensor.of(op.x).rank not in (3, 4):
         return "it has other than one or two spatial axes"
     if min(op.padding) < 0:
@@ -300,17 +307,19 @@ def _why_convolution(op: ConvGeneral, _: Machine) -> str:
 
 
 def _sizes_of_batch(op: Attention) -> list[Size]:
+    """Return an attention's sizes but for batch and positions."""
     return [*Tensor.of(op.query).shape[2:], *Tensor.of(op.key).shape[2:]]
 
 
 def _why_attention(op: Attention, _: Machine) -> str:
+    """Return the reason why an attention of known sizes has no kernel."""
     is_read = any(True for _ in op.y.uses)
     return _OTHER if is_read else "only the logarithms of its sums are read"
 
 
 @dataclass(frozen=True)
 class _Expected:
-    """The facts on an op that is expected to have a kernel.
+    """A row of the table of op classes that are expected to have a kernel.
 
     Args:
         many: what there are many of: a call may decide their number.

@@ -20,7 +20,7 @@ from aotc.errors import InputError
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule of a kernel; that of a family with one way only has no fields.
+    """A kernel's schedule: named integers that say how its work is tiled.
 
     `phrases` are what the text says of fields that have not their usual values, in the
     place of the name and the value; `{}` in one stands for the value.
@@ -29,14 +29,14 @@ class Schedule:
     phrases: ClassVar[Mapping[str, str]] = {}
 
     def to_plain(self) -> dict[str, int]:
-        """Return the fields by name, but for those that have their usual values."""
+        """Return the fields by name, without those that have their default values."""
         kind: Any = type(self)  # which counts as hashable only so
         found = ((name, getattr(self, name), usual) for name, usual in _usual(kind))
         return {name: value for name, value, usual in found if value != usual}
 
     @classmethod
     def of_plain(cls, plain: object) -> Self:
-        """Return the schedule of some fields by name: the inverse of `to_plain`.
+        """Parse a schedule from fields by name: the inverse of `to_plain`.
 
         Raises:
             InputError: `bad-schedule`: a name is unknown or missing, or it is something
@@ -59,7 +59,7 @@ class Schedule:
         return cls(**plain)
 
     def __str__(self) -> str:
-        """Return the schedule in words: the tile of a kernel that has one first."""
+        """Return the schedule as text for listings, the register tile first."""
         rest = self.to_plain()
         text = ""
         if {"rows", "vectors", "lanes"} <= rest.keys():
@@ -77,9 +77,11 @@ class Schedule:
 
 @cache  # every region asks, several times
 def _usual(schedule: type[Schedule]) -> tuple[tuple[str, object], ...]:
-    """The names of the fields of a class, each with its usual value, or `MISSING`."""
+    """Return the (name, default) pairs of a schedule's fields, or `MISSING` for none.
+    """
     return tuple((each.name, each.default) for each in fields(schedule))
 
 
 def _plural(count: int, what: str) -> str:
+    """Return a count with a noun, in the plural unless it is 1."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -27,7 +27,7 @@ def key_of(
     others: Sequence[GraphOp],
     views: Iterable[Value],
 ) -> str:
-    """Return the key of a kernel in tuning files.
+    """Return the key of a kernel in tuning files: op, types and fused ops, as text.
 
     Args:
         fused: whether its right operand is packed, and the like.
@@ -50,7 +50,7 @@ def key_of(
 
 
 def _text_of(op: GraphOp) -> str:
-    """An op with the types of its operands and its attributes."""
+    """Return an op's name, operand types and attributes as text."""
     attributes = op.operation.attributes
     types = ", ".join(str(Tensor.of(value)) for value in op.operands)
     said = ", ".join(f"{name} = {attributes[name]}" for name in sorted(attributes))
@@ -58,12 +58,13 @@ def _text_of(op: GraphOp) -> str:
 
 
 def _name_of(op: GraphOp) -> str:
+    """Return the name of a graph op without its dialect's prefix."""
     return op.operation.name.removeprefix("graph.")
 
 
 @dataclass(frozen=True)
 class TuningUse:
-    """The use of a tuning file in a build.
+    """A count of the tuning file's schedules that a build used and did not use.
 
     Args:
         target: of the build.
@@ -76,17 +77,18 @@ class TuningUse:
     unknown: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the use as the build report holds it."""
+        """Return the counts as the build report holds them."""
         return asdict(self)
 
     def __str__(self) -> str:
+        """Return the counts as a line of text for the user."""
         unknown = f", {self.unknown} for kernels that it lacks" if self.unknown else ""
         return f"{self.target}: {self.used} measured schedules{unknown}"
 
 
 @dataclass
 class TunedSchedules:
-    """The schedules of a tuning file for one target."""
+    """The measured schedules of a tuning file for one target; notes which are used."""
 
     capabilities: Capabilities
     schedules: Mapping[str, Mapping[str, int]]
@@ -95,7 +97,7 @@ class TunedSchedules:
     def choose(
         self, fused: Fused, anchor: GraphOp, key_of_kernel: Callable[[], str]
     ) -> Fused:
-        """Choose the schedule of a kernel: the measured one, else the model's.
+        """Return a kernel with its measured schedule, or as it is if there is none.
 
         Args:
             fused: the kernel, as the model has it.
@@ -125,14 +127,14 @@ class TunedSchedules:
         return Fused(fused.kernel, dict(wanted))
 
     def use(self, target: str) -> TuningUse:
-        """Return the use of the schedules so far."""
+        """Return how many of the schedules `choose` has used so far."""
         return TuningUse(target, len(self._met), len(self.schedules) - len(self._met))
 
 
 def tuned_schedules(
     tuning: Mapping[str, Any] | None, target: str, capabilities: Capabilities
 ) -> TunedSchedules:
-    """Return a tuning file's schedules for a target, as `Program.tuning` has them.
+    """Return a tuning file's measured schedules for a target; none without a file.
 
     Raises:
         InputError: `bad-tuning`: they were measured for another model of the machine.

@@ -17,7 +17,7 @@ Weights = dict[str, set[Value]]
 def functions_with_weights(
     module: Module, *, with_invariants: bool = False
 ) -> Iterator[tuple[Function, set[Value]]]:
-    """Yield the scopes of all entries, each within what is known of its symbols."""
+    """Yield entries and loop bodies with their weight values, under their contracts."""
     functions = functions_of(module)
     for entry in entries_of(module):
         scopes = scopes_of(functions, entry.name, with_invariants=with_invariants)
@@ -29,7 +29,7 @@ def functions_with_weights(
 def scopes_of(
     functions: Mapping[str, Function], entry: str, *, with_invariants: bool = False
 ) -> Weights:
-    """An entry and the bodies of its loops, each with what weights alone decide in it.
+    """Return, by function name, the weight values in an entry and in its loops' bodies.
 
     What every step of a loop reads is a weight in its body if it is one outside.
 
@@ -53,6 +53,7 @@ def _add(
     *,
     with_invariants: bool,
 ) -> None:
+    """Record the weight values of a function and, recursively, of its loops' bodies."""
     function = functions[name]
     found[name] = known = weight_values(function, weights)
     for op, loop in _loops_in(function, functions):
@@ -68,6 +69,7 @@ def _add(
 def _loops_in(
     function: Function, functions: Mapping[str, Function]
 ) -> Iterator[tuple[func.CallOp, Scan | While]]:
+    """Yield the calls of a function that are loops, each with its loop declaration."""
     for op in function.entry_block.operations:
         if isinstance(op, func.CallOp):
             control = control_of(functions[callee_of(op)])

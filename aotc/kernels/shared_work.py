@@ -31,7 +31,7 @@ _SLOWER = 10  # code that IREE generates, at times, than a kernel for as much wo
 
 @dataclass(frozen=True)
 class SharedWork:
-    """The work of a call, or of a part, that threads can share, and its loop turns.
+    """The work of a call that several threads can share, and its loop turns.
 
     Args:
         work: of all dispatches that are shared, as `facts.work_of` has it, and more
@@ -43,11 +43,12 @@ class SharedWork:
     turns: int = 0
 
     def __add__(self, other: SharedWork) -> SharedWork:
+        """Return the sums of both works and of both numbers of turns."""
         return SharedWork(self.work + other.work, self.turns + other.turns)
 
 
 def note_shared_work(module: Module, capabilities: Capabilities) -> None:
-    """State the shared work of threads at each entry of a module with regions.
+    """Set an attribute at each entry with the work that its threads can share.
 
     Args:
         module: with its regions.
@@ -73,7 +74,7 @@ def note_shared_work(module: Module, capabilities: Capabilities) -> None:
 
 @dataclass(frozen=True)
 class _Counter:
-    """A counter of shared work; None where it is not known.
+    """A counter of the shareable work of functions and ops; None for unknown work.
 
     Args:
         functions: of the module.
@@ -89,6 +90,7 @@ class _Counter:
     capabilities: Capabilities
 
     def of_function(self, name: str) -> SharedWork | None:
+        """Return the shareable work of an entry or loop body; None if unknown."""
         weights, total = self.scopes.get(name), SharedWork()
         if weights is None:
             return None
@@ -103,6 +105,7 @@ class _Counter:
         return total
 
     def _of_op(self, op: Operation) -> SharedWork | None:
+        """Return the shareable work of an op or call; None if unknown."""
         if isinstance(op, func.CallOp):
             return self._of_call(self.functions[callee_of(op)])
         if not isinstance(op, GraphOp):
@@ -118,6 +121,7 @@ class _Counter:
         return _shared(work, share_count(work, work))
 
     def _of_call(self, function: Function) -> SharedWork | None:
+        """Return the shareable work of a call of a kernel or loop; None if unknown."""
         kernel, loop = self.capabilities.planned_kernel(function), control_of(function)
         if kernel is not None:
             work = self._value(work_of(kernel))
@@ -133,9 +137,10 @@ class _Counter:
         return SharedWork(length * step.work, turns + length * step.turns)
 
     def _value(self, size: Size) -> int:
+        """Return a size with its symbols evaluated."""
         return evaluate_size(size, self.symbols)
 
 
 def _shared(work: int, shares: int) -> SharedWork:
-    """The work of a dispatch, if it has more than one share."""
+    """Return the work of a dispatch as shareable work; 0 if it has one share only."""
     return SharedWork(work if shares > 1 else 0)

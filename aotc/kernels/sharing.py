@@ -20,7 +20,7 @@ MOST_RUNS = 64  # memory for the scratch of each is set aside, however many ther
 
 
 def share_count(work: int, workgroups: int) -> int:
-    """Return the number of shares of a dispatch: at least one, else at most workgroups.
+    """Return how many shares, claimed by threads, a dispatch's workgroups form.
 
     Args:
         work: of all of them, as `facts.work_of` has it.
@@ -31,7 +31,7 @@ def share_count(work: int, workgroups: int) -> int:
 
 
 def run_count(work: int, workgroups: int) -> int:
-    """Return the largest number of shares of a dispatch whose family `has_runs`.
+    """Return the most shares of a dispatch of a kernel family that `has_runs`.
 
     Fewer than others have: each computes again some of what its neighbour computes.
     """

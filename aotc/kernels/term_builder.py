@@ -22,7 +22,7 @@ from aotc.mlir import Function, Module, Value, func, ir
 
 
 def term_of(function: Function) -> Term | None:
-    """Return the term of a region.
+    """Return the term (nests of loops over memory) of a region; None if it has none.
 
     None if it has an op that is no nest, no cascade, no view and not elementwise, or a
     nest that reads no view of its operand, as no region of `FAMILIES` has.
@@ -45,7 +45,7 @@ def term_of(function: Function) -> Term | None:
 
 
 def expression_of(op: GraphOp, operand: int) -> Expression | None:
-    """Return how an operand of the nest of an op comes out of arguments and constants.
+    """Return the expression of an op's operand in a region's arguments; None if none.
 
     None where the nest reads no view of it. An op that is not elementwise has no
     operands there.
@@ -58,12 +58,12 @@ def expression_of(op: GraphOp, operand: int) -> Expression | None:
 
 
 def _has_other_ops(expression: Expression) -> bool:
-    """Return whether an op of an expression is not elementwise."""
+    """Return whether an expression has an op that is not elementwise."""
     return any(isinstance(x, Apply) and not x.operands for x in expression.nodes())
 
 
 def _with_cascades(function: Function) -> tuple[Function, Module | None]:
-    """Return a region with ops replaced by their cascades: a copy, if there are any.
+    """Return a copy of a region with ops replaced by their cascades, and its module.
 
     With it the module that it is in.
     """
@@ -89,7 +89,7 @@ class _NoViewError(Exception):
 
 
 class _Statements:
-    """Writes the statements of a term."""
+    """A builder of a term's statements, from the ops of a region."""
 
     def __init__(self) -> None:
         self.found: list[Statement] = []
@@ -97,14 +97,14 @@ class _Statements:
         self._known: dict[object, Expression] = {}
 
     def add_nests(self, op: GraphOp) -> None:
-        """Add the nests of an op; none if it has no nest."""
+        """Append a statement for each loop nest of an op; none if it has no nest."""
         for nest in type(op).nests(op):
             operands = list(op.operands)[nest.first : nest.first + len(nest.reads)]
             factors = tuple(map(self.expression, operands, nest.reads))
             self._add(Statement(nest, factors, op.results[0]))
 
     def _add(self, statement: Statement) -> None:
-        """Add a statement, or fold it into those whose results it only moves."""
+        """Append a statement, or fold it into earlier ones if it only copies."""
         inner = self._only_moved(statement)
         if not inner:
             self.found.append(statement)
@@ -116,7 +116,7 @@ class _Statements:
         self._given.add(statement.value)
 
     def _only_moved(self, statement: Statement) -> list[Statement]:
-        """Return the statements of parts of a value that a statement only moves.
+        """Return the earlier statements that write the value a copy statement reads.
 
         None of them if anything else reads it.
         """
@@ -130,7 +130,7 @@ class _Statements:
         return own if all(each.nest.place is not None for each in own) else []
 
     def require(self, value: Value) -> None:
-        """Add a statement of a value, if there is none: its elements, by themselves."""
+        """Append a statement that computes a value, unless one does."""
         if value in self._given:
             return
         kind = Tensor.of(value)
@@ -139,7 +139,7 @@ class _Statements:
         self._add(Statement(nest, (factor,), value))
 
     def expression(self, value: Value, access: Access) -> Expression:
-        """Return how elements of a value come out of memory.
+        """Return how elements of a value are computed from memory, as an expression.
 
         Args:
             value: of the region.
@@ -150,9 +150,7 @@ class _Statements:
     def _operand(
         self, value: Value, access: Access, outer: tuple[View, ...]
     ) -> Expression:
-        """Return the expression of an operand of an elementwise op, the same object
-        each time.
-        """
+        """Return the expression of an elementwise op's operand, cached by identity."""
         key = value, access, outer
         if key not in self._known:
             self._known[key] = self._expression(value, value, access, outer)
@@ -161,7 +159,7 @@ class _Statements:
     def _expression(
         self, value: Value, source: Value, access: Access, outer: tuple[View, ...]
     ) -> Expression:
-        """Return the expression of a value's source, through the views on the way."""
+        """Return the expression of a value, read through its view ops."""
         op = None if source in self._given else op_of(source)
         if op is not None and has_view(op):
             operand, through = op.operands[0], _through(op, access)
@@ -178,14 +176,14 @@ class _Statements:
             self.require(source)
             return Read(value, source, views)
         if isinstance(op, Gather):
-            return Apply(value, op, self._looked_up(op, access, outer))
+            return Apply(value, op, self._gather_operands(op, access, outer))
         operands = (self._operand(x, access, outer) for x in op.operands)
         return Apply(value, op, tuple(operands))
 
-    def _looked_up(
+    def _gather_operands(
         self, op: Gather, access: Access, outer: tuple[View, ...]
     ) -> tuple[Expression, ...]:
-        """Return what is read at indices, where all are 0, and the indices."""
+        """Return a gather's table, read at index 0, and its index expressions."""
         at, table, shape = IndexMap.of(op), op.x, Tensor.of(op.y).shape
         if table not in self._given and op_of(table) is not None:
             raise _NoViewError
@@ -202,14 +200,12 @@ class _Statements:
 
 
 def _is_elementwise(op: GraphOp) -> bool:
-    """Return whether an op computes each element from the operands' at the same
-    place.
-    """
+    """Return whether an op computes elements from its operands' at the same index."""
     return type(op).on_scalars and len(op.operands) > 0 and not has_view(op)
 
 
 def _through(op: GraphOp, access: Access) -> Access:
-    """Turn an access to the result of a view op into one to its source."""
+    """Return an access to a view op's source, composed of the view and `access`."""
 
     def read(x: View) -> View | None:
         found = view_of_result(op, x)
@@ -219,7 +215,7 @@ def _through(op: GraphOp, access: Access) -> Access:
 
 
 def _within(outer: Nest, inner: Nest) -> Access:
-    """Compose two parts: return where a part of the outer part lies in the whole."""
+    """Return the access to a part of a part, composed of both nests' places."""
 
     def place(whole: View) -> View | None:
         assert outer.place is not None
@@ -231,10 +227,12 @@ def _within(outer: Nest, inner: Nest) -> Access:
 
 
 def _view(value: Value, access: Access) -> View | None:
+    """Return the view that an access makes of a value; None if it is no single view."""
     return access(View.identity(Tensor.of(value).shape))
 
 
 def _require_view(value: Value, access: Access) -> View:
+    """Return the view that an access makes of a value, or raise if it is no view."""
     view = _view(value, access)
     if view is None:
         raise _NoViewError

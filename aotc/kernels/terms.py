@@ -53,7 +53,7 @@ from aotc.mlir import Function, Module, Value
 
 @dataclass(frozen=True)
 class Read:
-    """An element in memory, for each index of the loops.
+    """An expression that reads an element of memory, for each index of the loops.
 
     Args:
         value: of the region, which elementwise ops take.
@@ -69,12 +69,12 @@ class Read:
 
     @property
     def op(self) -> GraphOp | None:
-        """The op that gives the source; None for an argument of the region."""
+        """The op that defines the source; None for an argument of the region."""
         return op_of(self.source)
 
     @property
     def is_argument(self) -> bool:
-        """Return whether the element is one of an argument of the region."""
+        """Return whether the source is an argument of the region."""
         return self.op is None
 
     @property
@@ -98,7 +98,7 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class Apply:
-    """The application of an elementwise op; one object where it is read twice.
+    """An expression that applies an elementwise op (or a gather) to operands.
 
     Args:
         value: of the region, that an element of is wanted.
@@ -114,11 +114,11 @@ class Apply:
 
     @property
     def is_argument(self) -> bool:
-        """Return False, as the element is computed."""
+        """Return False, as the element is computed, not read."""
         return False
 
     def nodes(self) -> Iterator[Expression]:
-        """Yield the expression and all expressions inside, each once."""
+        """Yield the expression and all its subexpressions, each once."""
         rest, seen = [cast(Expression, self)], set[int]()
         while rest:
             node = rest.pop()
@@ -128,7 +128,7 @@ class Apply:
                 rest += [] if isinstance(node, Read) else node.operands[::-1]
 
     def reads(self) -> Iterator[Read]:
-        """Yield the reads that make the element."""
+        """Yield the reads among the subexpressions."""
         return (node for node in self.nodes() if isinstance(node, Read))
 
 
@@ -137,7 +137,7 @@ Expression: TypeAlias = Read | Apply
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """The computation of some or all elements of a value.
+    """A loop nest of a term, which computes some or all elements of one value.
 
     Args:
         nest: the loops, and how they are combined.
@@ -151,16 +151,16 @@ class Statement:
 
     @property
     def dtype(self) -> str:
-        """The dtype that factors are converted to and accumulators have."""
+        """The dtype of accumulators, to which factors are converted."""
         return self.nest.dtype or accumulator(Tensor.of(self.value).dtype)
 
     def reads(self) -> Iterator[Read]:
-        """Yield all elements that the factors read."""
+        """Yield the reads of all factors."""
         for factor in self.factors:
             yield from factor.reads()
 
     def place(self) -> View | None:
-        """Return the view of the value that has the loops over it as its axes.
+        """Return the view through which the nest writes the value.
 
         None where loops are not provably axes of the value, or parts of them.
         """
@@ -174,7 +174,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Term:
-    """The computation of a kernel.
+    """The computation of a region's kernel: a sequence of loop nests over memory.
 
     Args:
         function: the region, with cascades in the place of the ops that have them.
@@ -188,17 +188,17 @@ class Term:
 
     @property
     def arguments(self) -> list[Value]:
-        """The kernel's arguments, in memory."""
+        """The arguments of the region."""
         return [*self.function.entry_block.arguments]
 
     @property
     def results(self) -> list[Value]:
-        """The kernel's results, in memory; a statement writes each."""
+        """The values that the region returns, each written by a statement."""
         *_, end = self.function.entry_block.operations
         return [*end.operands]
 
     def rescaled_by(self, statement: Statement) -> Statement | None:
-        """Return the maximum that the exponentials of a sum are shifted by.
+        """Return the maximum by which an online softmax rescales a sum; else None.
 
         Such a sum can be made in the same pass: what there is of it, under a maximum so
         far, is multiplied by exp(the old - the new one), and is 0 as long as that is
@@ -226,7 +226,7 @@ class Term:
                     highest = maxima[found.pop()]
                     (factor,) = highest.factors
                     is_same = x.value == factor.value
-                    if is_same and _along(x, statement) == _along(factor, highest):
+                    if is_same and _strides_along(x, statement) == _strides_along(factor, highest):
                         return highest
         return None
 
@@ -238,14 +238,14 @@ class Term:
 
 
 def _behind_cast(factor: Expression) -> Expression:
-    """Return an expression before rounding, or itself."""
+    """Return the operand of the outermost casts of an expression, or itself."""
     while isinstance(factor, Apply) and isinstance(factor.op, Cast):
         (factor,) = factor.operands
     return factor
 
 
-def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Strides]]]:
-    """Return the strides of an expression's sources along the combined loops."""
+def _strides_along(x: Expression, statement: Statement) -> list[tuple[Value, list[Strides]]]:
+    """Return the strides of an expression's reads along the combined loops."""
     return [
         (
             read.source,
@@ -256,7 +256,7 @@ def _along(x: Expression, statement: Statement) -> list[tuple[Value, list[Stride
 
 
 def _is_constant(expression: Expression, loops: Sequence[int]) -> bool:
-    """Return whether all reads of an expression are constant along some loops."""
+    """Return whether an expression's reads do not vary along some loops."""
     return all(
         stride.repeats
         for read in expression.reads()
@@ -266,7 +266,7 @@ def _is_constant(expression: Expression, loops: Sequence[int]) -> bool:
 
 
 def op_of(value: Value) -> GraphOp | None:
-    """Return the op that gives a value of a region; None for an argument."""
+    """Return the op that defines a value of a region; None for an argument."""
     op = defining_op(value)
     assert op is None or isinstance(op, GraphOp)
     return op
@@ -285,6 +285,8 @@ def op_of(value: Value) -> GraphOp | None:
 
 
 class _TermPrinter:
+    """A printer of a term as text, with names for its values (Note [text of terms])."""
+
     def __init__(self, term: Term) -> None:
         self._term, self._names = term, dict[Value, str]()
         for number, value in enumerate(term.arguments):
@@ -306,6 +308,7 @@ class _TermPrinter:
         return "\n  ".join([head, *map(self._statement, self._term.statements)])
 
     def _statement(self, statement: Statement) -> str:
+        """Return the line of text of a statement."""
         nest, place = statement.nest, statement.place()
         letters = iter("ijklmnopqrstuvwxyz")
         loops = ["0" if size == 1 else next(letters) for size in nest.sizes]
@@ -328,20 +331,20 @@ class _TermPrinter:
         return ", ".join([f"{left}: {kind} = {factors}", *shared.lines, *extents])
 
     def read(self, read: Read, loops: Sequence[str]) -> str:
-        """Print an element that is read."""
+        """Return the text of a read, such as `a0[i, j]`, or of a scalar constant."""
         op = None if read.source in self._names else read.op
         if isinstance(op, Constant) and np.size(op.value) == 1:
             return f"{np.asarray(op.value).reshape(())[()]:g}"
         found, indices = "", [*loops]
         for view in read.views:
             indices = view.indices(indices)
-            found += _filled(view)
+            found += _fill_text(view)
         name = self._names[read.source] if op is None else _name_of(op)
         return f"{name}[{', '.join(indices)}]{found}"
 
 
 class _SharedExpressions:
-    """A printer of a statement's expressions: repeated ones get names, u0, ….
+    """A printer of a statement's expressions, with names u0, … for repeated ones.
 
     Args:
         printer: of the term.
@@ -360,7 +363,7 @@ class _SharedExpressions:
         self.lines: list[str] = []  # what the names stand for
 
     def text(self, expression: Expression) -> str:
-        """Return the text of an expression."""
+        """Return an expression's text; append a line to `lines` if it repeats."""
         if isinstance(expression, Read):
             return self._printer.read(expression, self._loops)
         known = self._known.get(id(expression))
@@ -376,12 +379,13 @@ class _SharedExpressions:
         return found
 
 
-def _filled(view: View) -> str:
+def _fill_text(view: View) -> str:
+    """Return the text ` else …` of what a view reads outside of its source, if any."""
     return "" if view.fill is None else f" else {view.fill:g}"
 
 
 def _name_of(op: GraphOp) -> str:
-    """Return the name of an op, with its attributes for an element."""
+    """Return the name of an op with its attributes that apply to each element."""
     attributes = type(op).attributes_of(op).values()
     told = [str(x) for x in attributes if isinstance(x, (str, int, float)) and x]
     return ".".join([op.OPERATION_NAME.removeprefix("graph."), *told])

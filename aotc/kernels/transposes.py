@@ -29,7 +29,7 @@ Axes = tuple[int, ...]
 
 
 def merge_transposes(function: Function) -> None:
-    """Compute equal transposes and reshapes of a value once.
+    """Merge equal transposes and reshapes of a value in a function, in place.
 
     Other equal ops stay apart: a pass may have left each reader its own.
     """
@@ -47,7 +47,7 @@ def merge_transposes(function: Function) -> None:
 
 
 def bring_rounding_to_transposes(function: Function) -> None:
-    """Let each transpose of what is rounded from memory have a cast of its own.
+    """Give each transpose of a rounding cast a cast of its own, in place.
 
     Its kernel then rounds what it reads. A product packs a weight in one order, its
     derivative in another, and both round it.
@@ -74,7 +74,7 @@ def bring_rounding_to_transposes(function: Function) -> None:
 
 
 def _erase_unread(value: Value) -> None:
-    """Erase the reshapes of a value that nothing reads, and what makes it likewise."""
+    """Erase unread reshapes of a value, and its defining op if that is unread too."""
     for use in [*value.uses]:
         if isinstance(reader := use.owner.opview, Reshape):
             _erase_unread(reader.y)
@@ -84,16 +84,14 @@ def _erase_unread(value: Value) -> None:
 
 @dataclass(frozen=True)
 class _ProductOperand:
-    """An operand of a product, with its batch and its contracted axes."""
+    """An operand of a product, with its batch axes and its contracted axes."""
 
     value: Value
     batch: Axes
     contract: Axes
 
     def before_transpose(self) -> _ProductOperand | None:
-        """Return the operand before a transpose that keeps the order of its free
-        axes.
-        """
+        """Return the operand before its transpose; None if that reorders free axes."""
         made = self.value.owner
         if isinstance(made, ir.Block) or not isinstance(made.opview, Transpose):
             return None
@@ -109,7 +107,7 @@ class _ProductOperand:
 
 
 def without_transposes(op: DotGeneral) -> DotGeneral:
-    """A product of the same result in the place of one, or that itself.
+    """Replace a product by one that reads its operands before their transposes.
 
     A transpose of the left operand stays where its rows would lie unevenly without, or
     where terms that are integers would not lie beside each other.
@@ -132,7 +130,7 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
 
 
 def with_factors_in_order(op: DotGeneral, orders: Mapping[int, Axes]) -> DotGeneral:
-    """Return a product of the same result by operands that are transposed.
+    """Replace a product by one of operands transposed to the given axis orders.
 
     It takes the place of `op`, if there are any.
 
@@ -155,16 +153,16 @@ def with_factors_in_order(op: DotGeneral, orders: Mapping[int, Axes]) -> DotGene
 
 
 def _in_order(op: DotGeneral, operand: _ProductOperand, order: Axes) -> _ProductOperand:
-    """Return an operand of a product, transposed before it."""
+    """Return a product's operand, transposed to an axis order by an op before it."""
     batch, contract = (
         tuple(order.index(axis) for axis in axes)
         for axes in (operand.batch, operand.contract)
     )
-    return _ProductOperand(_transposed(op, operand.value, order), batch, contract)
+    return _ProductOperand(_find_or_insert_transpose(op, operand.value, order), batch, contract)
 
 
-def _transposed(op: DotGeneral, value: Value, order: Axes) -> Value:
-    """Return a transpose of an operand that is there before a product, or a new one."""
+def _find_or_insert_transpose(op: DotGeneral, value: Value, order: Axes) -> Value:
+    """Return an existing transpose of a value from before a product, or insert one."""
     for use in value.uses:
         found = use.owner.opview
         if not isinstance(found, Transpose) or found.permutation != order:
@@ -187,6 +185,7 @@ def _transposed(op: DotGeneral, value: Value, order: Axes) -> Value:
 def _with_operands(
     op: DotGeneral, left: _ProductOperand, right: _ProductOperand
 ) -> DotGeneral:
+    """Replace a product by one of other operands, unless the right one is the same."""
     if right.value == op.rhs:
         return op
     return _replace(_insert_product(op, left, right), op)
@@ -195,7 +194,7 @@ def _with_operands(
 def _insert_product(
     op: DotGeneral, left: _ProductOperand, right: _ProductOperand
 ) -> DotGeneral:
-    """Insert a product like `op` of other operands before it."""
+    """Insert, before a product, the same product of other operands."""
     with ir.InsertionPoint(op), op.location:
         made: Value = Builder().dot_general(
             left.value,
@@ -213,7 +212,7 @@ def _insert_product(
 
 
 def _replace(new: DotGeneral, old: DotGeneral) -> DotGeneral:
-    """Replace one op by another."""
+    """Replace all uses of a product by another one, and erase it; return the other."""
     old.y.replace_all_uses_with(new.y)
     old.operation.erase()
     return new

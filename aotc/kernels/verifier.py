@@ -21,7 +21,7 @@ from aotc.mlir import Function, Module
 def impossible_regions(
     module: Module, capabilities: Capabilities | NoTargetKernels
 ) -> Iterator[str]:
-    """Yield the faults of a module's regions for a target, in words.
+    """Yield messages on the regions of a module whose kernels the target cannot have.
 
     Raises:
         KeyError, TypeError, ValueError: an attribute is malformed.
@@ -38,6 +38,7 @@ def impossible_regions(
 def _why_impossible(
     function: Function, fused: Fused, capabilities: Capabilities | NoTargetKernels
 ) -> str:
+    """Return the reason why a region cannot have its stated kernel; "" if it can."""
     if isinstance(capabilities, NoTargetKernels):
         return f"there are no kernels for its target (graph.target): {capabilities.why}"
     families = capabilities.families
@@ -60,7 +61,7 @@ def _why_impossible(
 
 
 def _why_no_schedule(anchor: GraphOp, fused: Fused, capabilities: Capabilities) -> str:
-    """Return the reason why a kernel cannot have its schedule; "" if it can."""
+    """Return the reason why an op's kernel cannot have its schedule; "" if it can."""
     known = _schedules(anchor, fused.kernel, capabilities)
     if fused.tile in known:
         return ""
@@ -74,7 +75,7 @@ def _why_no_schedule(anchor: GraphOp, fused: Fused, capabilities: Capabilities) 
 def _schedules(
     anchor: GraphOp, name: str, capabilities: Capabilities
 ) -> list[dict[str, int]]:
-    """The schedules that a build may choose for an op, measured ones among them."""
+    """Return the schedules that a build may choose for an op, tuned ones included."""
     found: list[dict[str, int]] = []
     family = capabilities.families[name]
     for plan in (family.plan, family.plan_unpacked):
