@@ -77,8 +77,7 @@ class Schedule:
 
 @cache  # every region asks, several times
 def _usual(schedule: type[Schedule]) -> tuple[tuple[str, object], ...]:
-    """Return the (name, default) pairs of a schedule's fields, or `MISSING` for none.
-    """
+    """Return the (name, default) pairs of a schedule's fields; `MISSING` for none."""
     return tuple((each.name, each.default) for each in fields(schedule))
 
 

@@ -25,7 +25,7 @@ Attends = Attention | AttentionGradient
 
 @dataclass(frozen=True)
 class AttentionSizes:
-    """The sizes of an attention, and where its queries lie.
+    """The sizes of an attention, and the strides between its queries.
 
     How many batches, queries and positions there are may be what a call decides. Where
     heads share keys and have one query each, the heads that share them are taken for
@@ -60,7 +60,7 @@ class AttentionSizes:
 
     @classmethod
     def of(cls, op: Attends) -> AttentionSizes:
-        """Find the sizes of an attention, or of one that has a gradient."""
+        """Return the sizes of an attention, or of a gradient's attention."""
         query: Any = Tensor.of(op.query).shape
         value: Any = Tensor.of(op.value).shape
         batch, length, heads, depth = query
@@ -74,23 +74,21 @@ class AttentionSizes:
 
     @property
     def scratch(self) -> tuple[int, int]:
-        """The elements that a query has on the stack: of its own, and for each key."""
+        """The stack elements that a query takes: of its own, and for each key."""
         if self.is_gradient:  # itself and its cotangent; a weight and a slope
             return self.depth + self.width, 2
         return 1 + self.depth + (self.width if self.is_narrow else 0), 1
 
     @property
     def typical(self) -> tuple[int, int]:
-        """The numbers of queries and positions that decide the tile: typical ones of
-        calls.
-        """
+        """The typical numbers of queries and positions, for which tiles are chosen."""
         return typical_size(self.length, ATTENDED), typical_size(
             self.positions, ATTENDED
         )
 
 
 def has_kernel_types(op: Attends, machine: Machine) -> bool:
-    """Return whether kernels can compute an attention: elements are floats.
+    """Return whether an attention has dtypes and static sizes that kernels allow.
 
     Sizes are static but for the numbers of batches, queries and positions, and
     somebody reads the weighted sums, or one of the cotangents.
@@ -163,7 +161,7 @@ class AttentionTile(Schedule):
 
 
 def choose_tile(op: Attends, machine: Machine) -> AttentionTile | None:
-    """The tile for an attention on a machine; None if its heads are too deep."""
+    """Return the tile for an attention on a machine; None if its heads are too deep."""
     sizes, lanes = AttentionSizes.of(op), machine.lanes
     count = _choose_vectors(sizes, lanes)
     most, (_, positions) = _most_keys(sizes, count * lanes), sizes.typical
@@ -187,9 +185,7 @@ def choose_tile(op: Attends, machine: Machine) -> AttentionTile | None:
 
 
 def _choose_vectors(sizes: AttentionSizes, lanes: int) -> int:
-    """Return the number of vectors that leaves the fewest lanes empty, or else the
-    larger.
-    """
+    """Return how many vectors of queries leave the fewest lanes of a block empty."""
     length, _ = sizes.typical
     needed = -(-length // lanes)
     most = min(needed, _QUERIES // lanes)
@@ -200,13 +196,13 @@ def _choose_vectors(sizes: AttentionSizes, lanes: int) -> int:
 
 
 def _most_keys(sizes: AttentionSizes, columns: int) -> int:
-    """Return the keys of a block for which there is scratch beside the queries."""
+    """Return how many keys of a block fit the scratch memory beside the queries."""
     own, each = sizes.scratch
     return min(_MOST_KEYS, (SCRATCH // columns - own) // each)
 
 
 def plan(op: Attention, machine: Machine) -> AttentionTile | None:
-    """The tile for an attention; None where there is no kernel for it.
+    """Return the tile for an attention of many queries; None if it gets no kernel.
 
     The transposed queries and the scores of a block are on the stack, and so are the
     sums that narrower results are made of, so heads are at most some hundred elements
@@ -217,16 +213,13 @@ def plan(op: Attention, machine: Machine) -> AttentionTile | None:
 
 
 def workgroups(op: Attention, tile: AttentionTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: heads of all batches, and parts of the
-    queries.
-    """
+    """Return the numbers of workgroups: heads of all batches, and blocks of queries."""
     sizes = AttentionSizes.of(op)
     return sizes.batch * sizes.heads, ceil_divide(sizes.length, tile.columns)
 
 
 def plan_gradient(op: AttentionGradient, machine: Machine) -> AttentionTile | None:
-    """The tile for a gradient; None where products with kernels of their own are
-    better.
+    """Return the tile for an attention's gradient; None if products are better.
 
     That is where an attention of the same sizes has no kernel, or heads are more than
     some hundred elements deep; where the cotangent of the bias is read, which may be as
@@ -242,14 +235,13 @@ def plan_gradient(op: AttentionGradient, machine: Machine) -> AttentionTile | No
 def workgroups_of_gradient(
     op: AttentionGradient, tile: AttentionTile
 ) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: heads of keys of all batches, each of which
-    adds up all of its queries.
-    """
+    """Return the numbers of workgroups: key heads of all batches, and 1."""
     sizes = AttentionSizes.of(op)
     return sizes.batch * sizes.shared, 1
 
 
 def _plan(op: Attends, machine: Machine) -> AttentionTile | None:
+    """Return the tile for an attention or its gradient; None if it gets no kernel."""
     if not has_kernel_types(op, machine):
         return None
     strides = bias_strides(op)

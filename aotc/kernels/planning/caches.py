@@ -26,7 +26,7 @@ _FEW_COLUMNS = 64  # the same, where its lines do not stay in the second cache
 def time_of(
     geometry: ConvolutionGeometry, tile: ContractionTile, machine: Machine
 ) -> float:
-    """Return the cycles of a product, by its sums or by reading its weight."""
+    """Return the modelled cycles of a product, by its sums or by reading its weight."""
     weight = geometry.depth * geometry.features * geometry.bytes
     reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0
     sums = cycles(geometry, tile.rows, tile.vectors, machine, tile.terms)
@@ -36,7 +36,7 @@ def time_of(
 def displaces_panels(
     geometry: ConvolutionGeometry, tile: ContractionTile, machine: Machine
 ) -> bool:
-    """Return whether a panel of a right operand read in place misses the caches.
+    """Return whether a panel of a right operand read in place misses the L2 cache.
 
     Args:
         geometry: of static sizes, whose right operand has rows.
@@ -50,7 +50,7 @@ def displaces_panels(
 
 
 def _shared_bytes(distance: int) -> int:
-    """Return the largest power of two that a distance in memory is a multiple of.
+    """Return the largest power of two that divides a distance in bytes.
 
     Lines so far apart share the places of a cache: each takes as much of it as that.
     """
@@ -58,7 +58,7 @@ def _shared_bytes(distance: int) -> int:
 
 
 def gains_by_transposing(geometry: ConvolutionGeometry, machine: Machine) -> bool:
-    """Return whether a product gains if each call transposes its left operand before.
+    """Return whether transposing the left operand in each call makes a product faster.
 
     Where its rows lie side by side, and not the terms of a sum, each step of a tile
     reads another line, of which it needs a few elements. A transpose takes as long as
@@ -84,7 +84,7 @@ def gains_by_transposing(geometry: ConvolutionGeometry, machine: Machine) -> boo
 def choose_packed_in_calls(
     geometry: ConvolutionGeometry, machine: Machine, terms: int
 ) -> ContractionTile:
-    """The tile for a right operand that each call packs.
+    """Return the tile for a product whose right operand is packed in each call.
 
     Panels that are all full are packed by one transpose; others are padded before,
     which takes as long again.

@@ -24,7 +24,7 @@ _LEAST = 1 << 19  # bytes between stages that are worth keeping in a cache
 
 @dataclass(frozen=True)
 class ChainSchedule(Schedule):
-    """The schedule of a chain; fields of a missing stage are 0.
+    """The schedule of a chain of convolutions; fields of a missing stage are 0.
 
     Args:
         lanes: elements of a vector.
@@ -48,7 +48,7 @@ class ChainSchedule(Schedule):
 
     @property
     def expand(self) -> ContractionTile | None:
-        """The tile of the first stage, which reads its weight as it lies."""
+        """The tile of the first convolution, its weight not packed; None without."""
         if not self.expand_rows:
             return None
         return ContractionTile(
@@ -57,7 +57,7 @@ class ChainSchedule(Schedule):
 
     @property
     def project(self) -> ContractionTile | None:
-        """The tile of the last stage, which reads its weight packed."""
+        """The tile of the last convolution, its weight packed; None without."""
         if not self.project_rows:
             return None
         return ContractionTile(
@@ -65,16 +65,14 @@ class ChainSchedule(Schedule):
         )
 
     def sweep(self, geometry: ConvolutionGeometry) -> Sweep:
-        """Return the sweep of the windows: all channels of a tile before the next
-        one.
-        """
+        """Return the schedule of the depthwise stage, all channels in one tile."""
         vectors = -(-geometry.groups // self.lanes)
         return Sweep(self.lanes, self.rows, self.is_unrolled, vectors, self.lines)
 
 
 @dataclass(frozen=True)
 class LineBuffers:
-    """The memory in which a share keeps lines between the stages, in elements.
+    """The sizes of the line buffers between a chain's stages, in elements.
 
     Args:
         span: lines of the image that a window sees.
@@ -92,7 +90,7 @@ class LineBuffers:
 
     @classmethod
     def of(cls, stages: ChainStages, schedule: ChainSchedule) -> LineBuffers:
-        """Compute the buffers of a chain."""
+        """Return the sizes of a chain's line buffers under a schedule."""
         shape = geometry_of_stage(stages.depthwise)
         span = (shape.window[0] - 1) * shape.dilation[0] + 1
         windows = (schedule.lines - 1) * shape.strides[0] + span
@@ -108,24 +106,24 @@ class LineBuffers:
 
     @property
     def elements(self) -> int:
-        """The elements of both buffers."""
+        """The number of elements of both buffers together."""
         return self.expanded + self.result
 
 
 def _buffer_size(elements: int, schedule: ChainSchedule) -> int:
-    """Round up to whole vectors, and add one that moves of lines read past the end."""
+    """Return a buffer's size, padded for vector moves that read past its end."""
     return (-(-elements // schedule.lanes) + 1) * schedule.lanes
 
 
 def geometry_of_stage(op: ConvGeneral) -> ConvolutionGeometry:
-    """Return a stage's geometry, line by line; only of stages with a plan."""
+    """Return a stage's geometry as windows over image lines, asserting there is one."""
     found = geometry_by_lines(op)
     assert found is not None
     return found
 
 
 def plan(op: GraphOp, machine: Machine) -> ChainSchedule | None:
-    """The schedule of the chain that ends with an op; None where there is none."""
+    """Return the schedule of a chain of convolutions that an op ends; None if none."""
     stages = stages_of(op)
     if stages is None or not depthwise.plan(stages.depthwise, machine):
         return None
@@ -139,9 +137,7 @@ def plan(op: GraphOp, machine: Machine) -> ChainSchedule | None:
 
 
 def _have_kernels(geometries: Sequence[ConvolutionGeometry], machine: Machine) -> bool:
-    """Return whether each stage is of f32, of half a vector of features, and of some
-    lines.
-    """
+    """Return whether each stage's dtype, features and lines allow a chain's kernel."""
     return all(
         each.dtype == "f32"
         and machine.half_fills(each.features)
@@ -153,7 +149,7 @@ def _have_kernels(geometries: Sequence[ConvolutionGeometry], machine: Machine) -
 def _pays(
     stages: ChainStages, geometries: Sequence[ConvolutionGeometry], machine: Machine
 ) -> bool:
-    """Return whether a chain is faster than its stages one after the other.
+    """Return whether a chain in one kernel is faster than its stages as own kernels.
 
     That is where what it keeps in a cache would be written and read by memory that is
     further away, and where the weights, which each share reads once for some lines, are
@@ -168,7 +164,7 @@ def _pays(
 
 
 def _tiles(stages: ChainStages, machine: Machine) -> ChainSchedule:
-    """The tiles by which each stage takes the fewest cycles, a line at a time."""
+    """Return a chain's schedule of one line with each stage's fastest register tile."""
     windows = depthwise.plan(stages.depthwise, machine)
     assert windows is not None
     first, last = (
@@ -188,7 +184,7 @@ def _tiles(stages: ChainStages, machine: Machine) -> ChainSchedule:
 
 
 def _kept_elements(stages: ChainStages) -> int:
-    """Count the intermediate elements of one image."""
+    """Return how many elements of one image lie between the stages."""
     shape = geometry_of_stage(stages.depthwise)
     image = shape.size[0] * shape.size[1] * shape.channels if stages.expand else 0
     result = shape.result[0] * shape.result[1] * shape.features
@@ -198,8 +194,7 @@ def _kept_elements(stages: ChainStages) -> int:
 def _with_lines(
     stages: ChainStages, schedule: ChainSchedule, machine: Machine
 ) -> ChainSchedule | None:
-    """Return the schedule with the most lines whose buffers fit half of the second
-    cache, or None.
+    """Return the schedule with the most lines whose buffers fit half of L2, or None.
 
     None if that is not one.
     """
@@ -214,32 +209,32 @@ def _with_lines(
 def candidates(
     op: GraphOp, machine: Machine, planned: ChainSchedule
 ) -> list[ChainSchedule]:
-    """The schedules that may be better than the planned one, which comes first."""
+    """Return the schedules worth measuring for a chain, the planned one first."""
     fewer = replace(planned, lines=-(-planned.lines // 2))
     return [*dict.fromkeys([planned, fewer])]
 
 
 def ops_before(op: GraphOp) -> Sequence[GraphOp]:
-    """The ops of a chain that make the operand of its last stage, in order."""
+    """Return the ops of a chain before its last stage, in order."""
     stages = stages_of(op)
     return () if stages is None else stages.before
 
 
 def workgroups(op: GraphOp, schedule: ChainSchedule) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: one for each line of results."""
+    """Return the numbers of workgroups of a chain: 1, and one for each result line."""
     assert isinstance(op, ConvGeneral)
     return 1, geometry_of_stage(op).lines
 
 
 def scratch_elements(op: GraphOp, schedule: ChainSchedule) -> int:
-    """Count the scratch elements of each share."""
+    """Return the f32 scratch elements that each share of a chain's workgroups takes."""
     stages = stages_of(op)
     assert stages is not None
     return LineBuffers.of(stages, schedule).elements
 
 
 def why_misread(function: Function, anchor: GraphOp, schedule: ChainSchedule) -> str:
-    """Return why a chain of convolutions would misread arguments; "" if not.
+    """Return why a chain's kernel would misread its region's arguments; "" if not.
 
     Its kernel reads the weight of the last stage, packed, where the first argument is,
     and the image and the other weights where the arguments are that its stages name.

@@ -48,7 +48,7 @@ _ROWS = 16  # of a matrix, at least
 
 @dataclass(frozen=True)
 class ColumnTile(Schedule):
-    """The schedule of a reduction of columns.
+    """The schedule of a reduction along columns of matrices.
 
     Args:
         lanes: elements of a vector.
@@ -66,12 +66,12 @@ class ColumnTile(Schedule):
 
     @property
     def columns(self) -> int:
-        """The columns of a tile."""
+        """The number of columns of a tile."""
         return self.lanes * self.vectors
 
 
 def plan(op: Reduction | Normalize, machine: Machine) -> ColumnTile | None:
-    """The schedule of a reduction; None where there is no kernel for it.
+    """Return the tile of a reduction along columns; None if it gets no kernel.
 
     All but the first axes are static, those that are reduced are beside each other, and
     elements are floats. Of a norm a kernel makes the statistics, if nothing reads more.
@@ -89,13 +89,14 @@ def plan(op: Reduction | Normalize, machine: Machine) -> ColumnTile | None:
 
 
 def _is_worth(sizes: MatrixBatch, machine: Machine) -> bool:
+    """Return whether matrices are large and wide enough for a kernel."""
     size = typical_size(sizes.count, IMAGES) * sizes.length * sizes.width
     is_large = size >= grain.elements(grain.LEAST)
     return is_large and machine.half_fills(sizes.width)
 
 
 def inner_axes(op: Reduction | Normalize, machine: Machine) -> tuple[int, ...]:
-    """Return the axes of an op over which a kernel reduces matrices of it first.
+    """Return the axes that a kernel reduces first when a reduction is split; () if not.
 
     Those of the longest run, but of the first axes of a tensor some that number the
     matrices, so that threads share them. None of them where the op is better computed
@@ -120,7 +121,7 @@ def inner_axes(op: Reduction | Normalize, machine: Machine) -> tuple[int, ...]:
 
 
 def _runs(axes: tuple[int, ...], x: Tensor) -> Iterator[tuple[int, ...]]:
-    """Return the runs of neighbouring axes, but for one at the end of a tensor.
+    """Yield the runs of neighbouring axes, but for one that ends the tensor.
 
     All but the first one of a tensor are of static size.
     """
@@ -134,12 +135,13 @@ def _runs(axes: tuple[int, ...], x: Tensor) -> Iterator[tuple[int, ...]]:
 
 
 def _count(x: Tensor, axes: tuple[int, ...]) -> int:
+    """Return the number of elements along some axes, in typical calls."""
     sizes = [typical_size(x.shape[axis], IMAGES) for axis in axes]
     return [*accumulate(sizes, mul, initial=1)][-1]
 
 
 def _numbering(run: tuple[int, ...], x: Tensor) -> int:
-    """Return how many of the first axes number matrices: as few as can be shared."""
+    """Return how many of a run's first axes number the matrices that threads share."""
     for number in range(1, len(run)):
         if _count(x, run[:number]) >= _MATRICES:
             return number
@@ -147,7 +149,7 @@ def _numbering(run: tuple[int, ...], x: Tensor) -> int:
 
 
 def choose_tile(sizes: MatrixBatch, machine: Machine) -> ColumnTile:
-    """The schedule of a reduction of columns on a machine."""
+    """Return the tile of a reduction along columns on a machine."""
     needed = -(-sizes.width // machine.lanes)
     count = max(split_evenly(needed, vectors_of(1, machine)))
     work = sizes.length * count * machine.lanes
@@ -163,23 +165,24 @@ def choose_tile(sizes: MatrixBatch, machine: Machine) -> ColumnTile:
 
 
 def vectors_of(count: int, machine: Machine) -> int:
-    """Return how many vectors of so many reductions go side by side, at most."""
+    """Return how many vectors of columns fit the registers, for `count` reductions."""
     return max(1, (machine.registers - _SPARE) // count)
 
 
 def workgroups(op: Reduction | Normalize, tile: ColumnTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: parts of the columns, blocks of matrices."""
+    """Return the numbers of workgroups: groups of columns, and blocks of matrices."""
     sizes = known_matrices(op)
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
     return parts, ceil_divide(sizes.count, tile.block)
 
 
 def column_axes(op: GraphOp) -> int:
-    """Return the number of last axes, of the operand and the result, not reduced."""
+    """Return how many of an operand's last axes are not reduced: the columns."""
     return len(_columns(op))
 
 
 def _columns(op: GraphOp) -> range:
+    """Return the axes behind the reduced ones."""
     return range(max(reduced_axes(op)) + 1, Tensor.of(op.operands[0]).rank)
 
 
@@ -187,7 +190,7 @@ def _columns(op: GraphOp) -> range:
 
 
 def ops_before(op: Reduction | Normalize) -> list[Reduction]:
-    """Return reductions before another one that its kernel computes as well, in order.
+    """Return earlier reductions that a reduction's kernel computes too, in order.
 
     They are over the same axes, of what is made of the same tensor, and none needs
     what another one gives.
@@ -204,12 +207,12 @@ def ops_before(op: Reduction | Normalize) -> list[Reduction]:
 
 
 def operands_made_elementwise(op: Reduction | Normalize) -> list[Value]:
-    """Return the operands that elementwise ops of a kernel make: of all reductions."""
+    """Return the operands of a kernel's reductions, which a prologue may compute."""
     return list(dict.fromkeys(each.operands[0] for each in (op, *ops_before(op))))
 
 
 def _sources(op: Reduction) -> list[Value]:
-    """Return the tensors of its operand's shape that elementwise ops make it of."""
+    """Return the tensors, of its operand's shape, that a reduction is computed from."""
     shape = Tensor.of(op.x).shape
 
     def goes_on(value: Value) -> bool:
@@ -223,7 +226,7 @@ def _sources(op: Reduction) -> list[Value]:
 
 
 def _reductions_of(sources: list[Value], op: Reduction) -> list[Reduction]:
-    """Return the reductions before another one that are alike, of what some give."""
+    """Return earlier reductions like `op` whose operands derive from `sources`."""
     found, known, rest = list[Reduction](), set(sources), [*sources]
     while rest:
         for user in users_of([rest.pop()]):
@@ -244,14 +247,14 @@ def _reductions_of(sources: list[Value], op: Reduction) -> list[Reduction]:
 
 
 def _is_of_floats(op: GraphOp) -> bool:
-    """Return whether an op makes floats of other floats, which a kernel widens."""
+    """Return whether an op is a cast between float dtypes."""
     return isinstance(op, Cast) and all(
         is_float(Tensor.of(x).dtype) for x in (op.x, op.y)
     )
 
 
 def _needs(op: GraphOp, other: GraphOp) -> bool:
-    """Return whether an op is computed of what one before it gives."""
+    """Return whether an op depends on the result of an earlier op."""
 
     def is_after(value: Value) -> bool:
         made = defining_op(value)

@@ -53,7 +53,7 @@ _WORTH_PAIRING = 32  # the same, where it could be read as it lies
 
 
 def plan(op: GraphOp, machine: Machine) -> ContractionTile | None:
-    """The tile for a product or a convolution by a weight; None where there is none."""
+    """Return the tile for a convolution or a product by a weight; None if no kernel."""
     geometry = _geometry_in_reach(op, machine)
     if geometry is None:
         return None
@@ -66,7 +66,7 @@ def plan(op: GraphOp, machine: Machine) -> ContractionTile | None:
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> ContractionTile | None:
-    """Plan a tile for a right operand that may change from call to call.
+    """Return the tile for a right operand that varies by call; None without a kernel.
 
     It is read as it lies if its columns are side by side, and what tiles of rows read
     again stays in the second cache. Packing it takes as long as some rows of the
@@ -93,7 +93,7 @@ def plan_unpacked(op: GraphOp, machine: Machine) -> ContractionTile | None:
 def _plan_lying(
     geometry: ConvolutionGeometry, machine: Machine, terms: int
 ) -> ContractionTile:
-    """Plan a tile for a right operand that is read as it lies.
+    """Return a tile for a right operand that is read in place, not packed.
 
     Terms that are multiplied at a time are brought together as they are loaded, where
     no run of them ends with fewer.
@@ -106,7 +106,7 @@ def _plan_lying(
 def factor_orders(
     op: DotGeneral, machine: Machine, numerics: str, *, by_weight: bool
 ) -> dict[int, tuple[int, ...]]:
-    """Return the order in which the axes of a left operand are read faster, if any.
+    """Return the axis order in which a product reads its left operand faster, if any.
 
     Args:
         op: the product.
@@ -125,7 +125,7 @@ def factor_orders(
 
 
 def numbers_products(op: DotGeneral, machine: Machine) -> bool:
-    """Return whether a product over all images is better computed for each image.
+    """Return whether a product that sums over images is better computed for each image.
 
     So is the gradient of the kernel of a convolution of few channels: its tiles read
     all images and what flows back, which do not stay in the second cache, again and
@@ -150,7 +150,7 @@ def numbers_products(op: DotGeneral, machine: Machine) -> bool:
 
 
 def plan_fetching(op: GraphOp, tile: ContractionTile) -> ContractionTile:
-    """Return the tile for weights that come from main memory in each call.
+    """Return the tile with prefetching, for weights that come from main memory.
 
     A tile that is the only one of its packed panel then fetches what it reads some
     steps later. From a cache, it reads faster without.
@@ -162,7 +162,7 @@ def plan_fetching(op: GraphOp, tile: ContractionTile) -> ContractionTile:
 
 
 def _choose_packed(geometry: ConvolutionGeometry, machine: Machine) -> ContractionTile:
-    """The tile for a right operand that is packed.
+    """Return the tile for a packed right operand, with prefetching where it helps.
 
     Several tiles of a panel fetch the next panel into the first caches, wherever it is:
     one for each vector of a panel, or more, so that few of their steps are for that.
@@ -176,7 +176,7 @@ def _choose_packed(geometry: ConvolutionGeometry, machine: Machine) -> Contracti
 def _fetch_next(
     geometry: ConvolutionGeometry, tile: ContractionTile
 ) -> ContractionTile:
-    """Return the tile for a packed operand, with its prefetch of the next panel."""
+    """Return the tile, prefetching the next panel if several tiles share a panel."""
     least = _MANY if tile.block <= _FEW_TILES else KEPT_BYTES
     several = tile.block >= tile.vectors and tile.block > 1
     if several and _fetches(geometry, tile, least):
@@ -190,7 +190,7 @@ def plan_alike(
     contracts: Sequence[Sequence[Contract]],
     machine: Machine,
 ) -> list[ContractionTile]:
-    """Plan tiles for products by one weight, all with its panels: it is packed once.
+    """Return tiles of one panel width for products that share a weight's packing.
 
     The panels are those by which the products are slowed down least in all, each by
     what it takes with the tile of its own. A weight that comes from main memory takes
@@ -230,7 +230,7 @@ def plan_alike(
 
 
 def _like(op: GraphOp, tile: ContractionTile, own: ContractionTile) -> ContractionTile:
-    """Make a tile prefetch, or plan for fetching ahead if the replaced tile does."""
+    """Return a re-planned tile with prefetching as the tile that it replaces has it."""
     tile = _fetch_next(known_geometry(op), tile)
     return plan_fetching(op, tile) if own.ahead else tile
 
@@ -238,7 +238,7 @@ def _like(op: GraphOp, tile: ContractionTile, own: ContractionTile) -> Contracti
 def candidates(
     op: GraphOp, machine: Machine, planned: ContractionTile
 ) -> list[ContractionTile]:
-    """The tiles that may be better than the planned one, which comes first."""
+    """Return the tiles worth measuring for a product, the planned one first."""
     geometry = known_geometry(op)
     machine = _with_filled_vectors(machine, geometry)
     if planned.dequantizes:
@@ -257,7 +257,7 @@ def candidates(
 
 
 def _fetches(geometry: ConvolutionGeometry, tile: ContractionTile, least: int) -> bool:
-    """Return whether panels are read in order, and hold so many bytes, or more."""
+    """Return whether panels are read in order and hold at least `least` bytes."""
     if not geometry.is_product or tile.products != 1:
         return False
     if geometry.layout is not None and geometry.layout.splits_rows:
@@ -269,7 +269,7 @@ def _fetches(geometry: ConvolutionGeometry, tile: ContractionTile, least: int) -
 
 
 def _geometry_in_reach(op: GraphOp, machine: Machine) -> ConvolutionGeometry | None:
-    """Return an op's geometry, if the kernels here gain by computing it."""
+    """Return an op's geometry if a contraction kernel would be faster; else None."""
     geometry = geometry_of(op)
     if geometry is None or geometry.groups_together(machine.lanes) > 1:
         return None
@@ -291,12 +291,12 @@ def _geometry_in_reach(op: GraphOp, machine: Machine) -> ConvolutionGeometry | N
 
 
 def _has_windows(geometry: ConvolutionGeometry) -> bool:
-    """Return whether windows are larger than pixels or rows."""
+    """Return whether a convolution's windows have more than one pixel."""
     return math.prod(geometry.window) > 1
 
 
 def _with_filled_vectors(machine: Machine, geometry: ConvolutionGeometry) -> Machine:
-    """Return a machine with shorter vectors if windows would leave half of one empty.
+    """Return the machine with shorter vectors, if full ones would stay half empty.
 
     Processors that have these add up two a cycle of the shorter ones as well.
     """
@@ -308,8 +308,7 @@ def _with_filled_vectors(machine: Machine, geometry: ConvolutionGeometry) -> Mac
 
 
 def _can_be_packed(geometry: ConvolutionGeometry) -> bool:
-    """Return whether one size is known for all products, which have right operands
-    each.
+    """Return whether a right operand has the static sizes that packing needs.
 
     Integers have no other kernels, so they may also have one for all: floats of such
     rows are read as they lie.
@@ -328,7 +327,7 @@ def plan_joined(
     *,
     interleaved: bool,
 ) -> ContractionTile | None:
-    """The tile for products of one left operand, whose right ones are packed as one.
+    """Return the tile for products of one left operand in one kernel; None if none.
 
     Args:
         ops: the products, all by weights.
@@ -366,7 +365,7 @@ def _best_for_all(
     tiles: Sequence[ContractionTile],
     machine: Machine,
 ) -> ContractionTile:
-    """The tile by which some products take the fewest cycles in all."""
+    """Return the tile with the fewest modelled cycles in all for some products."""
     typical = [geometry.typical for geometry in geometries]
 
     def cycles_of_all(tile: ContractionTile) -> float:
@@ -379,7 +378,7 @@ def _best_for_all(
 
 
 def workgroups(op: GraphOp, tile: ContractionTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: panels, and blocks of rows, or reversed.
+    """Return the numbers of workgroups: panels and blocks of rows, outer ones last.
 
     Args:
         op: the product in the function of a region.
@@ -392,14 +391,14 @@ def workgroups(op: GraphOp, tile: ContractionTile) -> tuple[Size, Size]:
 
 
 def column_axes(op: GraphOp) -> int:
-    """Return the number of the result's last axes that are of the right operand."""
+    """Return how many of the result's last axes belong to the right operand."""
     if not isinstance(op, DotGeneral):
         return 1
     return Tensor.of(op.rhs).rank - len(op.rhs_batch) - len(op.rhs_contract)
 
 
 def second_columns(op: GraphOp, tile: ContractionTile) -> range | None:
-    """Return the axes of a right operand that are columns; None unless they come last.
+    """Return the column axes of the right operand; None unless a prologue may make it.
 
     Vectors of them are then computed of what lies in memory; of several terms that are
     multiplied at a time there are none.
@@ -413,7 +412,7 @@ def second_columns(op: GraphOp, tile: ContractionTile) -> range | None:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the views through which the kernel reads the left operand, by value.
+    """Return the source of each operand that the kernel reads through a view op.
 
     Windows over an image are read from it, dequantised rows as integers, and rows by a
     dequantised weight as the bf16 that they are.
@@ -428,7 +427,7 @@ def cycles_of(
     machine: Machine,
     number_of: Callable[[Size], int],
 ) -> int:
-    """Return the cycles of all products of a region on one core, by `cycles`."""
+    """Return the modelled cycles of a region's products on one core."""
     static = (each.with_sizes(number_of) for each in Joined.of(op, tile).geometries)
     return sum(
         round(cycles(each, tile.rows, tile.vectors, machine, tile.terms))
@@ -437,7 +436,7 @@ def cycles_of(
 
 
 def _why_not_made(anchor: GraphOp, right: Value, joined: Joined) -> str:
-    """Return why a kernel cannot make the second operand of its second argument."""
+    """Return why a kernel cannot compute a product's right operand; "" if it can."""
     tile = joined.tile
     if tile.dequantizes:
         return dequantized.why_misread(anchor, tile, joined.panels)
@@ -445,7 +444,7 @@ def _why_not_made(anchor: GraphOp, right: Value, joined: Joined) -> str:
 
 
 def why_misread(function: Function, anchor: GraphOp, tile: ContractionTile) -> str:
-    """Return why products would misread operands, which are the first arguments."""
+    """Return why a product's kernel would misread its region's arguments; "" if not."""
     left, right = list(function.entry_block.arguments)[:2]
     joined = Joined.of(anchor, tile)
     first, *_ = joined.anchors

@@ -26,7 +26,7 @@ _QUERIES = 8  # of a head of keys, also where a vector has fewer lanes
 
 @dataclass(frozen=True)
 class DecoderTile(Schedule):
-    """The schedule of an attention of few queries.
+    """The schedule of an attention of few queries (decoding).
 
     Args:
         lanes: elements of a vector.
@@ -40,7 +40,7 @@ class DecoderTile(Schedule):
 
 
 def plan(op: Attention, machine: Machine) -> DecoderTile | None:
-    """The tile for an attention of few queries; None for another.
+    """Return the tile for an attention of few queries; None for others.
 
     No more queries share a head of keys than a vector has lanes, or 8: for more, the
     other form has fewer operations. None is causal: of one query, that would hide
@@ -62,18 +62,18 @@ def plan(op: Attention, machine: Machine) -> DecoderTile | None:
 
 
 def workgroups(op: Attention, tile: DecoderTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: heads of keys of all batches."""
+    """Return the numbers of workgroups: key heads of all batches, and 1."""
     sizes = AttentionSizes.of(op)
     return sizes.batch * sizes.heads, 1
 
 
 def round_up(count: int, lanes: int) -> int:
+    """Return a count rounded up to a multiple of `lanes`."""
     return -(-count // lanes) * lanes
 
 
 def _scratch_of(sizes: AttentionSizes, tile: DecoderTile) -> int:
-    """Return the elements of a query on the stack: itself, its weights, and three
-    vectors.
+    """Return the stack elements of a query: itself, its weights and three vectors.
 
     And its sums, where results are narrower.
     """
@@ -82,12 +82,12 @@ def _scratch_of(sizes: AttentionSizes, tile: DecoderTile) -> int:
 
 
 def computed_operands(op: Attention) -> list[Value]:
-    """Return the operands that are keys or values alone, which a region may compute."""
+    """Return the keys and values of an attention that a prologue may compute."""
     return [x for x in (op.key, op.value) if x not in (op.query, op.bias)]
 
 
 def caches_by_heads(op: GraphOp) -> Mapping[Value, Value]:
-    """The keys and values of an attention that are transposes of caches by heads.
+    """Return the head-major caches behind transposed keys and values, by operand.
 
     None of them that is another operand as well, which is read by positions.
 

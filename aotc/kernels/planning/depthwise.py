@@ -29,7 +29,7 @@ _WORD = 4  # bytes of a word, each of a line
 
 @dataclass(frozen=True)
 class Sweep(Schedule):
-    """The schedule of windows over images.
+    """The schedule of a depthwise convolution or pooling.
 
     Args:
         lanes: elements of a vector.
@@ -50,14 +50,14 @@ class Sweep(Schedule):
     phrases = {"terms": "{} lines of windows together"}
 
     def workgroups(self, geometry: ConvolutionGeometry) -> tuple[Size, Size]:
-        """Return the numbers of workgroups, along channels and lines."""
+        """Return the numbers of workgroups: blocks of channels, and of lines."""
         needed = ceil_divide(geometry.groups, geometry.groups_together(self.lanes))
         lines = ceil_divide(geometry.lines, self.block)
         return ceil_divide(needed, self.vectors), lines
 
 
 def plan(op: GraphOp, machine: Machine) -> Sweep | None:
-    """Return an op's schedule; None where there is no kernel for it."""
+    """Return the schedule of windows over channels or groups; None without a kernel."""
     geometry = geometry_of(op)
     if geometry is None:
         return None
@@ -74,7 +74,7 @@ def plan(op: GraphOp, machine: Machine) -> Sweep | None:
 
 
 def _choose_for_bytes(geometry: ConvolutionGeometry, machine: Machine) -> Sweep:
-    """Choose the schedule of windows over bytes: as others, in words if possible.
+    """Return the schedule of a depthwise convolution of bytes.
 
     Weights of u8, which exporters do not write for convolutions, are multiplied as f32.
     """
@@ -90,14 +90,12 @@ def _choose_for_bytes(geometry: ConvolutionGeometry, machine: Machine) -> Sweep:
 
 
 def _has_floats(geometry: ConvolutionGeometry, machine: Machine) -> bool:
-    """Return whether elements are floats that kernels hold, multiplied or pooled."""
+    """Return whether elements are floats that the machine's kernels can load."""
     return geometry.is_float and geometry.dtype in machine.dtypes
 
 
 def _has_bytes(geometry: ConvolutionGeometry) -> bool:
-    """Return whether elements are bytes, of one channel and one feature in each
-    group.
-    """
+    """Return whether an op is a depthwise convolution of bytes with small windows."""
     dtypes = geometry.dtype in NARROW and geometry.right_dtype in NARROW
     is_alone = geometry.channels == geometry.groups == geometry.features
     return dtypes and is_alone and geometry.depth <= MOST_OF_BYTES
@@ -105,7 +103,7 @@ def _has_bytes(geometry: ConvolutionGeometry) -> bool:
 
 @dataclass(frozen=True)
 class Image:
-    """The image that windows see.
+    """An image in memory that a depthwise kernel reads, with its padding value.
 
     Args:
         source: what lies in memory.
@@ -119,7 +117,7 @@ class Image:
 
 
 def image_of(op: GraphOp) -> Image:
-    """Return the image of an op: where it is one of bytes with a margin, without that.
+    """Return the image that an op reads, before a pad op that adds its margin.
 
     Convolutions of quantised images have a margin of zero points.
     """
@@ -136,9 +134,7 @@ def image_of(op: GraphOp) -> Image:
 
 
 def _is_around(op: Pad) -> bool:
-    """Return whether images have a margin of static size, and nothing between
-    pixels.
-    """
+    """Return whether a pad op adds static spatial margins only."""
     if 0 in Tensor.of(op.x).shape:
         return False
     margins = zip(op.low, op.high, strict=True)
@@ -149,7 +145,7 @@ def _is_around(op: Pad) -> bool:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the margin that a kernel adds to an image of bytes, with the source."""
+    """Return the padded image of bytes mapped to its source, if the kernel pads it."""
     if geometry_of(op) is None:
         return {}
     source, x = image_of(op).source, op.operands[0]
@@ -157,7 +153,7 @@ def views(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def computed_operands(op: GraphOp) -> list[Value]:
-    """Return the image of floats, which elementwise ops may make in registers."""
+    """Return the operand that a prologue may compute: the image, if of floats."""
     geometry = geometry_of(op)
     return [op.operands[0]] if geometry is not None and geometry.is_float else []
 
@@ -170,12 +166,12 @@ def _is_short(geometry: ConvolutionGeometry) -> bool:
 
 
 def workgroups(op: GraphOp, sweep: Sweep) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: parts of the channels, and blocks of lines."""
+    """Return the numbers of workgroups: blocks of channels, and blocks of lines."""
     return sweep.workgroups(known_geometry(op))
 
 
 def choose_sweep(geometry: ConvolutionGeometry, machine: Machine) -> Sweep:
-    """Choose the schedule of windows over images for a machine.
+    """Return the schedule of windows over images for a machine.
 
     Args:
         geometry: of static sizes, see `ConvolutionGeometry.typical`.
@@ -202,7 +198,7 @@ def choose_sweep(geometry: ConvolutionGeometry, machine: Machine) -> Sweep:
 
 
 def candidates(op: GraphOp, machine: Machine, planned: Sweep) -> list[Sweep]:
-    """The ways to cut up that may be better than the planned one, which comes first."""
+    """Return the schedules worth measuring for an op, the planned one first."""
     geometry = known_geometry(op)
     fitting = [most for most in _ROWS_TO_TRY if 2 * most < machine.registers]
     rows = [max(split_evenly(geometry.result[1], most)) for most in fitting]

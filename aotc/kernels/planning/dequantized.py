@@ -55,14 +55,12 @@ _FEWER_VECTORS, _PLENTY = 2, 28
 
 
 def table_of(op: GraphOp) -> Dequantize | None:
-    """Return the op that dequantises the second operand of a product, if there is
-    one.
-    """
+    """Return the op that dequantises a product's second operand; None if none does."""
     return made_by(op.operands[1], Dequantize) if isinstance(op, DotGeneral) else None
 
 
 def blocks_of(op: GraphOp) -> list[Value]:
-    """Return a product's values for each block: scales, and offsets if it has some.
+    """Return the scales and offsets in memory of a product's dequantised operand.
 
     Of those that are dequantised, what they are made of.
     """
@@ -71,7 +69,7 @@ def blocks_of(op: GraphOp) -> list[Value]:
 
 
 def parts_of(table: Dequantize) -> list[Value]:
-    """Return the values in memory that make the scale and the offset of an op."""
+    """Return the values in memory that make a dequantisation's scale and offset."""
     found: list[Value] = []
     for part in (table.scale, table.offset):
         nested = made_by(part, Dequantize)
@@ -85,7 +83,7 @@ def parts_of(table: Dequantize) -> list[Value]:
 def plan(
     op: GraphOp, geometry: ConvolutionGeometry | None, machine: Machine
 ) -> ContractionTile | None:
-    """Return the tile for a product by a dequantised weight; None if it is no such."""
+    """Return the tile for a product by a dequantised weight; None for others."""
     table = table_of(op)
     if table is None or geometry is None or why_not(op, table, geometry):
         return None
@@ -104,20 +102,19 @@ def plan(
 
 
 def _block_of(table: Dequantize) -> int:
-    """Return how many integers along the axis of a table have one scale."""
+    """Return how many integers along a dequantisation's axis share one scale."""
     sizes: Any = [Tensor.of(x).shape[table.axis] for x in (table.q, table.scale)]
     return int(sizes[0] // sizes[1])
 
 
 def _is_across(op: GraphOp, table: Dequantize) -> bool:
-    """Return whether a product has the blocks of its second operand in columns."""
+    """Return whether a weight's quantisation blocks go along its columns."""
     assert isinstance(op, DotGeneral)
     return table.axis not in op.rhs_contract
 
 
 def has_dots(machine: Machine) -> bool:
-    """Return whether an instruction sums products of unsigned by signed bytes, by
-    fours.
+    """Return whether the machine has dot products of four unsigned by signed bytes.
 
     And whether its vectors hold the terms of a row that share a scale.
     """
@@ -129,9 +126,7 @@ def has_dots(machine: Machine) -> bool:
 
 
 def may_round(op: GraphOp, machine: Machine) -> bool:
-    """Return whether a kernel gains by rounding rows of a product by a dequantised
-    weight.
-    """
+    """Return whether rounding its rows to bytes makes a dequantised product faster."""
     if rounded_rows(op) is not None:
         return False
     table, geometry = table_of(op), geometry_of(op)
@@ -150,7 +145,7 @@ def may_round(op: GraphOp, machine: Machine) -> bool:
 
 
 def scaled_together(group: int) -> int:
-    """Return how many terms share a scale of a rounded row and one of the weight.
+    """Return how many terms share both a row's scale and a weight's scale.
 
     Args:
         group: terms that share one of the weight.
@@ -159,7 +154,7 @@ def scaled_together(group: int) -> int:
 
 
 def state_rounded(op: DotGeneral) -> None:
-    """State that the rows of a product are bytes, with a scale for each block.
+    """Set the attribute that says a product's rows are dequantised bytes.
 
     Others that are dequantised, such as those of a table, have any blocks and bits.
     """
@@ -167,13 +162,13 @@ def state_rounded(op: DotGeneral) -> None:
 
 
 def rounded_rows(op: GraphOp) -> Dequantize | None:
-    """Return the op that dequantises a product's rows, if `round-rows` made them."""
+    """Return the op that dequantises a product's rounded rows; None if not rounded."""
     is_stated = _IS_ROUNDED in op.operation.attributes
     return made_by(op.operands[0], Dequantize) if is_stated else None
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the views through which the kernel reads widened or dequantised rows."""
+    """Return the source of a product's rows, read before widening or dequantisation."""
     rounded = rounded_rows(op)
     if rounded is not None:
         return {rounded.y: rounded.q}
@@ -183,14 +178,14 @@ def views(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def _terms_of(bits: int, group: int, machine: Machine) -> int:
-    """Return the number of a column's integers that are contiguous."""
+    """Return how many integers of a column are contiguous in the packed weight."""
     if in_planes(bits):
         return run_length(bits)
     return TERMS if has_dots(machine) and group % TERMS == 0 else 1
 
 
 def _for_rows(op: GraphOp, tile: ContractionTile, machine: Machine) -> ContractionTile:
-    """A tile with as many rows as registers hold sums of, if they are rounded."""
+    """Return the tile with as many rounded rows as registers hold sums of."""
     if rounded_rows(op) is None:
         return tile
     most = _SUMS if machine.registers > 16 else _FEWER_SUMS
@@ -209,7 +204,7 @@ def plan_joined(
     *,
     interleaved: bool,
 ) -> ContractionTile | None:
-    """Return the tile for products of one left operand; None where there is none.
+    """Return the tile for products of one left operand in one kernel; None if none.
 
     Their panels stay as they are, so all numbers of rows read the same ones.
 
@@ -232,7 +227,7 @@ def plan_joined(
 
 
 def why_not(op: GraphOp, table: Dequantize, geometry: ConvolutionGeometry) -> str:
-    """Return why a kernel cannot read the integers of a product; "" if it can."""
+    """Return why a kernel cannot read a product's dequantised weight; "" if it can."""
     assert isinstance(op, DotGeneral)
     rows = Tensor.of(op.lhs)
     if rows.dtype != "f32" or Tensor.of(op.y).dtype != "f32":
@@ -256,12 +251,12 @@ def why_not(op: GraphOp, table: Dequantize, geometry: ConvolutionGeometry) -> st
 
 
 def _fills_runs(bits: int, terms: int) -> bool:
-    """Return whether so many integers of a column fill whole runs."""
+    """Return whether `terms` integers of a column fill whole runs of bit planes."""
     return bits == 8 or (in_planes(bits) and terms % run_length(bits) == 0)
 
 
 def _why_not_across(table: Dequantize, geometry: ConvolutionGeometry) -> str:
-    """Return why a kernel cannot read blocks of columns; "" if it can.
+    """Return why a kernel cannot read blocks along columns; "" if it can.
 
     No vector has columns of two blocks, and the last run has all of its terms.
     """
@@ -278,7 +273,7 @@ def _why_not_across(table: Dequantize, geometry: ConvolutionGeometry) -> str:
 
 
 def _has_one_axis(table: Dequantize) -> bool:
-    """Return whether scales that are bytes have scales along the same axis."""
+    """Return whether quantised scales are bytes with scales along the same axis."""
     nested = [made_by(part, Dequantize) for part in (table.scale, table.offset)]
     return all(
         each is None
@@ -288,19 +283,19 @@ def _has_one_axis(table: Dequantize) -> bool:
 
 
 def _has_one_offset(table: Dequantize) -> bool:
-    """Return whether one number is subtracted that is not 0."""
+    """Return whether a dequantisation subtracts one number that is not 0."""
     return not Tensor.of(table.offset).rank and splat_of(table.offset) != 0
 
 
 def _is_plain(part: Dequantize, axis: int) -> bool:
-    """Return whether scales are bytes times floats, of blocks along the same axis."""
+    """Return whether scales are dequantised bytes along `axis`, without offsets."""
     is_one = made_by(part.scale, Dequantize) is None
     has_none = not Tensor.of(part.offset).rank and not _has_one_offset(part)
     return is_one and has_none and (part.axis, part.bits) == (axis, 8)
 
 
 def argument_behind(value: Value) -> Value | None:
-    """Return the argument of a region that a value is unpacked of; None for none."""
+    """Return the region argument that a value is unpacked from; None if none."""
     while not isinstance(value.owner, ir.Block):
         if len(value.owner.operands) != 1:
             return None
@@ -309,7 +304,7 @@ def argument_behind(value: Value) -> Value | None:
 
 
 def why_misread(anchor: GraphOp, tile: ContractionTile, panels: int) -> str:
-    """Return why a kernel would misread the blocks of a region; "" if it would not.
+    """Return why a kernel would misread scales and offsets of a region; "" if not.
 
     Args:
         anchor: a product of the region.

@@ -24,7 +24,7 @@ ANCHORS = (DotGeneral, ConvGeneral)
 
 @dataclass(frozen=True)
 class Joined:
-    """Products that differ in their right operands alone; often there is one only.
+    """Products of one left operand that one kernel computes; often only one.
 
     Args:
         anchors: the ops.
@@ -38,9 +38,7 @@ class Joined:
 
     @classmethod
     def of(cls, anchor: GraphOp, tile: ContractionTile) -> Joined:
-        """Find the joined products in the function of a region, one of which is
-        given.
-        """
+        """Return all products in the region of an anchor op."""
         ops: Sequence[Operation] = list(anchor.operation.block.operations)
         anchors = tuple(op for op in ops if isinstance(op, ANCHORS))
         return cls(anchors, tuple(map(known_geometry, anchors)), tile)
@@ -52,7 +50,7 @@ class Joined:
 
     @property
     def first_panels(self) -> list[int]:
-        """The number of the first panel of each product, and of all panels."""
+        """The number of each product's first panel, and last the number of panels."""
         found = [0]
         for geometry in self.geometries:
             found.append(found[-1] + self.tile.panels_of(geometry))
@@ -60,7 +58,7 @@ class Joined:
 
     @property
     def panels(self) -> int:
-        """The number of panels."""
+        """The number of panels of all products together."""
         one, *_ = self.geometries
         if self.tile.interleaved > 1:
             return self.tile.panels_of(one)
@@ -68,20 +66,20 @@ class Joined:
 
 
 def whole_geometry(geometries: Sequence[ConvolutionGeometry]) -> ConvolutionGeometry:
-    """Return the geometry of one product with the features of some."""
+    """Return the geometry of one product with the features of several."""
     one, *_ = geometries
     return replace(one, features=sum(each.features for each in geometries))
 
 
 def depends(value: Value, anchor: GraphOp) -> bool:
-    """Return whether a value of a region is computed from a product in it."""
+    """Return whether a value of a region depends on an anchor's result."""
     return anchor.results[0] in backward_slice([value])
 
 
 def why_not_joined(
     anchors: Sequence[GraphOp], tile: ContractionTile, machine: Machine
 ) -> str:
-    """Return why products cannot be cut up together so; "" if they can.
+    """Return why a tile does not fit several products at once; "" if it does.
 
     Their schedule is that of a product that they are not, and may be another's.
     """

@@ -26,7 +26,7 @@ _MOST_PARTS = 8
 
 @dataclass(frozen=True)
 class MovementBlocks(Schedule):
-    """The schedule of a concatenation or a transpose.
+    """The schedule of a concatenation, transpose or other kernel that goes by rows.
 
     Args:
         lanes: elements of a vector.
@@ -38,7 +38,7 @@ class MovementBlocks(Schedule):
 
 
 def plan(op: Concatenate, machine: Machine) -> MovementBlocks | None:
-    """The schedule of a concatenation; None where there is no kernel for it.
+    """Return the schedule of a concatenation; None if it gets no kernel.
 
     It is the last one of a chain, and not along the first axis that has elements beside
     each other: IREE copies such parts without a dispatch. All but the first axes are
@@ -64,26 +64,25 @@ def plan(op: Concatenate, machine: Machine) -> MovementBlocks | None:
 
 
 def moves(dtype: str, machine: Machine) -> bool:
-    """Return whether vectors of elements are loaded and stored, as f32 or i32."""
+    """Return whether kernels can load and store vectors of a dtype."""
     return dtype == "i32" or dtype in machine.dtypes
 
 
 def row_axes(op: GraphOp) -> int:
-    """Return how many of the last axes of the result, and of each part, are a row."""
+    """Return how many of a concatenation's last axes are contiguous rows."""
     assert isinstance(op, Concatenate)
     return Tensor.of(op.y).rank - op.axis
 
 
 def source(op: Concatenate, schedule: MovementBlocks, value: Value) -> Value | None:
-    """Return the value read in place of a part, or of its maker, if there is one."""
+    """Return the value in memory that a kernel reads in place of a view; None if none.
+    """
     view = view_of(value, op.axis, schedule.lanes)
     return None if view is None else view.source
 
 
 def is_inner(op: GraphOp) -> bool:
-    """Return whether an op is a concatenation that only another one of its chain
-    reads.
-    """
+    """Return whether an op is a concatenation that only the next of its chain reads."""
     if not isinstance(op, Concatenate):
         return False
     readers = [use.owner.opview for use in op.y.uses]
@@ -91,11 +90,12 @@ def is_inner(op: GraphOp) -> bool:
 
 
 def _continues(reader: object, op: Concatenate) -> bool:
+    """Return whether `reader` concatenates along the same axis as `op`."""
     return isinstance(reader, Concatenate) and reader.axis == op.axis
 
 
 def parts_of(op: Concatenate) -> list[Value]:
-    """Return the parts that a chain of concatenations joins."""
+    """Return the operands that a chain of concatenations joins, in order."""
     found: list[Value] = []
     rest = [op.rhs, op.lhs]
     while rest:
@@ -109,21 +109,19 @@ def parts_of(op: Concatenate) -> list[Value]:
 
 
 def workgroups(op: Concatenate, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: one for each block of rows."""
+    """Return the numbers of workgroups: one for each block of rows, and 1."""
     rows = element_count(Tensor.of(op.y).shape[: op.axis])
     return ceil_divide(rows, schedule.block), 1
 
 
 def is_read(value: Value) -> bool:
-    """Return whether vectors of a value are loaded, not computed, in a region's
-    body.
-    """
+    """Return whether a kernel loads a value, perhaps through views."""
     made = defining_op(value)
     return made is None or isinstance(made, (Reshape, Slice, Transpose))
 
 
 def read_by(value: Value) -> Iterator[Value]:
-    """Yield the values whose vectors are loaded to compute one, in a region's body.
+    """Yield the values that a kernel loads to compute another one.
 
     What elementwise ops repeat is not among it.
     """
@@ -138,7 +136,7 @@ def read_by(value: Value) -> Iterator[Value]:
 def why_misread(
     function: Function, anchor: Concatenate, schedule: MovementBlocks
 ) -> str:
-    """Return why the kernel of a region would misread arguments; "" if it would not."""
+    """Return why a concatenation's kernel would misread its region; "" if not."""
     is_right = _is_computed(function, anchor, schedule)
     return "" if is_right else "expected parts of its arguments in a concatenation"
 
@@ -146,8 +144,7 @@ def why_misread(
 def _is_computed(
     function: Function, anchor: Concatenate, schedule: MovementBlocks
 ) -> bool:
-    """Return whether a function is a region that the kernel computes, reading nothing
-    else.
+    """Return whether a concatenation's kernel computes all that a region does.
 
     Args:
         function: the region, which may have been edited.

@@ -32,7 +32,7 @@ _LONGEST = 512  # terms of a sum that is made in order; longer ones lose digits
 
 @dataclass(frozen=True)
 class NestSchedule(Schedule):
-    """The schedule of statements.
+    """The schedule of a region that is written as plain loops over its term.
 
     Args:
         lanes: elements of a vector.
@@ -42,7 +42,7 @@ class NestSchedule(Schedule):
 
 
 def plan(op: GraphOp, machine: Machine) -> NestSchedule | None:
-    """The schedule of a region that an op ends; None where it cannot be written so."""
+    """Return the schedule for a region written as plain loops; None if it cannot be."""
     term = term_of(_function_of(op))
     if term is None or not is_writable(term):
         return None
@@ -50,12 +50,12 @@ def plan(op: GraphOp, machine: Machine) -> NestSchedule | None:
 
 
 def workgroups(op: GraphOp, schedule: NestSchedule) -> tuple[Size, Size]:
-    """Return 1, along both axes."""
+    """Return one workgroup along each axis."""
     return 1, 1
 
 
 def is_writable(term: Term) -> bool:
-    """Return whether there is code for each statement of a term."""
+    """Return whether code can be written for each statement of a term."""
     known = {*term.arguments}
     for statement in term.statements:
         if not _is_statement_writable(statement, known):
@@ -65,26 +65,26 @@ def is_writable(term: Term) -> bool:
 
 
 def is_in_scratch(value: Value) -> bool:
-    """Return whether what lies between statements is in scratch, which is of f32."""
+    """Return whether a temporary is in scratch memory (f32), not on the stack."""
     return Tensor.of(value).dtype == "f32"
 
 
 def can_be_on_stack(values: Iterable[Value]) -> bool:
-    """Return whether values of other dtypes than f32 have room on the stack."""
+    """Return whether temporaries of other dtypes than f32 fit the stack."""
     sizes = [element_count(Tensor.of(x).shape) for x in values]
     static = [size for size in sizes if isinstance(size, int)]
     return len(static) == len(sizes) and sum(static) <= _MOST_ON_STACK
 
 
 def temporaries_of(term: Term) -> list[Value]:
-    """Return the values of a term that are neither given nor results, in order."""
+    """Return the values of a term that are not results, in order."""
     results = {*term.results}
     values = dict.fromkeys(each.value for each in term.statements)
     return [value for value in values if value not in results]
 
 
 def scratch_elements(op: GraphOp, schedule: NestSchedule) -> Size:
-    """Return how many elements of memory the temporaries of a region take."""
+    """Return how many f32 scratch elements the temporaries of a region take."""
     term = term_of(_function_of(op))
     assert term is not None
     own = filter(is_in_scratch, temporaries_of(term))
@@ -93,7 +93,7 @@ def scratch_elements(op: GraphOp, schedule: NestSchedule) -> Size:
 
 
 def number_of(read: Read) -> float | int | bool | None:
-    """Return the number that all elements of a constant are; None for another source.
+    """Return the number that a read constant's elements all are; None for others.
 
     Args:
         read: of a term.
@@ -106,12 +106,13 @@ def number_of(read: Read) -> float | int | bool | None:
 
 
 def applied_in(statement: Statement) -> Iterator[Apply]:
-    """Yield the elementwise ops of a statement, each as often as a factor has it."""
+    """Yield the elementwise ops in a statement's factors, repeated ones too."""
     for factor in statement.factors:
         yield from (node for node in factor.nodes() if isinstance(node, Apply))
 
 
 def _is_statement_writable(statement: Statement, known: set[Value]) -> bool:
+    """Return whether code can be written for a statement, given the known values."""
     nest, place = statement.nest, statement.place()
     if place is None or place.fill is not None:
         return False
@@ -128,7 +129,7 @@ def _is_statement_writable(statement: Statement, known: set[Value]) -> bool:
 
 
 def block_of(statement: Statement) -> int | None:
-    """Return how many turns of the first combined loop are combined in order.
+    """Return how many iterations of the first combined loop form a partial sum.
 
     None where that are all; blocks of turns, and then these, if a call decides how many
     there are.
@@ -141,7 +142,7 @@ def block_of(statement: Statement) -> int | None:
 
 
 def _is_combination_writable(statement: Statement) -> bool:
-    """Return whether a statement combines few floats, in one dtype or in f32."""
+    """Return whether a statement combines few enough floats, in a fitting dtype."""
     nest = statement.nest
     sizes = [nest.sizes[loop] for loop in nest.combined_loops]
     static = [size for size in sizes if isinstance(size, int)]
@@ -156,6 +157,7 @@ def _is_combination_writable(statement: Statement) -> bool:
 
 
 def _function_of(op: GraphOp) -> Function:
+    """Return the function that an op is in."""
     function = op.operation.parent.opview
     assert isinstance(function, func.FuncOp)
     return function

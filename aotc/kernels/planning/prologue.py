@@ -14,7 +14,7 @@ from aotc.mlir import Value
 
 
 def why_no_prologue(op: GraphOp, packed: Value, *, is_packed: bool) -> str:
-    """Return why a kernel cannot compute the second operand; "" if it can.
+    """Return why a kernel cannot compute a product's second operand; "" if it can.
 
     Args:
         op: the product.
@@ -42,13 +42,13 @@ def why_no_prologue(op: GraphOp, packed: Value, *, is_packed: bool) -> str:
 
 
 def is_computed(op: GraphOp) -> bool:
-    """Return whether the second operand of a product is not a view of an argument."""
+    """Return whether a product's second operand is computed by a prologue."""
     factor = expression_of(op, 1)
     return factor is None or not factor.is_argument
 
 
 def _why_not_elementwise(factor: Expression) -> str:
-    """Return the reason why elementwise ops alone do not make an operand, or ""."""
+    """Return why an operand is not made by elementwise ops alone; "" if it is."""
     if factor.op is None or not factor.op.operands:
         return ""
     if isinstance(factor, Read) or factor.op.results[0] != factor.value:
@@ -60,7 +60,7 @@ def _why_not_elementwise(factor: Expression) -> str:
 
 
 def column_loops(op: GraphOp) -> list[int]:
-    """Return the loops over the result along which the first operand is broadcast."""
+    """Return the result's loops that only the second operand varies along: columns."""
     (nest,) = type(op).nests(op)
     left = nest.reads[0](View.identity(Tensor.of(op.operands[0]).shape))
     if left is None:
@@ -70,7 +70,7 @@ def column_loops(op: GraphOp) -> list[int]:
 
 
 def _is_along(read: Read, columns: Sequence[int]) -> bool:
-    """Return whether a read gives a number, or a vector along the columns."""
+    """Return whether a read yields a scalar, or a vector along the columns."""
     if read.op is not None:
         return read.is_number
     view = read.view

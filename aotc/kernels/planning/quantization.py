@@ -16,7 +16,7 @@ from aotc.kernels.typical import ROWS, typical_size
 
 
 def plan(op: Cast, machine: Machine) -> MovementBlocks | None:
-    """The schedule of a cast that ends a quantisation; None where there is no kernel.
+    """Return the schedule of a quantising cast to bytes; None if it gets no kernel.
 
     Rows are those of the last axis, whose length is static.
     """
@@ -34,9 +34,10 @@ def plan(op: Cast, machine: Machine) -> MovementBlocks | None:
 
 
 def workgroups(op: Cast, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: one for each block of rows."""
+    """Return the numbers of workgroups: one for each block of rows, and 1."""
     return ceil_divide(_rows(op), schedule.block), 1
 
 
 def _rows(op: Cast) -> Size:
+    """Return the number of rows of a cast: all but its last axis."""
     return element_count(Tensor.of(op.y).shape[:-1])

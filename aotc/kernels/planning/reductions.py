@@ -21,7 +21,7 @@ from aotc.mlir import Value
 
 @dataclass(frozen=True)
 class MatrixBatch:
-    """Matrices, one after the other in memory, along whose columns something goes.
+    """A batch of matrices, contiguous in memory, that an op reduces along their rows.
 
     Args:
         count: of matrices; a call may decide it.
@@ -35,7 +35,7 @@ class MatrixBatch:
 
     @classmethod
     def of(cls, op: GraphOp) -> MatrixBatch | None:
-        """Find the sizes of an op along neighbouring axes; None for other ops."""
+        """Return an op's operand as matrices; None unless reduced axes are adjacent."""
         shape, axes = Tensor.of(op.operands[0]).shape, reduced_axes(op)
         if not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
             return None
@@ -47,14 +47,14 @@ class MatrixBatch:
 
 
 def known_matrices(op: GraphOp) -> MatrixBatch:
-    """Return the matrices of an op that has a kernel; see `MatrixBatch.of`."""
+    """Return the matrices of an op, asserting there are some; see `MatrixBatch.of`."""
     found = MatrixBatch.of(op)
     assert found is not None
     return found
 
 
 def reduced_axes(op: GraphOp) -> tuple[int, ...]:
-    """Return the axes along which an op computes."""
+    """Return the axes that a reduction, norm, softmax or scan goes along."""
     if isinstance(op, AlongAxis | ByteSoftmax):
         return (op.axis,)
     assert isinstance(op, (Normalize, Reduction))
@@ -62,14 +62,14 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
 
 
 def leading_axes(op: GraphOp) -> tuple[int, ...]:
-    """Return the axes from the first one on along which an op computes; one of all."""
+    """Return the reduced axes that lead the shape; only the first if all do."""
     axes, rank = reduced_axes(op), Tensor.of(op.operands[0]).rank
     count = sum(axis == place for place, axis in enumerate(axes))
     return axes[: count if count < rank else 1]
 
 
 def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) -> bool:
-    """Return whether a kernel can read the elements of a reduction, or compute them.
+    """Return whether a reduction's operand is in memory or computed by its kernel.
 
     Else IREE's code computes them with the sum, where the kernel would have them
     written to memory first.
@@ -92,9 +92,7 @@ def is_in_memory(value: Value, columns: Sequence[int], dtypes: Iterable[str]) ->
 
 
 def _is_written(value: Value, columns: Sequence[int]) -> bool:
-    """Return whether a value is in memory before a reduction begins, or can be read
-    there.
-    """
+    """Return whether a reduction finds a value in memory, or can read its broadcast."""
     op = defining_op(value)
     if not isinstance(op, GraphOp) or type(op).in_memory:
         return True

@@ -33,7 +33,7 @@ _DEEPEST = 8  # ops, from the last one to one that others compute as well
 
 
 def plan(op: GraphOp, machine: Machine) -> MovementBlocks | None:
-    """The schedule of the last one of some elementwise ops; None without a kernel.
+    """Return the schedule of elementwise ops, some computed twice; None if no kernel.
 
     Rows are those of the last axis, whose length is static.
     """
@@ -54,28 +54,28 @@ def plan(op: GraphOp, machine: Machine) -> MovementBlocks | None:
 
 
 def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """Return one workgroup for each block of rows."""
+    """Return the numbers of workgroups: one for each block of rows, and 1."""
     return ceil_divide(rows_of(op), schedule.block), 1
 
 
 def rows_of(op: GraphOp) -> Size:
-    """Return how many rows an op has."""
+    """Return how many rows an op's result has: all but its last axis."""
     return element_count(Tensor.of(op.results[0]).shape[:-1])
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that repeat what lies in memory, and what that is."""
+    """Return the source in memory of each operand that is a broadcast."""
     found = {x: operand_of(x) for x in op.operands if is_repeated(x)}
     return {x: read.source for x, read in found.items() if read.in_memory}
 
 
 def operands_made_elementwise(op: GraphOp) -> Sequence[Value]:
-    """Return the operands that elementwise ops make: those that repeat nothing."""
+    """Return the operands that are no broadcasts, which a prologue may compute."""
     return [x for x in op.operands if not is_repeated(x)]
 
 
 def _can_be_last(op: GraphOp, known: Elementwise) -> bool:
-    """Return whether a kernel can end with an op: it reads all that this repeats."""
+    """Return whether a kernel can end with an op and read its broadcast operands."""
     if not known.takes(op) or (isinstance(op, Select) and condition_of(op) is None):
         return False
     return not any(
@@ -84,7 +84,7 @@ def _can_be_last(op: GraphOp, known: Elementwise) -> bool:
 
 
 def _is_read_by_elements(op: GraphOp) -> bool:
-    """Return whether one elementwise op reads it, which then computes it itself."""
+    """Return whether an op's only reader is an elementwise op of the same shape."""
     shape = Tensor.of(op.results[0]).shape
     readers = users_of(op.results)
     return len(readers) == 1 and all(
@@ -96,7 +96,7 @@ def _is_read_by_elements(op: GraphOp) -> bool:
 
 
 def _ops_behind(op: GraphOp, known: Elementwise, depth: int) -> Iterator[GraphOp]:
-    """Return an op and those that its kernel computes before."""
+    """Yield an op and the ops before it that its kernel can compute, up to a depth."""
     yield op
     for value in op.operands:
         made = defining_op(value)
@@ -107,7 +107,7 @@ def _ops_behind(op: GraphOp, known: Elementwise, depth: int) -> Iterator[GraphOp
 
 
 def _is_repeated(op: GraphOp) -> bool:
-    """Return whether another op computes the same of a tensor of the same shape."""
+    """Return whether another op computes the same, from equal operands."""
     kind = Tensor.of(op.results[0])
     whole = [x for x in op.operands if not is_repeated(x) and Tensor.of(x) == kind]
     attributes = dict(op.operation.attributes)
@@ -121,7 +121,7 @@ def _is_repeated(op: GraphOp) -> bool:
 
 
 def _alike(values: Sequence[Value]) -> list[Value]:
-    """Return values, and what other casts widen to the same numbers."""
+    """Return values together with other casts of their sources to the same type."""
     found = dict.fromkeys(values)
     for value in values:
         made = made_by(value, Cast)
@@ -131,7 +131,7 @@ def _alike(values: Sequence[Value]) -> list[Value]:
 
 
 def _are_equal(one: Value, other: Value) -> bool:
-    """Return whether two values are one, widen one alike, or repeat one alike."""
+    """Return whether two values are the same, equal casts or equal broadcasts."""
     if one == other or other in _alike([one]):
         return True
     both = [made_by(x, Broadcast) for x in (one, other)]

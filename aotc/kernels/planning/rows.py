@@ -36,7 +36,7 @@ _SHORT = 16  # vectors of a row, of which one accumulator may add up all
 
 @dataclass(frozen=True)
 class RowTile(Schedule):
-    """The schedule of a kernel along rows.
+    """The schedule of a kernel that goes along rows: a softmax, norm or reduction.
 
     Args:
         lanes: elements of a vector.
@@ -52,7 +52,7 @@ class RowTile(Schedule):
 
 
 def choose_tile(sizes: MatrixBatch, machine: Machine, *, is_reduced: bool) -> RowTile:
-    """The schedule for rows on a machine.
+    """Return the schedule for rows of given sizes on a machine.
 
     There are as many accumulators as additions are under way at a time. If a row gives
     one number (`is_reduced`) and is short, they are of as many rows as a vector has
@@ -78,7 +78,7 @@ def choose_tile(sizes: MatrixBatch, machine: Machine, *, is_reduced: bool) -> Ro
 
 
 def plan(op: GraphOp, machine: Machine) -> RowTile | None:
-    """The schedule for an op along the last axes; None where there is no kernel for it.
+    """Return the schedule of an op along its last axes; None if it gets no kernel.
 
     The length of a row is static, elements are floats but of a softmax of bytes, and
     somebody reads more of a norm than its statistics.
@@ -107,20 +107,20 @@ def plan(op: GraphOp, machine: Machine) -> RowTile | None:
 
 
 def fits_stack(length: int) -> bool:
-    """Return whether a row of f32 may be kept on the stack for its next pass."""
+    """Return whether a row of `length` f32 elements fits the stack."""
     return 4 * length <= _MOST_KEPT
 
 
 def column_axes(op: GraphOp) -> int:
-    """Return the number of the result's last axes that a row has."""
+    """Return how many of the result's last axes a row has; 0 for a reduction."""
     return 0 if isinstance(op, Reduction) else row_axes(op)
 
 
 def row_axes(op: GraphOp) -> int:
-    """Return the number of the operand's last axes that a row has."""
+    """Return how many of the operand's last axes a row has."""
     return len(reduced_axes(op))
 
 
 def workgroups(op: GraphOp, tile: RowTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: blocks of rows."""
+    """Return the numbers of workgroups: one for each block of rows, and 1."""
     return ceil_divide(known_matrices(op).count, tile.block), 1

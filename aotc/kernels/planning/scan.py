@@ -30,7 +30,7 @@ _OF_OWN_MEMORY = ("winograd", "chain")
 
 @dataclass(frozen=True)
 class ScanLoop:
-    """A scan whose steps are calls of regions.
+    """A scan (loop with carried values) whose steps are calls of regions.
 
     Args:
         call: of it, in a region.
@@ -42,7 +42,7 @@ class ScanLoop:
 
     @classmethod
     def of(cls, call: Operation) -> ScanLoop:
-        """Return the loop that a call runs."""
+        """Return the loop that a call in a region runs."""
         opview = call.operation.opview
         assert isinstance(opview, func.CallOp)
         module = opview.operation.parent.operation.parent.opview
@@ -50,51 +50,51 @@ class ScanLoop:
 
     @cached_property
     def scan(self) -> Scan:
-        """The scan that is called."""
+        """The declaration of the loop: its length, body and carried values."""
         control = control_of(self.functions[callee_of(self.call)])
         assert isinstance(control, Scan)
         return control
 
     @cached_property
     def body(self) -> Function:
-        """The function of a step."""
+        """The function that computes a step."""
         return self.functions[self.scan.functions[0]]
 
     @property
     def ops(self) -> list[Operation]:
-        """The ops of a step, in order."""
+        """The ops of the body, in order, without its return."""
         *ops, _ = self.body.entry_block.operations
         return list(ops)
 
     @property
     def returned(self) -> list[Value]:
-        """The values that a step returns."""
+        """The values that the body returns."""
         *_, end = self.body.entry_block.operations
         return list(end.operands)
 
     def regions(self) -> Iterator[tuple[func.CallOp, Function]]:
-        """Yield the calls of a step, each with its region, in order."""
+        """Yield the calls of the body, each with the region that it calls, in order."""
         for op in self.ops:
             if isinstance(op, func.CallOp):
                 yield op, self.functions[callee_of(op)]
 
     def home(self, value: Value) -> int | None:
-        """Return the number of the first result of a step that a value is, if any."""
+        """Return the number of the body's first result that a value is, or None."""
         found = (n for n, each in enumerate(self.returned) if each == value)
         return next(found, None)
 
     def between(self) -> list[Value]:
-        """Return what regions make for others of the step alone, in order."""
+        """Return the values that regions pass to each other within a step, in order."""
         made = (value for call, _ in self.regions() for value in call.results)
         return [value for value in made if self.home(value) is None]
 
     def carried(self) -> list[Value]:
-        """Return the arguments of a step that are carried."""
+        """Return the arguments of the body that carry values between steps."""
         return [*self.body.entry_block.arguments][: self.scan.carries]
 
 
 def plan(op: Operation, machine: Machine) -> Schedule | None:
-    """The schedule of a loop; None where it cannot be one kernel."""
+    """Return the (empty) schedule of a loop; None if it cannot be one kernel."""
     loop = ScanLoop.of(op)
     return Schedule() if why_no_kernel(loop) == "" else None
 
@@ -123,7 +123,7 @@ def why_no_kernel(loop: ScanLoop) -> str:
 
 
 def _why_no_step(loop: ScanLoop) -> str:
-    """Return why the kernel of a loop cannot compute a step; "" if it can."""
+    """Return why a loop's body cannot be computed by kernels; "" if it can."""
     for op in loop.ops:
         if isinstance(op, GraphOp) and type(op).keeps_order:
             continue
@@ -138,16 +138,17 @@ def _why_no_step(loop: ScanLoop) -> str:
 
 
 def _symbols_in(kinds: Iterable[Tensor]) -> set[int]:
+    """Return the positions of the symbols in some types' shapes."""
     return {n for kind in kinds for size in kind.shape for n in symbols_of(size)}
 
 
 def workgroups(op: Operation, schedule: Schedule) -> tuple[Size, Size]:
-    """Return one workgroup, which runs all steps."""
+    """Return one workgroup along each axis, which runs all steps."""
     return 1, 1
 
 
 def scratch_elements(op: Operation, schedule: Schedule) -> Size:
-    """Return how many elements of f32 a loop holds, with those of its regions.
+    """Return how many f32 scratch elements a loop takes, with its regions.
 
     Each carried value twice: as a step reads it, and as it leaves it.
     """
@@ -160,7 +161,7 @@ def scratch_elements(op: Operation, schedule: Schedule) -> Size:
 
 
 def _scratch_of(region: Function) -> Size:
-    """Return how many elements the kernel of a region holds."""
+    """Return how many f32 scratch elements the kernel of a region takes."""
     fused = fused_of(region)
     assert fused is not None
     last: Any = [*region.entry_block.operations][-2]
@@ -173,6 +174,6 @@ def _scratch_of(region: Function) -> Size:
 
 
 def inner(op: Operation) -> tuple[Size, list[Function]]:
-    """Return how many steps there are, and the regions of each."""
+    """Return the number of steps of a loop, and the regions that each calls."""
     loop = ScanLoop.of(op)
     return loop.scan.length, [function for _, function in loop.regions()]

@@ -20,7 +20,7 @@ _SCAN, _STEP, _PASS, _MERGE, _MERGES = 8.0, 88.0, 2.4, 200.0, 2
 
 
 def plan(op: Argsort, machine: Machine) -> Schedule | None:
-    """An empty schedule; None for another axis than the last, and where IREE is faster.
+    """Return the (empty) schedule of an argsort along the last axis; None if slower.
 
     How many positions are wanted is static, or all of the row.
     """
@@ -38,10 +38,12 @@ def plan(op: Argsort, machine: Machine) -> Schedule | None:
 
 
 def _work(size: int, count: int) -> float:
+    """Return the estimated cost of a kernel that finds `count` of `size` by a heap."""
     return _SCAN * size + _STEP * count * log2(size + 1)
 
 
 def _work_of_iree(size: int, count: int) -> float:
+    """Return the estimated cost of IREE's code for the same argsort."""
     if is_few(count, size):
         return _PASS * count * size
     whole = -(-size // BLOCK) * BLOCK
@@ -49,5 +51,5 @@ def _work_of_iree(size: int, count: int) -> float:
 
 
 def workgroups(op: Argsort, schedule: Schedule) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: one for each row."""
+    """Return the numbers of workgroups: one for each row, and 1."""
     return element_count(Tensor.of(op.operands[0]).shape[:-1]), 1

@@ -27,7 +27,7 @@ _MOST_BETWEEN = 12  # elementwise ops from one stage to the next
 
 @dataclass(frozen=True)
 class ChainStages:
-    """The ops of a chain; one of `expand` and `project` at least.
+    """The ops of a chain of convolutions: expand, depthwise and project.
 
     Args:
         expand: makes the image that the windows see.
@@ -43,24 +43,24 @@ class ChainStages:
 
     @property
     def anchor(self) -> ConvGeneral:
-        """The last one, whose result is that of the chain."""
+        """The last convolution, whose result is that of the chain."""
         return self.project or self.depthwise
 
     @property
     def ops(self) -> list[ConvGeneral]:
-        """The ops of the stages that there are, in order."""
+        """The convolutions that the chain has, in order."""
         return [*filter(None, (self.expand, self.depthwise, self.project))]
 
     @property
     def before(self) -> list[GraphOp]:
-        """The ops that make the operand, in order."""
+        """The ops of the chain before its last convolution, in order."""
         first = filter(None, [self.expand, self.project and self.depthwise])
         found: list[GraphOp] = in_order([*first, *self.between])
         return found
 
 
 def stages_of(op: GraphOp) -> ChainStages | None:
-    """The longest chain that ends with an op; None if there is none."""
+    """Return the longest chain of convolutions that an op ends; None if none."""
     if _is_depthwise(op):
         made = _maker(op, _is_dense)
         return ChainStages(made[0], op, None, made[1]) if made else None
@@ -80,14 +80,12 @@ def stages_of(op: GraphOp) -> ChainStages | None:
 
 
 def _is_dense(op: object) -> TypeGuard[ConvGeneral]:
-    """Return whether an op is a convolution of images whose sums are over all
-    channels.
-    """
+    """Return whether an op is a convolution of images in one group."""
     return isinstance(op, ConvGeneral) and op.groups == 1 and Tensor.of(op.x).rank == 4
 
 
 def _is_of_pixels(op: object) -> TypeGuard[ConvGeneral]:
-    """Return whether an op multiplies each pixel of images by a weight."""
+    """Return whether an op is a pointwise (1×1) convolution of images."""
     if not _is_dense(op):
         return False
     window = Tensor.of(op.kernel).shape[:-2]
@@ -95,7 +93,7 @@ def _is_of_pixels(op: object) -> TypeGuard[ConvGeneral]:
 
 
 def _is_depthwise(op: object) -> TypeGuard[ConvGeneral]:
-    """Return whether an op is a convolution of each channel of images by itself."""
+    """Return whether an op is a depthwise convolution of images."""
     if not isinstance(op, ConvGeneral) or Tensor.of(op.x).rank != 4:
         return False
     channels = Tensor.of(op.x).shape[-1]
@@ -105,8 +103,7 @@ def _is_depthwise(op: object) -> TypeGuard[ConvGeneral]:
 def _maker(
     op: ConvGeneral, is_wanted: Callable[[object], bool]
 ) -> tuple[ConvGeneral, list[GraphOp]] | None:
-    """Return the op that makes another's image, and the elementwise ops between, if
-    any.
+    """Return the convolution behind another's image, and the ops between; or None.
 
     None where that is no convolution that is wanted, or where something else reads what
     one of them makes.
@@ -140,7 +137,7 @@ def _maker(
 
 
 def _is_of_image(value: Value) -> bool:
-    """Return whether an operand has an element of its own for each pixel.
+    """Return whether an elementwise operand has an element for each pixel.
 
     Others are vectors along the channels and numbers, which all pixels read alike.
     """
@@ -149,6 +146,6 @@ def _is_of_image(value: Value) -> bool:
 
 
 def _elementwise_on(image: Value) -> Elementwise:
-    """Return the elementwise ops allowed between stages: rows share channels."""
+    """Return the constraints on elementwise ops between stages, for an image."""
     rank = Tensor.of(image).rank
     return Elementwise(ALIKE, range(rank - 1, rank))

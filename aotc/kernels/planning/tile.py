@@ -17,7 +17,7 @@ from aotc.kernels.schedule import Schedule
 
 @dataclass(frozen=True)
 class ContractionTile(Schedule):
-    """The schedule of one contraction.
+    """The schedule of a matrix product or convolution: register tile and blocks.
 
     Args:
         lanes: elements of a vector.
@@ -62,48 +62,46 @@ class ContractionTile(Schedule):
 
     @property
     def dequantizes(self) -> bool:
-        """Return whether the right operand is integers that the kernel dequantises."""
+        """Return whether the kernel dequantises the right operand's integers."""
         return bool(self.group or self.across)
 
     @property
     def has_planes(self) -> bool:
-        """Return whether integers of the packed operand share its bytes."""
+        """Return whether the packed operand's integers are stored in bit planes."""
         return in_planes(self.bits)
 
     def panel_size(self, depth: int) -> int:
-        """Return the elements of a packed panel, with zeros after the last term."""
+        """Return the elements of a packed panel, padded to whole groups of terms."""
         return -(-depth // self.terms) * self.terms * self.columns
 
     @property
     def columns(self) -> int:
-        """The columns of a panel."""
+        """The number of columns of a panel."""
         return self.lanes * self.vectors
 
     @property
     def own(self) -> ContractionTile:
-        """The tile without other products' vectors in its panels."""
+        """The tile of one product alone, if panels interleave several products."""
         return replace(self, vectors=self.vectors // self.interleaved, interleaved=1)
 
     def panels(self, features: int) -> int:
-        """Return the number of panels for so many features; the last may be in part
-        empty.
-        """
+        """Return the number of panels for `features` columns, the last padded."""
         return -(-features // self.own.columns)
 
     def panels_of(self, geometry: ConvolutionGeometry) -> int:
-        """Return the number of panels, each with features of one group."""
+        """Return the number of panels of a geometry, each within one group."""
         return geometry.groups * self.panels(geometry.group_features)
 
 
 def split_evenly(count: int, most: int) -> list[int]:
-    """`count` in parts of at most `most`, which differ by one at most."""
+    """Split a count into parts of at most `most` that differ by one at most."""
     parts = -(-count // most)
     least, more = divmod(count, parts)
     return [least + 1] * more + [least] * (parts - more)
 
 
 def split_groups(count: int, most: int) -> list[tuple[int, int, int]]:
-    """`split_evenly` by size: where the first part is, its size, and how many follow.
+    """Split a count as `split_evenly`; return (start, size, repetitions) by size.
 
     `(0, 5, 2), (10, 4, 1)` for 14 in parts of at most 5.
     """
@@ -123,26 +121,26 @@ _FEWER_WORKGROUPS = 32  # where each block of rows reads panels from memory agai
 
 
 def choose_multiplier(geometry: ConvolutionGeometry, machine: Machine) -> Mma | None:
-    """Return the instruction for elements as they lie; None if there is none."""
+    """Return the multiply-add instruction for an op's operands; None if none fits."""
     dtypes = geometry.dtype, geometry.right_dtype
     found = machine.multipliers_of(*dtypes, geometry.within)
     return next((mma for mma in found if _can_multiply(geometry, mma)), None)
 
 
 def _can_multiply(geometry: ConvolutionGeometry, mma: Mma) -> bool:
-    """Return whether terms that an instruction multiplies are together, or can be."""
+    """Return whether an instruction's terms are contiguous or can be interleaved."""
     if geometry.has_runs_of(mma.terms):
         return True
     return mma.rows == 1 and geometry.interleaves_runs_of(mma.terms)
 
 
 def multiplier(geometry: ConvolutionGeometry, machine: Machine, terms: int) -> Mma:
-    """Return the instruction that multiplies so many terms at a time."""
+    """Return the multiply-add instruction that multiplies `terms` terms at a time."""
     return machine.multiplier_of(geometry.dtype, geometry.right_dtype, terms)
 
 
 def widens(geometry: ConvolutionGeometry, mma: Mma) -> bool:
-    """Return whether a kernel copies rows of the left operand before they are read.
+    """Return whether a kernel first copies left rows, widened, to a buffer.
 
     Those of narrow elements, in the type that they are multiplied in; not such as are
     multiplied as they are, if those of each run are a multiple of its terms.
@@ -159,7 +157,7 @@ def widens(geometry: ConvolutionGeometry, mma: Mma) -> bool:
 
 
 def terms_at_a_time(geometry: ConvolutionGeometry, machine: Machine) -> int:
-    """Return the number of terms of a packed operand that are multiplied at a time."""
+    """Return how many terms the instruction for an op multiplies at a time."""
     mma = choose_multiplier(geometry, machine)
     return 1 if mma is None else mma.terms
 
@@ -171,7 +169,7 @@ def choose_tile(
     terms: int = 1,
     vectors: int | None = None,
 ) -> ContractionTile:
-    """The tile for which a contraction takes the fewest cycles, as `cycles` has it.
+    """Return the tile with the fewest modelled cycles for an op (see `cycles`).
 
     Args:
         geometry: of static sizes, see `ConvolutionGeometry.typical`.
@@ -185,14 +183,14 @@ def choose_tile(
 
 
 def widths_of(geometry: ConvolutionGeometry, machine: Machine) -> range:
-    """Return the numbers of vectors that a panel can have."""
+    """Return the numbers of vectors that a panel may have."""
     return range(1, _most_vectors(geometry, machine) + 1)
 
 
 def choose_interleaved(
     geometry: ConvolutionGeometry, count: int, machine: Machine, terms: int = 1
 ) -> ContractionTile | None:
-    """Choose a tile with equal vectors for each of some products; without blocks.
+    """Return the best tile whose panels hold equal vectors of `count` products.
 
     Args:
         geometry: of one product with the features of all of them.
@@ -210,7 +208,7 @@ def choose_interleaved(
 def candidate_tiles(
     geometry: ConvolutionGeometry, machine: Machine, terms: int = 1
 ) -> list[ContractionTile]:
-    """The tiles that are worth a measurement, the one of `choose_tile` first.
+    """Return the tiles worth measuring for an op, that of `choose_tile` first.
 
     These are the ones that the model ranks highest, each with blocks as `choose_tile`
     makes them; and the first with blocks of half the size. None has larger blocks: one
@@ -228,7 +226,7 @@ def candidate_tiles(
 def _ranked_tiles(
     geometry: ConvolutionGeometry, machine: Machine, terms: int
 ) -> tuple[ContractionTile, ...]:
-    """Return all tiles that fit the registers, by their cycles."""
+    """Return all tiles that fit the registers, those of fewest cycles first."""
     tiles = [
         ContractionTile(machine.lanes, vectors, rows, block=1, terms=terms)
         for vectors in widths_of(geometry, machine)
@@ -245,20 +243,20 @@ def _ranked_tiles(
 def with_blocks(
     geometry: ConvolutionGeometry, tile: ContractionTile
 ) -> ContractionTile:
-    """A tile with as much of the work for one workgroup as can be shared well."""
+    """Return the tile with the work of one workgroup chosen (`block`, `products`)."""
     tile = replace(tile, block=_choose_block(geometry, tile))
     return replace(tile, products=_choose_products(geometry, tile))
 
 
 def block_count(geometry: ConvolutionGeometry, tile: ContractionTile) -> Size:
-    """Return the number of workgroups that share the rows of a panel."""
+    """Return into how many workgroups the rows of a panel are split."""
     if geometry.is_product:
         return ceil_divide(geometry.rows, tile.rows * tile.block)
     return ceil_divide(geometry.lines, tile.block)
 
 
 def are_panels_outer(geometry: ConvolutionGeometry, tile: ContractionTile) -> bool:
-    """Return whether a panel is used for all blocks of rows before the next panel is.
+    """Return whether the loop over panels is outside of that over blocks of rows.
 
     Then a weight that does not stay in the caches is read once, and by one of the
     threads, while the rows stay there. Else all panels are used for a block of rows.
@@ -274,12 +272,12 @@ def are_panels_outer(geometry: ConvolutionGeometry, tile: ContractionTile) -> bo
 
 
 def group_count(geometry: ConvolutionGeometry, tile: ContractionTile) -> Size:
-    """Return the number of workgroups that share the products of a batch."""
+    """Return into how many workgroups the products of a batch are split."""
     return ceil_divide(geometry.products, tile.products)
 
 
 def row_counts(geometry: ConvolutionGeometry, tile: ContractionTile) -> list[int]:
-    """The rows of tiles of a product in calls of too few rows to be split evenly.
+    """Return the rows of smaller tiles, for calls whose rows do not split evenly.
 
     So many are split into tiles of n rows and of n - 1; which n * (n - 1) rows always
     are, and some fewer. All tiles of a call of others have as many rows: half of n, or
@@ -296,13 +294,14 @@ def row_counts(geometry: ConvolutionGeometry, tile: ContractionTile) -> list[int
 
 
 def _most_vectors(geometry: ConvolutionGeometry, machine: Machine) -> int:
+    """Return the most vectors that a panel may have."""
     return min(_MOST_VECTORS, -(-geometry.group_features // machine.lanes))
 
 
 def _rows_to_try(
     geometry: ConvolutionGeometry, vectors: int, machine: Machine, terms: int
 ) -> Iterator[int]:
-    """Yield the rows of tiles for which there are registers."""
+    """Yield the numbers of rows of tiles whose sums fit the registers."""
     width, mma = _run_length(geometry), multiplier(geometry, machine, terms)
     spare = mma.spare + (vectors + 1 if mma.offset else 0)  # its sums, and its vector
     if widens(geometry, mma):
@@ -316,7 +315,7 @@ def _rows_to_try(
 
 
 def most_rows(vectors: int, step: int, machine: Machine, *, spare: int = 0) -> int:
-    """Return the number of rows for whose sums and operands there are registers.
+    """Return the most rows whose sums and operands fit the registers.
 
     Of the vectors and the rows' elements, the fewer are held, and one of the others.
     Rows that begin a multiple of a way of the first cache from each other share its
@@ -343,7 +342,7 @@ def cycles(
     machine: Machine,
     terms: int = 1,
 ) -> float:
-    """A model of the time of a contraction on one core.
+    """Return the modelled cycles of a contraction on one core, for a tile's size.
 
     What a tile reads again of a panel that is not in the first cache, and of the rows,
     adds to the time of its sums (`Machine.tile_cycles`); the weights were fitted to
@@ -379,14 +378,12 @@ def cycles(
 
 
 def with_reloads(rows: int, vectors: int) -> float:
-    """Return the growth of a tile's cycles by reloading its operands."""
+    """Return the factor by which reloading operands lengthens a tile's cycles."""
     return 1 + 0.2 * (rows + vectors) / (rows * vectors)
 
 
 def _choose_block(geometry: ConvolutionGeometry, tile: ContractionTile) -> int:
-    """Choose whole panels, unless they are too few to share, and there is enough
-    work.
-    """
+    """Return how many tiles of rows one workgroup computes."""
     tiles = _tile_count(geometry, tile.rows)
     panels = static_size(geometry.products) * tile.panels_of(geometry)
     is_cached = geometry.depth * geometry.features * geometry.bytes <= KEPT_BYTES
@@ -396,9 +393,7 @@ def _choose_block(geometry: ConvolutionGeometry, tile: ContractionTile) -> int:
 
 
 def _choose_products(geometry: ConvolutionGeometry, tile: ContractionTile) -> int:
-    """Return the number of small products in a workgroup, if a batch has enough of
-    them.
-    """
+    """Return how many products of a batch one workgroup computes."""
     products = static_size(geometry.products)
     panels = products * tile.panels_of(geometry)
     if block_count(geometry, tile) != 1:
@@ -408,12 +403,12 @@ def _choose_products(geometry: ConvolutionGeometry, tile: ContractionTile) -> in
 
 
 def _run_length(geometry: ConvolutionGeometry) -> int:
-    """Return the number of contiguous rows of results that are split into tiles."""
+    """Return how many contiguous result rows are split into tiles of rows."""
     return static_size(geometry.rows) if geometry.is_product else geometry.result[1]
 
 
 def _tile_count(geometry: ConvolutionGeometry, rows: int) -> int:
-    """Return the number of units that workgroups share: tiles of rows, or lines."""
+    """Return how many units workgroups share: tiles of rows, or image lines."""
     if geometry.is_product:
         return len(split_evenly(static_size(geometry.rows), rows))
     return static_size(geometry.lines)

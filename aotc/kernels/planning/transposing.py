@@ -32,7 +32,7 @@ _SQUARES = 4  # beside each other in the result
 
 @dataclass(frozen=True)
 class TransposeLoops:
-    """The loops of a transpose.
+    """The loops of a transpose, with strides in the operand and the result.
 
     Args:
         outer: loops that workgroups go through; steps are those in the operand and in
@@ -50,32 +50,30 @@ class TransposeLoops:
 
     @property
     def is_of_runs(self) -> bool:
-        """Return whether contiguous elements stay so."""
+        """Return whether contiguous elements stay contiguous."""
         return self.last.steps == (1, 1)
 
     @property
     def is_of_few(self) -> bool:
-        """Return whether a short axis and the long one are a run, of one or the
-        other.
-        """
+        """Return whether it interleaves, or separates, a few contiguous elements."""
         few = self.last.size
         return isinstance(few, int) and few <= _FEW and few in self.long.steps
 
     def rows(self, lanes: int) -> int:
-        """Return the number of elements along `last` in a workgroup."""
+        """Return how many elements along `last` one workgroup moves."""
         assert isinstance(self.last.size, int)
         whole = self.is_of_runs or self.is_of_few
         return self.last.size if whole else lanes * _SQUARES
 
     def workgroups(self, schedule: MovementBlocks) -> tuple[Size, Size]:
-        """Return the numbers of workgroups: blocks of the long axis, and all else."""
+        """Return the numbers of workgroups: blocks of the long axis, and the rest."""
         blocks = ceil_divide(self.long.size, schedule.block)
         parts = ceil_divide(self.last.size, self.rows(schedule.lanes))
         return blocks, element_count((*(axis.size for axis in self.outer), parts))
 
 
 def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
-    """The schedule of a transpose; None where there is no kernel for it.
+    """Return the schedule of a transpose; None if it gets no kernel.
 
     What is before and after it is in memory anyway, but for a cast to fewer bits, which
     the kernel does: IREE makes one dispatch of a transpose and what it computes around
@@ -107,7 +105,7 @@ def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
 
 
 def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
-    """Return whether a transpose is better a dispatch of its own."""
+    """Return whether a transpose is faster as a dispatch of its own."""
     dtype = Tensor.of(op.x).dtype
     if nest.together == 1 and dtype in _NARROW:
         return nest.is_of_few and bits(dtype) == 8  # the channels of an image
@@ -115,20 +113,20 @@ def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
 
 
 def read_by(op: Transpose) -> Value:
-    """Return what a transpose reads: what it rounds, or its operand."""
+    """Return the value that a transpose's kernel reads, before a rounding cast."""
     made = made_by(op.x, Cast)
     is_own = made is not None and rounds(made) and has_one_use(op.x)
     return made.x if made is not None and is_own else op.x
 
 
 def rounds(op: Cast) -> bool:
-    """Return whether a cast rounds f32 to floats of fewer bits."""
+    """Return whether a cast rounds f32 to bf16 or f16."""
     source, kind = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
     return source == "f32" and kind in ("bf16", "f16")
 
 
 def is_in_memory(value: Value) -> bool:
-    """Return whether a value is an argument, or a kernel makes or transposes it."""
+    """Return whether a value is written to memory before a transpose reads it."""
     made = defining_op(value)
     if isinstance(made, Reshape):
         return is_in_memory(made.x)
@@ -138,7 +136,7 @@ def is_in_memory(value: Value) -> bool:
 
 
 def _is_for_memory(value: Value) -> bool:
-    """Return whether kernels read a value, or callers.
+    """Return whether only kernels or callers read a value.
 
     Some may transpose it again, where others have it written to memory.
     """
@@ -149,7 +147,7 @@ def _is_for_memory(value: Value) -> bool:
 
 
 def _readers(value: Value) -> Iterator[Operation]:
-    """Yield the ops that read a value, or a reshape of it."""
+    """Yield the ops that read a value, directly or through reshapes."""
     for use in value.uses:
         reader = use.owner.opview
         if isinstance(reader, Reshape):
@@ -159,7 +157,7 @@ def _readers(value: Value) -> Iterator[Operation]:
 
 
 def loops_of(op: Transpose) -> TransposeLoops | None:
-    """Return the loops of a transpose; None if a call decides about inner axes."""
+    """Return the loops of a transpose; None if sizes or strides are not static."""
     found = view_through(op.x, [op])
     if found is None or 0 in Tensor.of(op.y).shape:
         return None
@@ -188,7 +186,7 @@ def loops_of(op: Transpose) -> TransposeLoops | None:
 
 
 def _in_words(loops: Sequence[StridedLoop], together: int) -> list[StridedLoop] | None:
-    """Return loops over so many elements at a time; None if some lie by themselves."""
+    """Return loops over words of `together` elements; None where words do not fit."""
     *others, last = loops
     steps = [step for loop in others for step in loop.steps]
     if last.steps != (1, 1) or not isinstance(last.size, int):
@@ -206,7 +204,7 @@ def _in_words(loops: Sequence[StridedLoop], together: int) -> list[StridedLoop] 
 
 
 def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:
-    """Return the numbers of workgroups; see `TransposeLoops.workgroups`."""
+    """Return the numbers of workgroups of a transpose."""
     assert isinstance(op, Transpose)
     nest = loops_of(op)
     assert nest is not None
@@ -214,7 +212,7 @@ def workgroups(op: GraphOp, schedule: MovementBlocks) -> tuple[Size, Size]:
 
 
 def why_misread(function: Function, anchor: Transpose, schedule: MovementBlocks) -> str:
-    """Return why a function, which may have been edited, is no transpose alone."""
+    """Return why a region is no transpose (with a rounding cast) alone; "" if it is."""
     *ops, end = function.entry_block.operations
     arguments = [*function.entry_block.arguments]
     read = read_by(anchor)

@@ -26,7 +26,7 @@ _ON_PROCESSORS = Elementwise(OF_NUMBERS, (), (*FLOATS, "i32", "bool"))
 
 @dataclass(frozen=True)
 class UpdateBlocks(Schedule):
-    """The schedule of elementwise ops alone.
+    """The schedule of a region of elementwise ops alone.
 
     Args:
         lanes: elements of a vector.
@@ -39,7 +39,7 @@ class UpdateBlocks(Schedule):
 
 @dataclass(frozen=True)
 class RegionPart:
-    """A part of a region.
+    """Independent elementwise ops of a region, with the values that they read and make.
 
     Args:
         results: the numbers of the results of the region that it computes.
@@ -54,25 +54,25 @@ class RegionPart:
 
 
 def plan(op: GraphOp, machine: Machine) -> UpdateBlocks:
-    """The schedule of any elementwise op."""
+    """Return the schedule of a region of elementwise ops, the same for all."""
     return UpdateBlocks(machine.lanes)
 
 
 def workgroups(op: GraphOp, schedule: UpdateBlocks) -> tuple[int, int]:
-    """Return one workgroup for each block of each part of the region of an op."""
+    """Return the numbers of workgroups: one for each block of each part, and 1."""
     region = op.operation.block.owner.opview
     return sum(block_count(x, schedule.block) for x in parts_of(region)), 1
 
 
 def block_count(part: RegionPart, block: int) -> int:
-    """Return how many blocks of so many elements a part has."""
+    """Return how many blocks of `block` elements a part has."""
     found = ceil_divide(part.elements, block)
     assert isinstance(found, int)
     return found
 
 
 def parts_of(function: Function) -> list[RegionPart]:
-    """The parts of a region, in the order of their first results."""
+    """Return the independent parts of a region, by the order of their first results."""
     *_, end = function.entry_block.operations
     groups: list[tuple[list[int], set[Value]]] = []
     for number, value in enumerate(end.operands):
@@ -90,7 +90,7 @@ def parts_of(function: Function) -> list[RegionPart]:
 
 
 def _values_behind(value: Value) -> set[Value]:
-    """A value and all of its shape that it is computed of, in a region."""
+    """Return a value and the values of its shape that it is computed from."""
     found, rest = set[Value](), [value]
     while rest:
         value = rest.pop()
@@ -102,7 +102,7 @@ def _values_behind(value: Value) -> set[Value]:
 
 
 def memory_parts(function: Function) -> tuple[list[int], list[int]]:
-    """The part that each argument of a region is read by, and each result is of.
+    """Return which part of a region reads each argument, and which writes each result.
 
     An argument of which something else is read, too, such as a number by all parts, has
     -1. A result may lie where an argument of its part and of its type does: elements
@@ -122,19 +122,19 @@ def memory_parts(function: Function) -> tuple[list[int], list[int]]:
 
 
 def _read_elsewhere(function: Function) -> list[Value]:
-    """The operands of ops that are one number for all elements."""
+    """Return the operands of a region's ops that are broadcast scalars."""
     ops = function.entry_block.operations
     values = dict.fromkeys(x for op in ops for x in op.operands)
     return [x for x in values if isinstance(operand_of(x), ScalarOperand)]
 
 
 def why_misread(function: Function, anchor: GraphOp, schedule: UpdateBlocks) -> str:
-    """Return why a kernel would misread arguments of a region; "" if it would not."""
+    """Return why a kernel would misread a region's arguments; "" if it would not."""
     return why_not_elementwise(function, _ON_PROCESSORS)
 
 
 def why_not_elementwise(function: Function, elementwise: Elementwise) -> str:
-    """Return why a region, which may have been edited, has no parts; "" if it has.
+    """Return why a region is not elementwise ops of one shape; "" if it is.
 
     Args:
         function: the region.
@@ -146,6 +146,7 @@ def why_not_elementwise(function: Function, elementwise: Elementwise) -> str:
 
 
 def _is_computed(value: Value, elementwise: Elementwise) -> bool:
+    """Return whether elementwise ops of one static shape compute a value."""
     shape = Tensor.of(value).shape
     if not is_static(shape) or not isinstance(defining_op(value), GraphOp):
         return False
@@ -171,11 +172,11 @@ def _is_computed(value: Value, elementwise: Elementwise) -> bool:
 
 
 def is_read_whole(value: Value, shape: Sequence[object]) -> bool:
-    """Return whether vectors of a tensor in memory are loaded for those of a shape."""
+    """Return whether a tensor in memory can be loaded as vectors of a shape."""
     kind = Tensor.of(value)
     return kind.shape == shape and kind.dtype != "bool"  # of which it has bytes
 
 
 def is_static(shape: Sequence[object]) -> bool:
-    """Return whether a tensor has axes, and known sizes of at least 1."""
+    """Return whether a shape has axes, all of static sizes of at least 1."""
     return bool(shape) and all(isinstance(n, int) and n > 0 for n in shape)

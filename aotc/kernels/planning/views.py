@@ -25,7 +25,7 @@ Move: TypeAlias = Reshape | Slice | Transpose
 
 @dataclass(frozen=True)
 class MemoryView:
-    """A tensor as a view of the memory of another.
+    """A tensor as a strided view of another tensor's memory.
 
     Args:
         source: the other.
@@ -37,7 +37,7 @@ class MemoryView:
 
 
 def view_of(value: Value, first: int, least: int) -> MemoryView | None:
-    """A tensor as a view of the first of those it is made of that can be read so.
+    """Return a tensor as a view of the earliest source that it can be read from.
 
     Args:
         value: the tensor.
@@ -62,7 +62,7 @@ def view_of(value: Value, first: int, least: int) -> MemoryView | None:
 
 
 def view_through(value: Value, moves: Sequence[Move]) -> MemoryView | None:
-    """Return the view of a tensor that some ops make of it, given the last one first.
+    """Return the view of a tensor that a chain of moves makes; None if it is no view.
 
     None if that is no view, or one whose distances only a call decides.
     """

@@ -42,7 +42,7 @@ _TRANSFORM = {2: 70, 4: 200}  # cycles for a vector of a tile, of inputs or resu
 
 @dataclass(frozen=True)
 class WinogradTile(Schedule):
-    """The schedule of one Winograd convolution.
+    """The schedule of a Winograd convolution.
 
     Args:
         lanes: elements of a vector.
@@ -67,33 +67,31 @@ class WinogradTile(Schedule):
 
     @property
     def columns(self) -> int:
-        """The columns of a panel."""
+        """The number of columns of a panel."""
         return self.lanes * self.vectors
 
     @property
     def size(self) -> int:
-        """Inputs of an image tile, along each axis."""
+        """The inputs of an image tile, along each axis."""
         return self.outputs + WINDOW - 1
 
     @property
     def products(self) -> int:
-        """The number of products of matrices: as many as an image tile has inputs."""
+        """The number of matrix products: one for each input of an image tile."""
         return self.size**2
 
     def panels(self, features: int) -> int:
-        """Return the number of panels for so many features; the last may be in part
-        empty.
-        """
+        """Return the number of panels for `features` columns, the last padded."""
         return -(-features // self.columns)
 
     def groups(self, features: int) -> int:
-        """Return the number of workgroups that share the panels of a block."""
+        """Return into how many workgroups the panels of a block are split."""
         return -(-self.panels(features) // self.group)
 
 
 @dataclass(frozen=True)
 class WinogradScratch:
-    """The private memory of a share of the workgroups, in words of 32 bits.
+    """The layout of the scratch memory of a Winograd kernel, in words of 32 bits.
 
     Slices begin an odd number of lines from each other, so that what lies at one place
     of all of them does not fall into one set of the first cache.
@@ -112,7 +110,7 @@ class WinogradScratch:
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, tile: WinogradTile) -> WinogradScratch:
-        """Compute the scratch memory of a convolution."""
+        """Return the scratch memory's layout for a convolution and its tile."""
         channels = -(-geometry.channels // (tile.terms * tile.lanes)) * tile.lanes
         return cls(
             channels,
@@ -123,28 +121,29 @@ class WinogradScratch:
 
     @property
     def first_sum(self) -> int:
-        """The offset of the products."""
+        """The offset of the products' results in scratch memory."""
         return self.tile.products * self.inputs
 
     @property
     def first_pixel(self) -> int:
-        """The offset of a tile at the edge of an image."""
+        """The offset of the copy of a tile at an image's edge, in scratch memory."""
         return self.first_sum + self.tile.products * self.sums
 
     @property
     def elements(self) -> int:
-        """The number of words."""
+        """The number of words of scratch memory."""
         end = self.first_pixel + self.tile.products * self.channels
         return -(-end // LINE) * LINE
 
 
 def _odd_lines(words: int) -> int:
+    """Return a number of words rounded up to an odd number of cache lines."""
     lines = -(-words // LINE)
     return (lines | 1) * LINE
 
 
 def plan(op: GraphOp, machine: Machine) -> WinogradTile | None:
-    """The schedule with the fewest cycles; None if a direct convolution has as few."""
+    """Return the Winograd tile of a convolution; None if a direct one is as fast."""
     geometry = geometry_of(op)
     if geometry is None or not is_window_of_three(op):
         return None
@@ -165,6 +164,7 @@ def _choose_tile(
     outputs: tuple[int, ...],
     worth: float,
 ) -> WinogradTile | None:
+    """Return the tile with the fewest modelled cycles; None if direct is as fast."""
     tiles = [x for count in outputs for x in _tiles(geometry, count, machine)]
     tile = min(tiles, key=lambda tile: _rank(geometry, tile, machine))
     terms = terms_at_a_time(geometry, machine)
@@ -176,13 +176,11 @@ def _choose_tile(
 
 
 def plan_unpacked(op: GraphOp, machine: Machine) -> None:
-    """Return None: transforming a kernel in each call takes what its few products
-    save.
-    """
+    """Return None: transforming weights in each call would cost what is saved."""
 
 
 def is_window_of_three(op: GraphOp) -> bool:
-    """Return whether an op is a convolution of a form with Winograd matrices."""
+    """Return whether an op is a convolution that Winograd kernels compute: 3×3."""
     geometry = geometry_of(op) if isinstance(op, ConvGeneral) else None
     if geometry is None or geometry.groups != 1:
         return False
@@ -193,7 +191,7 @@ def is_window_of_three(op: GraphOp) -> bool:
 
 
 def is_exact(op: GraphOp) -> bool:
-    """Return whether an op is a convolution of bytes, four times whose sums fit i32.
+    """Return whether Winograd is exact for an op: a convolution of bytes, not too deep.
 
     Then its results are the graph's, whatever is asked of numerics.
     """
@@ -245,7 +243,7 @@ def _tiles(
 
 
 def _rank(geometry: ConvolutionGeometry, tile: WinogradTile, machine: Machine) -> float:
-    """The cycles of one core, and more where few could share them."""
+    """Return a tile's modelled cycles, with a penalty for too few workgroups."""
     count = tile_count(geometry, tile.outputs)
     assert isinstance(count, int)
     shared = tile.groups(geometry.features) * -(-count // tile.block)
@@ -256,7 +254,7 @@ def _rank(geometry: ConvolutionGeometry, tile: WinogradTile, machine: Machine) -
 def estimate(
     geometry: ConvolutionGeometry, tile: WinogradTile, machine: Machine
 ) -> float:
-    """The cycles of a Winograd convolution on one core, as `planning.tile.cycles`.
+    """Return the modelled cycles of a Winograd convolution on one core.
 
     Args:
         geometry: of static sizes.
@@ -287,7 +285,7 @@ def estimate(
 def _weight_cycles(
     geometry: ConvolutionGeometry, products: int, bytes_each: int, machine: Machine
 ) -> float:
-    """The cycles in which weights come from memory.
+    """Return the cycles that reading the weights from memory adds.
 
     Half of them are hidden, but none of those of weights that no cache can hold.
     """
@@ -297,7 +295,7 @@ def _weight_cycles(
 
 
 def _weight_count(geometry: ConvolutionGeometry, products: int) -> int:
-    """Return the elements of the weights, by how many products there are."""
+    """Return the elements of the transformed weights of `products` products."""
     return products * geometry.channels * geometry.features
 
 
@@ -315,7 +313,7 @@ def workgroups(op: GraphOp, tile: WinogradTile) -> tuple[Size, Size]:
 
 
 def scratch_elements(op: GraphOp, tile: WinogradTile) -> int:
-    """Count the scratch words of a share of the workgroups."""
+    """Return how many scratch words each share of the workgroups takes."""
     return WinogradScratch.of(known_geometry(op), tile).elements
 
 
@@ -325,5 +323,5 @@ def cycles_of(
     machine: Machine,
     number_of: Callable[[Size], int],
 ) -> int:
-    """Return the cycles of a region on one core, by `estimate`."""
+    """Return the modelled cycles of a region's Winograd convolution on one core."""
     return round(estimate(known_geometry(op).with_sizes(number_of), tile, machine))

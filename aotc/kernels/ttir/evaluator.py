@@ -25,7 +25,7 @@ def evaluate(
     grid: tuple[int, int, int],
     programs: Iterable[int] | None = None,
 ) -> int:
-    """Run a kernel, which writes buffers; return how many steps that took.
+    """Run a Triton kernel on buffers, which it writes; return the number of steps.
 
     Args:
         text: of the module that holds it, in the generic form of MLIR.
@@ -54,7 +54,7 @@ def evaluate(
 def _arguments(
     kernel: TritonFunction, arguments: Sequence[Buffer | int]
 ) -> list[object]:
-    """Return the arguments as values, each of which fits the kernel's."""
+    """Check a kernel's arguments against its types; return them as values of the IR."""
     if len(arguments) != len(kernel.kinds):
         expected = len(kernel.kinds)
         _refuse(f"'{kernel.name}' takes {expected} arguments; got {len(arguments)}")
@@ -73,7 +73,7 @@ def _arguments(
 
 
 class _Program:
-    """A program of a grid.
+    """An interpreter of one program instance of a grid.
 
     Args:
         number: of it.
@@ -89,7 +89,7 @@ class _Program:
         self.steps = 0
 
     def run(self, block: TritonBlock, given: Sequence[Any]) -> list[Any]:
-        """Run steps; return the operands of the last one."""
+        """Run the ops of a block; return the operands of its terminator."""
         self._values.update(zip(block.arguments, given, strict=True))
         *steps, end = block.steps
         self.steps += len(steps)
@@ -100,7 +100,7 @@ class _Program:
         return [self._values[number] for number in end.operands]
 
     def _results(self, step: TritonOp, operands: list[Any]) -> Sequence[Any]:
-        """Return the results of a step."""
+        """Evaluate one op by its rule; return its results."""
         rule = getattr(self, "_" + step.name.replace(".", "_"), None)
         if rule is not None:
             found: Sequence[Any] = rule(step, *operands)
@@ -117,42 +117,51 @@ class _Program:
     # ---- numbers and shapes ---------------------------------------------------------
 
     def _arith_constant(self, step: TritonOp) -> list[Array]:
+        """Evaluate `arith.constant`: a number, or a tensor of equal numbers."""
         (kind,) = step.kinds
         return [np.full(kind.shape, step.attributes["value"]).astype(kind.dtype)]
 
     def _tt_get_program_id(self, step: TritonOp) -> list[Array]:
+        """Evaluate `tt.get_program_id`: the program's position along an axis."""
         return [np.asarray(self._place[step.attributes["axis"]], np.int32)]
 
     def _tt_make_range(self, step: TritonOp) -> list[Array]:
+        """Evaluate `tt.make_range`: consecutive i32 numbers."""
         bounds = step.attributes["start"], step.attributes["end"]
         return [np.arange(*bounds, dtype=np.int32)]
 
     def _tt_splat(self, step: TritonOp, x: object) -> list[object]:
+        """Evaluate `tt.splat` and `tt.broadcast`."""
         shape = step.kinds[0].shape
-        return [_moved(x, lambda each: np.broadcast_to(each, shape))]
+        return [_apply_to_elements(x, lambda each: np.broadcast_to(each, shape))]
 
     _tt_broadcast = _tt_splat
 
     def _tt_expand_dims(self, step: TritonOp, x: object) -> list[object]:
+        """Evaluate `tt.expand_dims`: insert an axis of size 1."""
         axis = step.attributes["axis"]
-        return [_moved(x, lambda each: np.expand_dims(each, axis))]
+        return [_apply_to_elements(x, lambda each: np.expand_dims(each, axis))]
 
     def _tt_reshape(self, step: TritonOp, x: object) -> list[object]:
+        """Evaluate `tt.reshape`."""
         shape = step.kinds[0].shape
-        return [_moved(x, lambda each: each.reshape(shape))]
+        return [_apply_to_elements(x, lambda each: each.reshape(shape))]
 
     def _tt_trans(self, step: TritonOp, x: object) -> list[object]:
+        """Evaluate `tt.trans`: permute axes."""
         order = step.attributes["order"]
-        return [_moved(x, lambda each: each.transpose(order))]
+        return [_apply_to_elements(x, lambda each: each.transpose(order))]
 
     # ---- memory ---------------------------------------------------------------------
 
     def _tt_addptr(
         self, step: TritonOp, pointers: Pointers, offset: Array
     ) -> list[object]:
+        """Evaluate `tt.addptr`: advance pointers by offsets in elements."""
         return [Pointers(pointers.buffer, pointers.at + offset.astype(np.int64))]
 
     def _tt_load(self, step: TritonOp, pointers: Pointers, *rest: Array) -> list[Array]:
+        """Evaluate `tt.load`, with the default value where a mask is false."""
         if len(rest) == 1:
             _refuse("a load with a mask does not say what is elsewhere")
         mask = np.broadcast_to(rest[0] if rest else True, pointers.at.shape)
@@ -162,6 +171,7 @@ class _Program:
     def _tt_store(
         self, step: TritonOp, pointers: Pointers, values: Array, *rest: Array
     ) -> list[Any]:
+        """Evaluate `tt.store`: write a buffer's elements where a mask is true."""
         mask = np.broadcast_to(rest[0] if rest else True, pointers.at.shape)
         pointers.buffer.store(pointers.at, values, mask, self._number)
         return []
@@ -169,6 +179,7 @@ class _Program:
     # ---- products and reductions ----------------------------------------------------
 
     def _tt_dot(self, step: TritonOp, x: Array, y: Array, total: Array) -> list[Array]:
+        """Evaluate `tt.dot`: a product of matrices, added to `total`."""
         precision = step.attributes.get("inputPrecision", 0)
         if x.dtype == np.float32 and precision == _ROUNDED_TO_TF32:
             x, y = _tf32(x), _tf32(y)
@@ -178,8 +189,7 @@ class _Program:
         return [total + np.matmul(*wide)]
 
     def _tt_reduce(self, step: TritonOp, *operands: Array) -> list[Array]:
-        """Reduce an axis of a power of two: combine pairs of halves, as lanes are
-        combined.
+        """Evaluate `tt.reduce`, combining halves of an axis pairwise as lanes are.
 
         The block of the op is run on whole arrays.
         """
@@ -196,19 +206,21 @@ class _Program:
     def _scf_for(
         self, step: TritonOp, first: Array, end: Array, by: Array, *carried: PyTree
     ) -> list[object]:
+        """Evaluate `scf.for`: run its block for each index, carrying values."""
         (block,), held = step.blocks, [*carried]
         for index in range(int(first), int(end), int(by)):
             held = self.run(block, [np.asarray(index, first.dtype), *held])
         return held
 
     def _scf_if(self, step: TritonOp, condition: Array) -> list[object]:
+        """Evaluate `scf.if`: run the block that a condition chooses."""
         if bool(condition):
             return self.run(step.blocks[0], [])
         return self.run(step.blocks[1], []) if len(step.blocks) > 1 else []
 
 
-def _moved(x: Any, function: Any) -> Any:
-    """Return an array, or pointers, in another shape."""
+def _apply_to_elements(x: Any, function: Any) -> Any:
+    """Apply a NumPy reshaping function to an array, or to the offsets of pointers."""
     if isinstance(x, Pointers):
         return Pointers(x.buffer, function(x.at))
     return function(x)
@@ -223,4 +235,5 @@ def _tf32(x: Array) -> Array:
 
 
 def _refuse(why: str) -> NoReturn:
+    """Raise a `bad-kernel` error with a reason."""
     raise CompileError("bad-kernel", why)

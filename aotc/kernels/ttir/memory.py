@@ -16,7 +16,7 @@ _NOBODY, _SEVERAL = 0, -1
 
 @dataclass(frozen=True)
 class Pointers:
-    """Pointers into one buffer.
+    """A tensor of pointers into one buffer, as element numbers.
 
     Args:
         buffer: that they point into.
@@ -30,7 +30,7 @@ class Pointers:
 
 @dataclass
 class Buffer:
-    """An argument of a kernel in memory.
+    """A kernel argument in memory, which checks reads and writes for races.
 
     Args:
         name: in messages.
@@ -58,7 +58,7 @@ class Buffer:
 
     @classmethod
     def of(cls, name: str, array: np.ndarray, *, is_updated: bool = False) -> Buffer:
-        """Return memory that holds an array, row-major, which stays as it is."""
+        """Return a buffer that holds an array, row-major; the array stays as it is."""
         elements = array.ravel().view(_in_memory(array.dtype))
         elements.flags.writeable = False
         known = np.zeros(array.size, bool)
@@ -66,18 +66,17 @@ class Buffer:
 
     @classmethod
     def of_unknown(cls, name: str, count: int, dtype: np.dtype) -> Buffer:
-        """Return memory of which nothing is known."""
+        """Return a buffer of uninitialised elements."""
         elements = np.zeros(count, _in_memory(dtype))
         return cls(name, elements, np.ones(count, bool), dtype)
 
     @property
     def is_known(self) -> np.ndarray:
-        """A mask of elements that have been given or written."""
+        """A mask of the elements that are initialised."""
         return ~self.is_unknown
 
     def load(self, at: np.ndarray, mask: np.ndarray, program: int) -> np.ndarray:
-        """Evaluate a load in NumPy; refuse elements that are outside, unknown, or
-        written by the same launch.
+        """Return elements where a mask is set; record the program as their reader.
 
         Raises:
             CompileError: `bad-kernel`: one is outside, unknown, or written by a program
@@ -106,7 +105,7 @@ class Buffer:
         mask: np.ndarray,
         program: int,
     ) -> None:
-        """Write elements where a mask is set.
+        """Write elements where a mask is set; record the program as their writer.
 
         Raises:
             CompileError: `bad-kernel`: one is outside, or read or written already in
@@ -132,7 +131,7 @@ class Buffer:
         self._writers[places] = program + 1
 
     def written_elements(self) -> np.ndarray:
-        """Return all elements, each of which has been written.
+        """Return all elements, or raise if one is uninitialised.
 
         Raises:
             CompileError: `bad-kernel`: there are some that nothing has written.
@@ -153,7 +152,7 @@ class Buffer:
         verb: str,
         program: int,
     ) -> np.ndarray:
-        """Return the elements that a mask leaves."""
+        """Return the masked element numbers, or raise if one is out of bounds."""
         places: np.ndarray = at[mask]
         outside = (places < 0) | (places >= self.elements.size)
         if outside.any():
@@ -165,7 +164,7 @@ class Buffer:
         return places
 
     def _refuse_written(self, places: np.ndarray, verb: str, program: int) -> None:
-        """Refuse elements that a program of the same launch has written."""
+        """Raise if a program of the same launch has written one of the elements."""
         if self._writers is None:
             return
         is_written = self._writers[places] != _NOBODY
@@ -179,16 +178,17 @@ class Buffer:
 
 
 def _in_memory(dtype: np.dtype) -> np.dtype:
-    """Return the dtype in memory for elements: signless for unsigned and bool."""
+    """Return the dtype that memory has for a dtype: signless for unsigned and bool."""
     return np.dtype(f"i{dtype.itemsize}") if dtype.kind in "ub" else dtype
 
 
 def _lanes_of(mask: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return the lanes of a tile where a mask is set; a number is of all of them."""
+    """Return the lanes of a tile where a mask is set; -1 for a scalar access."""
     if at.ndim == 0:
         return np.full(1, -1)
     return np.flatnonzero(np.broadcast_to(mask, at.shape))
 
 
 def _refuse(why: str) -> NoReturn:
+    """Raise a `bad-kernel` error with a reason."""
     raise CompileError("bad-kernel", why)

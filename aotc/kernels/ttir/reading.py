@@ -24,7 +24,7 @@ _POINTER = re.compile(r"!tt\.ptr<(\w+)>")
 
 @dataclass(frozen=True)
 class TritonType:
-    """The type of a value.
+    """The type of a value in Triton's IR: a number, a pointer or a tensor.
 
     Args:
         shape: of a tensor; () for a number.
@@ -39,7 +39,7 @@ class TritonType:
 
 @dataclass(frozen=True)
 class TritonOp:
-    """A step: one op.
+    """An op of Triton's IR, its values being numbered.
 
     Args:
         name: of the op.
@@ -60,7 +60,7 @@ class TritonOp:
 
 @dataclass(frozen=True)
 class TritonBlock:
-    """Steps one after the other.
+    """A basic block of Triton's IR: ops in order, the terminator last.
 
     Args:
         arguments: the numbers of the values that it is given.
@@ -73,7 +73,7 @@ class TritonBlock:
 
 @dataclass(frozen=True)
 class TritonFunction:
-    """A function of Triton's IR.
+    """A parsed function of Triton's IR.
 
     Args:
         name: of it.
@@ -88,7 +88,7 @@ class TritonFunction:
 
 @lru_cache(maxsize=64)  # a model launches few kernels many times
 def read_kernel(text: str) -> TritonFunction:
-    """Return the only function of a module in the generic form of MLIR.
+    """Parse the only function of a module of Triton's IR, in MLIR's generic form.
 
     Raises:
         CompileError: `bad-kernel`: it is no such module, or it has types that kernels
@@ -113,7 +113,7 @@ def read_kernel(text: str) -> TritonFunction:
 
 
 def kind_of(mlir: ir.Type) -> TritonType:
-    """Parse a type of MLIR."""
+    """Parse a type of Triton's IR."""
     text = str(mlir)
     tensor = _TENSOR.fullmatch(text)
     shape, element = tensor.groups() if tensor else ("", text)
@@ -126,21 +126,24 @@ def kind_of(mlir: ir.Type) -> TritonType:
 
 
 class _Reading:
-    """Numbers values in the order in which they are met."""
+    """A converter of MLIR blocks to `TritonBlock`s, which numbers values in order."""
 
     def __init__(self) -> None:
         self._numbers: dict[Value, int] = {}
 
     def block(self, block: MlirBlock) -> TritonBlock:
+        """Convert a block, with all ops and nested blocks in it."""
         arguments = self._define(block.arguments)
         return TritonBlock(arguments, tuple(map(self._step, block.operations)))
 
     def _define(self, values: Sequence[Value]) -> tuple[int, ...]:
+        """Give new values the next numbers; return these."""
         for value in values:
             self._numbers[value] = len(self._numbers)
         return tuple(self._numbers[value] for value in values)
 
     def _step(self, op: Operation) -> TritonOp:
+        """Convert an op, with its nested blocks."""
         op = op.operation
         operands = tuple(self._numbers[value] for value in op.operands)
         blocks = tuple(self.block(each) for region in op.regions for each in region)
@@ -151,7 +154,7 @@ class _Reading:
 
 
 def _attributes_of(op: Operation) -> dict[str, ir.Attribute]:
-    """Return the attributes of an op.
+    """Return the attributes of an op by name, parsed from its text for Triton's ops.
 
     Those of an op of Triton's are text to the bindings, which do not know the op.
     """
@@ -166,7 +169,7 @@ def _attributes_of(op: Operation) -> dict[str, ir.Attribute]:
 
 
 def _plain(attribute: ir.Attribute) -> Any:
-    """Return an attribute as plain data; as text where no rule asks for it."""
+    """Return an attribute as plain data, or else its text."""
     if isinstance(attribute, ir.DenseElementsAttr):
         if not attribute.is_splat:
             raise CompileError("bad-kernel", "a constant tensor has several numbers")

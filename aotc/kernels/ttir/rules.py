@@ -18,32 +18,35 @@ Array = np.ndarray[Any, Any]
 
 
 def _unsigned(x: Array) -> Array:
+    """Return a view of signless integers as unsigned ones."""
     return x.view(f"u{x.dtype.itemsize}")
 
 
 def _of_unsigned(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a function of integers that are taken for unsigned."""
+    """Return an elementwise function that takes its integers for unsigned."""
     return lambda *given: function(*map(_unsigned, given)).view(given[0].dtype)
 
 
 def _quotient(x: Array, y: Array) -> Array:
-    """Divide, rounding towards zero."""
+    """Divide integers, rounding towards zero."""
     floor, rest = np.divmod(x, y)
     return np.asarray(floor + ((rest != 0) & ((rest < 0) != (x < 0))).astype(x.dtype))
 
 
 def _remainder(x: Array, y: Array) -> Array:
+    """Return the remainder of `_quotient`, which has the sign of x."""
     return np.asarray(x - _quotient(x, y) * y)
 
 
 def _wide(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a function that is computed in f64 and rounded once."""
+    """Return an elementwise function that computes in f64 and rounds once."""
     return lambda *given: function(*(x.astype("f8") for x in given)).astype(
         given[0].dtype
     )
 
 
 def _shift_right_unsigned(x: Array, count: Array) -> Array:
+    """Shift integers right, filling with zeros (`arith.shrui`)."""
     return np.right_shift(_unsigned(x), _unsigned(count)).view(x.dtype)
 
 
@@ -106,6 +109,7 @@ _ORDERED = 7  # the number of the predicate that only asks for NaN
 
 
 def _compare_integers(step: TritonOp, x: Array, y: Array) -> Array:
+    """Evaluate `arith.cmpi` by the number of its predicate."""
     number = step.attributes["predicate"]
     if number >= len(_INTEGER_ORDER):
         number, x, y = number - 4, _unsigned(x), _unsigned(y)
@@ -113,6 +117,7 @@ def _compare_integers(step: TritonOp, x: Array, y: Array) -> Array:
 
 
 def _compare_floats(step: TritonOp, x: Array, y: Array) -> Array:
+    """Evaluate `arith.cmpf` by the number of its predicate."""
     number = step.attributes["predicate"]
     has_nan = np.isnan(x) | np.isnan(y)
     if number in (0, 15):
@@ -128,11 +133,13 @@ def _compare_floats(step: TritonOp, x: Array, y: Array) -> Array:
 
 
 def _ordered(number: int, x: Array, y: Array) -> Array:
+    """Compare floats by the number of an ordered predicate, NaN not considered."""
     compare = [*_FLOAT_ORDER, np.not_equal][number - 1]
     return np.asarray(compare(x, y))
 
 
 def _convert(step: TritonOp, x: Array) -> Array:
+    """Evaluate a conversion op between dtypes, such as `arith.extsi`."""
     (kind,) = step.kinds
     if x.dtype == bool and step.name in ("arith.extsi", "arith.sitofp"):
         return -x.astype(kind.dtype)  # the bit of an i1 is its sign
@@ -145,7 +152,7 @@ def _convert(step: TritonOp, x: Array) -> Array:
 
 
 def evaluate_elementwise(step: TritonOp, operands: list[Array]) -> Array | None:
-    """Evaluate an op on numbers; None for other ops."""
+    """Evaluate an elementwise op on arrays; return None for other ops."""
     if step.name in PLAIN:
         return np.asarray(PLAIN[step.name](*operands))
     if step.name in _CONVERSIONS:

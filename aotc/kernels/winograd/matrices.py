@@ -43,7 +43,7 @@ EXACT = (2,)  # those whose matrices, but for the filter's, are of integers
 
 @dataclass(frozen=True)
 class WinogradMatrices:
-    """The matrices that transform tiles along one axis, exactly.
+    """The exact matrices of Winograd's transforms of tiles, along one axis.
 
     Args:
         output: A', m × n: results from products.
@@ -58,7 +58,7 @@ class WinogradMatrices:
 
 @cache
 def matrices(outputs: int) -> WinogradMatrices:
-    """Return the matrices of F(outputs, 3)."""
+    """Return the exact transform matrices of F(outputs, 3)."""
     points = _POINTS[outputs]
     size = outputs + WINDOW - 1
     at_points = [_powers(point, outputs) for point in points]
@@ -80,16 +80,17 @@ def matrices(outputs: int) -> WinogradMatrices:
 
 
 def filter_scale(outputs: int) -> int:
-    """Return the factor that makes the filter's matrix one of integers."""
+    """Return the least factor that makes the filter's matrix one of integers."""
     return lcm(*(x.denominator for row in matrices(outputs).filter for x in row))
 
 
 def _powers(point: Fraction, count: int) -> Row:
+    """Return the first `count` powers of a point, from 1 on."""
     return tuple(point**power for power in range(count))
 
 
 def _polynomial(roots: Sequence[Fraction], count: int) -> Row:
-    """The coefficients of the product of x - root, from that of 1 on."""
+    """Return the coefficients of the monic polynomial of some roots, constant first."""
     found = [Fraction(1)]
     for root in roots:
         shifted = [Fraction(0), *found]

@@ -22,7 +22,7 @@ from aotc.mlir import Value
 
 
 def pack(b: Builder, op: GraphOp, tile: WinogradTile) -> Value:
-    """The transformed kernel as [panel][product][channel][column of a panel].
+    """Emit ops that transform weights as [panel][product][channel][column of a panel].
 
     Zeros fill the last panel. Channels in pairs are the last axis, after the columns.
     """
@@ -34,12 +34,12 @@ def pack(b: Builder, op: GraphOp, tile: WinogradTile) -> Value:
 
 
 def growth(tile: WinogradTile) -> float:
-    """Return the bytes of transformed weights by those of the kernel."""
+    """Return the size of transformed weights relative to that of the weights."""
     return tile.products / WINDOW**2 * (1 if tile.terms == 1 else 2)
 
 
 def unpack(b: Builder, op: GraphOp, packed: Value, tile: WinogradTile) -> Value:
-    """Return the kernel from the result of `pack`: of f32 to a few roundings."""
+    """Emit ops that restore weights from the result of `pack`; f32 is inexact."""
     dtype = Tensor.of(op.operands[1]).dtype
     value = _packing(op, tile).undo(b, packed)
     matrix = np.linalg.pinv(_filter_matrix(tile, is_float=dtype == "f32"))
@@ -47,7 +47,8 @@ def unpack(b: Builder, op: GraphOp, packed: Value, tile: WinogradTile) -> Value:
 
 
 def _packing(op: GraphOp, tile: WinogradTile) -> Rearrangement:
-    """Return the chain of ops that packs transformed kernels as they are read."""
+    """Return the ops that order transformed weights for a kernel, which can be undone.
+    """
     *_, channels, features = _static_shape(op)
     products, panels, columns = tile.products, tile.panels(features), tile.columns
     padded = (
@@ -64,16 +65,14 @@ def _packing(op: GraphOp, tile: WinogradTile) -> Rearrangement:
 
 
 def _filter_matrix(tile: WinogradTile, *, is_float: bool) -> np.ndarray:
-    """Return the matrix that transforms a kernel's 9 elements along both axes: G by
-    G.
-    """
+    """Return the 2-D transform of a 3×3 filter as one matrix: kron(G, G)."""
     along = np.array(matrices(tile.outputs).filter, np.float64)
     along *= 1 if is_float else filter_scale(tile.outputs)
     return np.kron(along, along)
 
 
 def _multiply(b: Builder, matrix: np.ndarray, x: Value, dtype: str) -> Value:
-    """`matrix @ x` in f64, rounded to a dtype; the rows of x are its first axes."""
+    """Emit the product `matrix @ x` in f64, rounded to `dtype`, over x's first axes."""
     rows = matrix.shape[1]
     shape: Any = Tensor.of(x).shape
     count = int(np.prod(shape)) // rows
@@ -84,5 +83,5 @@ def _multiply(b: Builder, matrix: np.ndarray, x: Value, dtype: str) -> Value:
 
 
 def _static_shape(op: GraphOp) -> Any:
-    """Return the shape of the kernel of a convolution."""
+    """Return the shape of a convolution's weight."""
     return Tensor.of(op.operands[1]).shape

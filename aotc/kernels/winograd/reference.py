@@ -18,7 +18,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Transforms:
-    """The matrices of one size of tiles, in f64; see `matrices.Matrices`."""
+    """The transform matrices for one tile size, in f64; see `WinogradMatrices`."""
 
     output: Array
     filter: Array
@@ -36,7 +36,7 @@ class Transforms:
         )
 
     def absolute(self) -> Transforms:
-        """Return the absolute values."""
+        """Return the matrices of absolute values, for error bounds."""
         return Transforms(*map(np.abs, (self.output, self.filter, self.input)))
 
 
@@ -47,7 +47,7 @@ def convolve(
     transforms: Transforms,
     disturb: Callable[[Array, float], Array] = lambda array, terms: array,
 ) -> Array:
-    """A convolution of x (N, H, W, C) with a kernel (3, 3, C, F), in the dtype of x.
+    """Compute a Winograd convolution of x (N, H, W, C) with a kernel (3, 3, C, F).
 
     Args:
         x: the images.
