@@ -58,7 +58,7 @@ _FEW_KEYS = 32  # of a step, where they are wide
 
 @dataclass(frozen=True)
 class GpuAttentionTile(Schedule):
-    """The schedule of an attention.
+    """The schedule of an attention kernel on a GPU.
 
     Args:
         rows: of queries that a program has.
@@ -74,7 +74,7 @@ class GpuAttentionTile(Schedule):
 
 
 class AttentionParts(NamedTuple):
-    """The statements of an attention."""
+    """The statements of a term that is an attention, by role."""
 
     scores: Statement
     highest: Statement
@@ -84,7 +84,7 @@ class AttentionParts(NamedTuple):
 
 
 def parts_of(term: Term) -> AttentionParts | None:
-    """Return the statements of an attention; None for a term of another form."""
+    """Match a term that is an attention; return its statements, or None for others."""
     if len(term.statements) < 5:
         return None
     scores, highest, total, sums, *followers = term.statements
@@ -103,7 +103,7 @@ def parts_of(term: Term) -> AttentionParts | None:
 
 
 def _is_planned(parts: AttentionParts) -> bool:
-    """Return whether all parts share rows and keys, and heads are not too deep."""
+    """Return whether an attention's statements share loops that a kernel handles."""
     loops, depths = Loops.of(parts.scores), (_depth(parts), _width(parts))
     rows = len(loops.batch) + len(loops.rows)
     kept, others = parts.scores.nest.sizes, parts.sums.nest.sizes
@@ -118,16 +118,18 @@ def _is_planned(parts: AttentionParts) -> bool:
 
 
 def _depth(parts: AttentionParts) -> Size:
+    """Return the elements of a query and of a key."""
     loops = Loops.of(parts.scores).summed
     return element_count(tuple(parts.scores.nest.sizes[loop] for loop in loops))
 
 
 def _width(parts: AttentionParts) -> Size:
+    """Return the elements of a value."""
     return parts.sums.nest.sizes[len(parts.sums.nest.result_loops) - 1]
 
 
 def plan(term: Term, machine: Gpu) -> GpuAttentionTile:
-    """Return the schedule of a term on a chip.
+    """Return the schedule for an attention's term on a chip.
 
     Few queries have the smallest tile there is: most of what they cost is to read keys.
     """
@@ -144,17 +146,19 @@ def plan(term: Term, machine: Gpu) -> GpuAttentionTile:
 
 
 def _padded(size: Size) -> int:
+    """Return a static size rounded up to a power of two that tiles may have."""
     assert isinstance(size, int)
     return max(_LEAST, power_of_two(size))
 
 
 def _row_count(parts: AttentionParts) -> Size:
+    """Return the number of rows of queries of one batch entry."""
     sizes, loops = parts.scores.nest.sizes, Loops.of(parts.scores).rows
     return element_count(tuple(sizes[loop] for loop in loops))
 
 
 def programs(term: Term, schedule: GpuAttentionTile) -> Size:
-    """Return how many programs there are."""
+    """Return the number of program instances of an attention's kernel."""
     parts = parts_of(term)
     assert parts is not None
     sizes = parts.scores.nest.sizes
@@ -163,12 +167,12 @@ def programs(term: Term, schedule: GpuAttentionTile) -> Size:
 
 
 def write(writing: Writing, schedule: GpuAttentionTile) -> None:
-    """Write the kernel of a term at the insertion point."""
+    """Emit the body of an attention's kernel at the insertion point."""
     _AttentionWriter(writing, schedule).write()
 
 
 class _AttentionWriter:
-    """Writes an attention for some rows of queries.
+    """A writer of an attention kernel's body, for one program's rows of queries.
 
     Args:
         writing: of the term.
@@ -195,21 +199,23 @@ class _AttentionWriter:
     # ---- scores ---------------------------------------------------------------------
 
     def _queries_of(self, scores: Statement) -> Value:
+        """Emit the load of the program's tile of queries."""
         frame = self._frame(self._rows, self._inner(scores, 1))
         return self._factor(frame, scores, 0, scores.nest.sizes, factor_dtype(scores))
 
     def _inner(self, scores: Statement, at: int) -> TileAxis:
-        """Return the depth of a head, all of it."""
+        """Return the tile axis along the depth of a head, all of it in one tile."""
         shape, tile = scores.nest.sizes, _padded(_depth(self._parts))
         return axis_of(self._writing.sizes, shape, self._loops.summed, 0, tile, at)
 
     def _frame(self, *axes: TileAxis) -> Frame:
+        """Return the frame of the program's batch entry and some tile axes."""
         return Frame(self._writing.sizes, (self._batch, *axes))
 
     def _factor(
         self, frame: Frame, statement: Statement, place: int, shape: Shape, dtype: str
     ) -> Value:
-        """Return a tile of a factor in a dtype, which is 0 outside of its axes."""
+        """Emit the tile of a product's factor in a dtype, 0 outside of its axes."""
         factor = before_widening(statement.factors[place])
         tile = TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
         found = cast(tile.value(factor), Tensor.of(factor.value).dtype, dtype)
@@ -217,7 +223,7 @@ class _AttentionWriter:
         return zero_beyond(found, factor, frame.axes)
 
     def _scores(self, keys: TileAxis) -> Value:
-        """Return the scores of a block: keys are read as they lie, and then turned."""
+        """Emit the scores of a block of keys: queries times transposed keys."""
         scores = self._parts.scores
         rows = self._block(self._shape, self._loops.columns, keys.first, 0)
         frame, shape = self._frame(rows, self._inner(scores, 1)), scores.nest.sizes
@@ -229,16 +235,18 @@ class _AttentionWriter:
         return cast(found, scores.dtype, Tensor.of(scores.value).dtype)
 
     def _kind(self, columns: int, dtype: str) -> ir.RankedTensorType:
+        """Return the type of a tile with a row for each query."""
         return ops.tensor_of((self._schedule.rows, columns), lowered_element(dtype))
 
     def _precision(self, statement: Statement) -> str:
+        """Return how a product of a statement is rounded, as Triton names it."""
         is_f32 = factor_dtype(statement) == "f32"
         return self._writing.precision if is_f32 else "ieee"
 
     # ---- the pass over keys ---------------------------------------------------------
 
     def write(self) -> None:
-        """Write the kernel's statements."""
+        """Emit the loop over blocks of keys, the epilogue and the stores."""
         parts, width = self._parts, _padded(_width(self._parts))
         f32 = parts.sums.dtype
         begin = [
@@ -253,7 +261,7 @@ class _AttentionWriter:
         self._finish(*found)
 
     def _end_of_keys(self) -> Int:
-        """Return the first position that no row of the program sees."""
+        """Emit the end of the keys that some row of the program may see."""
         highest, sizes = self._parts.highest, self._writing.sizes
         end, last = sizes.of(self._shape[-1]), last_seen(highest)
         if last is None:
@@ -269,7 +277,7 @@ class _AttentionWriter:
         return integers.least(end, integers.add(most, 1))
 
     def _step(self, k: Value, highest: Value, total: Value, sums: Value) -> list[Value]:
-        """Go through a block of keys."""
+        """Emit a block of keys' update of the running maxima, totals and sums."""
         parts = self._parts
         keys = self._block(self._shape, self._loops.columns, k, 1)
         frame = self._frame(self._rows, keys)
@@ -287,7 +295,7 @@ class _AttentionWriter:
     def _tile(
         self, frame: Frame, scores: Value, highest: Value | None = None
     ) -> TileEvaluator:
-        """Return the tile of a block, with its known values in registers."""
+        """Return the evaluator for a block whose scores are in registers."""
         held: dict[Value, Held] = {}
         tile = TileEvaluator(
             frame, self._writing.memories, held, Reindexing(self._shape)
@@ -300,7 +308,7 @@ class _AttentionWriter:
         return tile
 
     def _per_row(self, statement: Statement, elements: Value) -> Held:
-        """Hold a statement with one element per row."""
+        """Pair a tile of one element per row with its strides in the value."""
         frame, shape = self._frame(self._rows), self._shape[:-1]
         tile = TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
         held = tile.hold(statement, elements)
@@ -309,7 +317,7 @@ class _AttentionWriter:
     def _elements(
         self, tile: TileEvaluator, factor: Expression, beyond: float
     ) -> Value:
-        """Return an expression in f32, and a number where there are no keys."""
+        """Emit an expression in f32, with `beyond` where there are no keys."""
         found = cast(tile.value(factor), Tensor.of(factor.value).dtype, "f32")
         found = ops.spread(found, tile.frame.shape)
         mask = tile.frame.axes[-1].inside
@@ -326,7 +334,7 @@ class _AttentionWriter:
         sums: Value,
         scale: Value,
     ) -> Value:
-        """Add the sums of a block to the earlier sums, which are scaled."""
+        """Emit the weighted sum of a block's values, added to the rescaled sums."""
         statement = self._parts.sums
         here = TileEvaluator(
             frame,
@@ -348,11 +356,12 @@ class _AttentionWriter:
     def _block(
         self, shape: Shape, loops: tuple[int, ...], first: Int, at: int
     ) -> TileAxis:
-        """Return a block of keys, as rows or columns."""
+        """Return the tile axis of a block of keys, as rows or columns."""
         sizes, keys = self._writing.sizes, self._schedule.keys
         return axis_of(sizes, shape, loops, first, keys, at)
 
     def _width_axis(self) -> TileAxis:
+        """Return the tile axis along a value, all of it in one tile."""
         statement = self._parts.sums
         loop = len(statement.nest.result_loops) - 1
         tile = _padded(_width(self._parts))
@@ -360,7 +369,7 @@ class _AttentionWriter:
         return axis_of(self._writing.sizes, shape, (loop,), 0, tile, 1)
 
     def _finish(self, highest: Value, total: Value, sums: Value) -> None:
-        """Compute the epilogue, and store the results."""
+        """Emit the epilogue of the final sums, and the stores of all results."""
         parts = self._parts
         kept = parts.sums.nest.sizes[: len(parts.sums.nest.result_loops)]
         frame = self._frame(self._rows, self._width_axis())
@@ -376,9 +385,7 @@ class _AttentionWriter:
         write_followers(tile, [x for x in parts.followers if x not in of_rows])
 
     def _is_of_rows(self, follower: Statement) -> bool:
-        """Return whether a statement has one element per row, such as the sum's
-        logarithm.
-        """
+        """Return whether a statement has one element per row of queries."""
         sizes, kept = follower.nest.sizes, self._parts.sums.nest.sizes
         rows = same_count(sizes, self._shape[:-1])
         return rows and not same_count(
@@ -388,7 +395,7 @@ class _AttentionWriter:
     def _write_rows(
         self, followers: Sequence[Statement], known: Mapping[Statement, Value]
     ) -> None:
-        """Compute and store statements with one element per row."""
+        """Emit statements with one element per row, and store their results."""
         frame, loops = self._frame(self._rows), Reindexing(self._shape[:-1])
         tile = TileEvaluator(frame, self._writing.memories, {}, loops)
         for statement, elements in known.items():
@@ -400,7 +407,7 @@ class _AttentionWriter:
 
 
 def _scale(old: Value, new: Value) -> Value:
-    """e**(old - new), and 1 where they are one, -infinity too."""
+    """Emit e**(old - new), but 1 where both are equal, even at -infinity."""
     same = arith.cmpf(arith.CmpFPredicate.OEQ, old, new)
     found: Value = math.exp(arith.subf(old, new))
     return arith.select(same, number(old.type, 1.0), found)

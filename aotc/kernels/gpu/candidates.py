@@ -18,7 +18,7 @@ _FEW, _MANY = 1 << 8, 1 << 13  # elements of a tile of rows
 
 
 def candidates(term: Term, form: str, machine: Gpu, planned: object) -> Sequence[Any]:
-    """Return schedules of a term, the planned one first.
+    """Return the schedules to measure for a term's GPU kernel, the planned one first.
 
     Args:
         term: of a region.
@@ -31,6 +31,7 @@ def candidates(term: Term, form: str, machine: Gpu, planned: object) -> Sequence
 
 
 def _of_form(term: Term, form: str, machine: Gpu) -> Sequence[Any]:
+    """Return the schedules to try for a form of kernels; none for most forms."""
     if form == "product":
         return _of_product(term, machine)
     if form == "rows":
@@ -44,7 +45,7 @@ def _of_form(term: Term, form: str, machine: Gpu) -> Sequence[Any]:
 
 
 def _of_product(term: Term, machine: Gpu) -> list[Any]:
-    """Return those of a product in the order in which the model expects them."""
+    """Return the schedules to try for a product, those of least modelled time first."""
     anchor = products.groups_of(term)[0].anchor
     counts, dtype = matrices.Counts.of(anchor), matrices.factor_dtype(anchor)
     found = sorted(

@@ -17,7 +17,7 @@ from aotc.kernels.terms import Apply, Expression, Read, Statement
 
 
 def last_seen(highest: Statement) -> View | None:
-    """Return the position of the last key that a row may see, as a view of 0, 1, ….
+    """Return a view of 0, 1, …: the last key that each row may see; None if unmasked.
 
     It has the loops over scores as its axes, and may be behind all keys. None where
     scores do not end with a causal mask.
@@ -41,16 +41,14 @@ def last_seen(highest: Statement) -> View | None:
 
 
 def _is_lowest(x: Expression) -> bool:
-    """Return whether an expression is -infinity."""
+    """Return whether an expression is the constant -infinity."""
     if not (isinstance(x, Read) and isinstance(x.op, Constant)):
         return False
     return bool(np.all(np.asarray(x.op.value) == -inf))
 
 
 def _positions(x: Expression) -> View | None:
-    """Return the view of an iota that an expression reads, of one axis; None for
-    others.
-    """
+    """Return the view of 0, 1, … by which an expression reads an iota, or None."""
     view = x.view if isinstance(x, Read) and isinstance(x.op, Iota) else None
     if view is None or view.fill is not None:
         return None
@@ -70,7 +68,7 @@ def _positions(x: Expression) -> View | None:
 
 
 def _is_index(view: View, loop: int) -> bool:
-    """Return whether a view of 0, 1, … is the index of a loop."""
+    """Return whether a view of 0, 1, … is the plain index of a loop."""
     steps = [
         (number, each.step)
         for number, own in enumerate(view.axes)

@@ -37,7 +37,7 @@ _SCRATCH = 2  # pointers that Triton adds to the arguments of each kernel
 
 @dataclass(frozen=True)
 class KernelSource:
-    """The source of a kernel for Triton.
+    """The Triton IR of one kernel, with the options to compile it.
 
     Args:
         name: of its function.
@@ -52,14 +52,14 @@ class KernelSource:
     stages: int
 
     def without_alignment(self) -> KernelSource:
-        """Return the kernel for memory that may begin anywhere."""
+        """Return the source for arguments that may not be aligned to 16 bytes."""
         text = self.text.replace(_ALIGNED, "{}")
         return KernelSource(self.name, text, self.warps, self.stages)
 
 
 @dataclass(frozen=True)
 class GpuCode:
-    """The code of a kernel.
+    """The compiled code of one kernel: PTX or an hsaco, with the resources it needs.
 
     Args:
         code: PTX, or an hsaco.
@@ -81,7 +81,7 @@ class GpuCode:
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of a kernel by the assembler.
+    """The registers and spills of a kernel, as the assembler reports them.
 
     Args:
         registers: of a thread.
@@ -94,6 +94,7 @@ class Resources:
 
 
 def _triton(name: str = "triton") -> Any:
+    """Import a module of Triton, or raise if Triton is not installed."""
     if not has_triton():
         raise SetupError(
             "missing-extra",
@@ -106,7 +107,7 @@ def _triton(name: str = "triton") -> Any:
 def compile_kernel(
     kernel: KernelSource, arch: str, numerics: str = STRICT, most_shared: int = 2**31
 ) -> GpuCode:
-    """Return the code of a kernel for a chip.
+    """Compile a kernel for a chip, prefetching less if shared memory is short.
 
     Less is loaded ahead than the kernel asks for where its programs would share more
     memory than there is.
@@ -133,6 +134,7 @@ def compile_kernel(
 
 
 def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> GpuCode:
+    """Compile a kernel for a chip by Triton, with a number of pipeline stages."""
     triton, target = _triton(), _target(arch)
     given = {
         "num_warps": kernel.warps,
@@ -153,7 +155,7 @@ def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> Gpu
         ):
             knobs.cache.dir = folder
             knobs.compilation.disable_line_info = True  # paths have no place in code
-            knobs.runtime.add_stages_inspection_hook = _own_arguments(kernel)
+            knobs.runtime.add_stages_inspection_hook = _arguments_hook(kernel)
             try:
                 made = triton.compile(str(source), target=target, options=given)
             except (OSError, MemoryError):  # of the machine, and not of the kernel
@@ -177,6 +179,7 @@ def _compile(kernel: KernelSource, arch: str, numerics: str, stages: int) -> Gpu
 
 
 def _target(arch: str) -> Any:
+    """Return Triton's target for a chip."""
     cls = _triton("triton.backends.compiler").GPUTarget
     if arch.startswith("sm_"):
         return cls("cuda", int(arch.removeprefix("sm_")), 32)
@@ -186,8 +189,8 @@ def _target(arch: str) -> Any:
 # ---- the arguments of a kernel ------------------------------------------------------
 
 
-def _own_arguments(kernel: KernelSource) -> Callable[..., Any]:
-    """Return a hook that makes Triton's code take no arguments but the kernel's.
+def _arguments_hook(kernel: KernelSource) -> Callable[..., Any]:
+    """Return a compiler hook that removes the arguments that Triton adds to a kernel.
 
     Triton adds pointers to memory that these kernels have no use for. Who launches the
     code would have to give some: NVIDIA's driver refuses to launch without, and AMD's
@@ -207,7 +210,7 @@ def _own_arguments(kernel: KernelSource) -> Callable[..., Any]:
 
 
 def _without_scratch(ptx: str, kernel: KernelSource, _: int = 0) -> str:
-    """Return PTX whose entry takes no pointers to scratch.
+    """Return PTX whose entry takes no scratch pointers, for sm_120 or later chips.
 
     Triton makes it for one chip alone where that has instructions that no other has:
     kernels use none of sm_120's, and so may run on what comes after it.
@@ -228,8 +231,7 @@ _LDS = ".amdhsa_group_segment_fixed_size 0\n", ".group_segment_fixed_size: 0\n"
 
 
 def _as_iree_launches(assembly: str, kernel: KernelSource, shared: int) -> str:
-    """Return code of AMD's chips that works without hidden arguments, as IREE launches
-    it.
+    """Return AMD assembly changed so that IREE's launch without hidden arguments works.
 
     Pointers to scratch stay where the arguments lie, as `hidden_none`: "space needs to
     be left for it, but nothing needs to be set up" (LLVM, "User Guide for AMDGPU
@@ -256,7 +258,7 @@ def _as_iree_launches(assembly: str, kernel: KernelSource, shared: int) -> str:
 
 
 def resources_of(compiled: GpuCode, arch: str) -> Resources:
-    """Return the resources of a kernel by an assembler, on a machine without GPUs.
+    """Return the registers and spills of compiled code, assembling PTX if necessary.
 
     Raises:
         CompileError: `kernel-not-compiled`: NVIDIA's refuses the PTX.
@@ -271,7 +273,7 @@ def resources_of(compiled: GpuCode, arch: str) -> Resources:
 
 
 def assemble(compiled: GpuCode, arch: str) -> tuple[bytes, str]:
-    """Return what NVIDIA's assembler makes of PTX, and what it says of it.
+    """Assemble PTX by ptxas; return the machine code and the log.
 
     Raises:
         CompileError: `kernel-not-compiled`: it refuses the PTX.
@@ -297,7 +299,7 @@ def assemble(compiled: GpuCode, arch: str) -> tuple[bytes, str]:
 
 
 def _amd_resources(assembly: str) -> tuple[int, int]:
-    """Return the registers of a thread, and of those the ones without room."""
+    """Parse AMD assembly for the registers of a thread and the spilled ones."""
 
     def stated(name: str) -> int:
         found = re.search(rf"\.{name}:\s+(\d+)", assembly)

@@ -31,7 +31,7 @@ _GAIN = 0.7  # of the time of one kernel, at most
 
 
 def is_better_composed(op: GraphOp, machine: Gpu) -> bool:
-    """Return whether an op is faster as the ops that it is made of.
+    """Return whether an op is faster decomposed than as one GPU kernel.
 
     So are norms along other axes than the last, and attention of few queries by keys
     enough, whose logarithms of sums nothing reads. (`causal` hides all but few keys.)
@@ -46,7 +46,7 @@ def is_better_composed(op: GraphOp, machine: Gpu) -> bool:
 
 
 def _is_long(op: Attention, machine: Gpu) -> bool:
-    """Return whether an attention takes long on a chip that it does not fill."""
+    """Return whether an attention of few rows is faster as several kernels."""
     query = Tensor.of(op.query)
     count, positions, shared, _ = Tensor.of(op.key).shape
     heads = typical_size(shared, 1)

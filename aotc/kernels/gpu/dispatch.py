@@ -39,7 +39,7 @@ LowerOps: TypeAlias = Callable[
 
 @dataclass(frozen=True)
 class _GpuDispatch:
-    """The dispatch of the kernel of a region.
+    """The function that dispatches a region's GPU kernel, and the sizes it takes.
 
     Args:
         function: that calls it.
@@ -54,7 +54,7 @@ class _GpuDispatch:
 
 @dataclass(frozen=True)
 class GpuKernelCalls:
-    """Calls the kernels of regions in a function.
+    """A lowering of calls of regions to dispatches of GPU kernels, for one function.
 
     Args:
         lowering: of the function, whose symbols are those of its regions.
@@ -67,7 +67,7 @@ class GpuKernelCalls:
     known: dict[str, _GpuDispatch] = field(default_factory=dict)
 
     def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
-        """Return the lowered results of a region for lowered operands.
+        """Emit the dispatch of a region's kernel; return its lowered results.
 
         Its kernel is written at the end of the module, unless it is there.
 
@@ -91,7 +91,7 @@ class GpuKernelCalls:
 
 
 def _dispatch_of(region: Function, lower_ops: LowerOps) -> _GpuDispatch:
-    """Return the dispatch of the kernel of a region, which is written unless it is."""
+    """Write a region's kernel and fallback if new; return its dispatch function."""
     module, kernel = current_module(), kernel_of_region(region)
     if isinstance(kernel, NoTermKernel):
         raise CompileError(
@@ -127,7 +127,7 @@ def _dispatch_of(region: Function, lower_ops: LowerOps) -> _GpuDispatch:
 
 
 def _numbers(kernel: GpuKernel, symbols: Sequence[Value]) -> list[Value]:
-    """Return a kernel's arguments for its symbols, as `GpuKernel.numbers` says."""
+    """Emit the 32-bit arguments of a kernel from the values of its symbols."""
     number = ir.IntegerType.get_signless(_BITS)
     if not kernel.is_large:
         return [arith.index_cast(number, each) for each in symbols]
@@ -144,7 +144,7 @@ def _numbers(kernel: GpuKernel, symbols: Sequence[Value]) -> list[Value]:
 def _write_kernel(
     module: Module, name: str, function: Function, kernel: GpuKernel
 ) -> Operation:
-    """Write the op that holds the text of a kernel, and return it."""
+    """Write the nested module that holds a kernel's text and facts; return it."""
     planned = PlannedKernel.of(function, FAMILIES)
     assert planned is not None
     taken, made = signature(function)
@@ -176,9 +176,7 @@ def _write_kernel(
 def _write_ops(
     holder: Operation, function: Function, kernel: GpuKernel, lower_ops: LowerOps
 ) -> None:
-    """Write the ops of a region beside its kernel, as a function of the same
-    operands.
-    """
+    """Write a region's lowered ops beside its kernel, as a fallback function."""
     taken, made = (
         [lowered_type(kind) for kind in side] for side in signature(function)
     )
@@ -197,7 +195,7 @@ def _write_ops(
 
 
 def _symbols(kernel: GpuKernel, numbers: Sequence[Value]) -> list[Value]:
-    """Return the values of symbols from a kernel's arguments; see `_numbers`."""
+    """Emit the values of symbols from a kernel's 32-bit arguments; see `_numbers`."""
     index = ir.IndexType.get()
     if not kernel.is_large:
         return [arith.index_cast(index, each) for each in numbers]

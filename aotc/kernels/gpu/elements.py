@@ -37,7 +37,7 @@ _LONG = 16  # neighbours in memory that are worth to be read, or written, togeth
 
 @dataclass(frozen=True)
 class ElementTile(Schedule):
-    """The schedule of a kernel without reductions.
+    """The schedule of an elementwise or data-movement kernel on a GPU.
 
     Args:
         rows: of a tile.
@@ -52,7 +52,7 @@ class ElementTile(Schedule):
 
 @dataclass(frozen=True)
 class Split:
-    """The loops of a statement by the axes of its frame."""
+    """A statement's loops, split into batch, rows and columns of a tile."""
 
     batch: tuple[int, ...]
     rows: tuple[int, ...]
@@ -60,7 +60,7 @@ class Split:
 
     @classmethod
     def of(cls, statement: Statement) -> Split:
-        """Split the loops of a statement that combines nothing."""
+        """Split a copy statement's loops so that reads and writes are coalesced."""
         sizes = statement.nest.sizes
         loops = range(len(sizes))
         last = next((n for n in reversed(loops) if sizes[n] != 1), 0)
@@ -79,7 +79,7 @@ class Split:
 
 
 def _merging(view: View, last: int, least: int) -> tuple[int, ...]:
-    """Return the loops up to one that lie at one distance in the source, as one."""
+    """Return the loops up to `last` that merge into one stride of the source."""
     first, flat = last, view.flat()
     while first > least and len(flat.group(range(first - 1, last + 1))) == 1:
         first -= 1
@@ -87,12 +87,12 @@ def _merging(view: View, last: int, least: int) -> tuple[int, ...]:
 
 
 def _is_wide(loops: tuple[int, ...], sizes: Shape) -> bool:
-    """Return whether loops are worth a side of a tile in most calls."""
+    """Return whether loops have enough elements for a side of a tile."""
     return typical_size(element_count(tuple(sizes[n] for n in loops)), _SIDE) >= _LONG
 
 
 def fastest_loop(view: View) -> int | None:
-    """Return the loop that goes along neighbours in memory; None if none does."""
+    """Return the loop along which a view reads contiguous memory; None if none does."""
     if view.fill is not None or element_count(view.shape) == 0:
         return None
     for loop, strides in enumerate(view.flat().axes):
@@ -103,7 +103,7 @@ def fastest_loop(view: View) -> int | None:
 
 
 def plan(term: Term, machine: Gpu) -> ElementTile:
-    """Return the schedule of a term on a chip."""
+    """Return the schedule for a term of copy statements on a chip."""
     splits = [(Split.of(each), each.nest.sizes) for each in term.statements]
     turned = [(split, sizes) for split, sizes in splits if split.rows]
     if not turned:
@@ -115,7 +115,7 @@ def plan(term: Term, machine: Gpu) -> ElementTile:
 
 
 def _side(loops: tuple[int, ...], sizes: Shape) -> int:
-    """Return the least side of a tile that has all of some loops, or the usual one."""
+    """Return the power of two, up to a limit, that covers some loops."""
     total = typical_size(element_count(tuple(sizes[loop] for loop in loops)), _SIDE)
     found = _LONG
     while found < min(total, _SIDE):
@@ -124,12 +124,13 @@ def _side(loops: tuple[int, ...], sizes: Shape) -> int:
 
 
 def programs(term: Term, schedule: ElementTile) -> Size:
-    """Return how many programs there are."""
+    """Return the number of program instances of a kernel of copy statements."""
     counts = [_count(each, schedule) for each in term.statements]
     return reduce(maximum, counts)  # 0 where a call has no elements
 
 
 def _count(statement: Statement, schedule: ElementTile) -> Size:
+    """Return the number of program instances that a statement needs."""
     split, sizes = Split.of(statement), statement.nest.sizes
     count = element_count(tuple(sizes[loop] for loop in split.batch))
     for loops, tile in (
@@ -143,7 +144,7 @@ def _count(statement: Statement, schedule: ElementTile) -> Size:
 
 
 def write(writing: Writing, schedule: ElementTile) -> None:
-    """Write the kernel of a term at the insertion point.
+    """Emit the body of a kernel of copy statements at the insertion point.
 
     A program takes part in each statement that has so many. Statements of the same
     loops share a tile, and so what they read.
@@ -161,7 +162,7 @@ def compute(
     schedule: ElementTile,
     number: ops.Int,
 ) -> Iterator[tuple[TileEvaluator, Statement, Value]]:
-    """Write what a program computes, and yield it to be stored, by statements.
+    """Emit a program's computations; yield (tile, statement, elements) to store.
 
     Args:
         writing: of the kernel.
@@ -184,7 +185,7 @@ def compute(
 
 
 def _key_of(statement: Statement) -> tuple[Shape, Split]:
-    """Return the loops of a statement, and the axes of its frame."""
+    """Return a statement's loop sizes and split, by which statements share a tile."""
     return statement.nest.sizes, Split.of(statement)
 
 
@@ -195,7 +196,7 @@ def _tile(
     number: ops.Int,
     taking: Size | None,
 ) -> TileEvaluator:
-    """Return the tile of a program, of the loops of a statement.
+    """Emit the indices of a program's tile of a statement; return its evaluator.
 
     Args:
         writing: of the kernel.

@@ -33,7 +33,7 @@ from aotc.kernels.terms import Term
 
 @dataclass(frozen=True)
 class GpuKernelForm:
-    """A form of terms that there are kernels of.
+    """A form of terms with a kernel template: how to match, plan and write it.
 
     Args:
         takes: whether a term is of it.
@@ -97,7 +97,7 @@ FORMS = {
 
 @dataclass(frozen=True)
 class NoTermKernel:
-    """The reason why a term has no kernel.
+    """The reason why a term has no GPU kernel.
 
     Args:
         why: in words.
@@ -109,7 +109,7 @@ class NoTermKernel:
 def emit(
     term: Term, name: str, machine: Gpu, numerics: str = STRICT
 ) -> GpuKernel | NoTermKernel:
-    """Return the kernel of a term for a chip, in the form that takes it.
+    """Plan and write a term's kernel for a chip, in the first form that matches.
 
     Args:
         term: of a region.
@@ -129,7 +129,7 @@ def emit(
 def emit_planned(
     term: Term, name: str, form_name: str, schedule: Any, precision: str
 ) -> GpuKernel | NoTermKernel:
-    """Return the kernel of a term for a chip, as it was planned.
+    """Write a term's kernel in a given form and schedule, as Triton IR.
 
     Args:
         term: of a region.

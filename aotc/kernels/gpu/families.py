@@ -96,7 +96,7 @@ _ALONG_ROWS: tuple[type[GraphOp], ...] = (
 
 @dataclass(frozen=True)
 class _Planning:
-    """Plans ops by a form of kernels.
+    """A planner of ops for a GPU by one form of kernels.
 
     Args:
         form: its name, a key of `FORMS`.
@@ -120,7 +120,7 @@ class _Planning:
             return form.plan(term, machine.multiplying(self.precision))
 
     def candidates(self, op: GraphOp, machine: Gpu, planned: object) -> Sequence[Any]:
-        """Return the schedules of an op to measure, the planned one first."""
+        """Return the schedules to measure for an op, the planned one first."""
         with op.operation.context:
             term = _planned_term(op)
             if term is None or not FORMS[self.form].takes(term):
@@ -129,9 +129,7 @@ class _Planning:
             return candidates(term, self.form, own, planned)
 
     def _is_apt(self, op: GraphOp) -> bool:
-        """Return whether a kernel supports the elements of an op, and it is worth a
-        launch.
-        """
+        """Return whether an op's dtypes fit, and it is worth a launch of its own."""
         kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
         if not all(kind.dtype in self.dtypes and 0 not in kind.shape for kind in kinds):
             return False
@@ -147,7 +145,7 @@ class _Planning:
         )
 
     def workgroups(self, op: GraphOp, schedule: object) -> tuple[Size, Size]:
-        """Return how many programs compute an op, along two axes."""
+        """Return the number of program instances that compute an op, and 1."""
         with op.operation.context:
             term = term_of_op(op)
             assert term is not None
@@ -155,7 +153,7 @@ class _Planning:
 
 
 def _adds_parts(op: GraphOp) -> bool:
-    """Return whether a reduction adds up what kernels have made of parts."""
+    """Return whether a reduction adds up partial sums that other kernels computed."""
     if not isinstance(op, Reduction) or tuple(op.axes) != (0,):
         return False
 
@@ -172,12 +170,12 @@ def _adds_parts(op: GraphOp) -> bool:
 
 
 def term_of_op(op: GraphOp) -> Term | None:
-    """Return the term of an op by itself, of its first result; None if it has none."""
+    """Return the term of an op alone, for its first result; None if it has none."""
     return _term_of_ops([op], [*dict.fromkeys(op.operands)])
 
 
 def _planned_term(op: GraphOp) -> Term | None:
-    """Return the term by which an op is planned: with what dequantises its weight."""
+    """Return the term that an op is planned by, with its weight's dequantisation."""
     before = dequantizing_ops(op)
     if not before:
         return term_of_op(op)
@@ -185,7 +183,7 @@ def _planned_term(op: GraphOp) -> Term | None:
 
 
 def _term_of_ops(ops: Sequence[GraphOp], given: Sequence[Value]) -> Term | None:
-    """Return the term of the first result of the last of some ops; None without any.
+    """Return the term of consecutive ops, for the last one's first result, or None.
 
     Args:
         ops: in order.
@@ -211,17 +209,17 @@ def _term_of_ops(ops: Sequence[GraphOp], given: Sequence[Value]) -> Term | None:
 
 
 def _row_axes(op: GraphOp) -> int:
-    """Return how many of the last axes of its operand a row has."""
+    """Return how many of the operand's last axes form a row."""
     return len(reduced_axes(op)) if isinstance(op, _ALONG_ROWS) else 1
 
 
 def _column_axes(op: GraphOp) -> int:
-    """Return how many of the last axes of its result a row has."""
+    """Return how many of the result's last axes form a row; 0 for a reduction."""
     return 0 if isinstance(op, Reduction) else _row_axes(op)
 
 
 def _ops_of_rows(op: GraphOp) -> list[GraphOp]:
-    """Return the ops that the kernel of a reduction, or a product, computes before."""
+    """Return the ops before a reduction or product that its kernel computes too."""
     return sums_before(op) if isinstance(op, ReduceSum) else dequantizing_ops(op)
 
 
@@ -235,7 +233,7 @@ _RELAXED_ATTENTION = _Planning("attention", ("f32",), "tf32x3")
 
 
 def _plan_joined(ops: Sequence[GraphOp], machine: Gpu) -> ProductTile | None:
-    """Return the schedule of one kernel for several products, if that is faster."""
+    """Return the schedule of one kernel for several products; None if no faster."""
     with ops[0].operation.context:
         terms = [term for op in ops if (term := term_of_op(op)) is not None]
         anchors = map(products.anchor_of, terms)
@@ -249,13 +247,14 @@ def _plan_joined(ops: Sequence[GraphOp], machine: Gpu) -> ProductTile | None:
 
 
 def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Any) -> str:
-    """Return why products cannot be cut up together so; "" if they can."""
+    """Return why a schedule does not fit several products at once; "" if it does."""
     if _plan_joined(ops, machine) == schedule:
         return ""
     return f"{len(ops)} products cannot be joined as {schedule.to_plain()}"
 
 
 def _contraction(planning: _Planning, numerics: str) -> KernelFamily[Any, Any]:
+    """Return the kernel family of products and convolutions for a precision."""
     return KernelFamily(
         anchors=(DotGeneral, ConvGeneral),
         schedule=ProductTile,
@@ -275,6 +274,7 @@ def _contraction(planning: _Planning, numerics: str) -> KernelFamily[Any, Any]:
 
 
 def _attention(planning: _Planning, numerics: str) -> KernelFamily[Any, Any]:
+    """Return the kernel family of attentions for a precision."""
     return KernelFamily(
         anchors=(Attention,),
         schedule=GpuAttentionTile,
@@ -385,7 +385,7 @@ FAMILIES: dict[str, KernelFamily[Any, Any]] = {
 
 
 def part_count(op: GraphOp, machine: Gpu) -> int:
-    """Return in how many parts a reduction is faster on a chip; 1 for other ops.
+    """Return how many partial sums make a reduction fastest on a chip; 1 for others.
 
     Of a norm, those of its statistics.
     """
@@ -403,7 +403,7 @@ def part_count(op: GraphOp, machine: Gpu) -> int:
 def factor_orders(
     op: DotGeneral, machine: Gpu, numerics: str, *, by_weight: bool
 ) -> dict[int, tuple[int, ...]]:
-    """Return the order in which the axes of a right factor are read faster, if any.
+    """Return the axis order in which a product reads its right factor faster, if any.
 
     Threads that multiply numbers one by one read neighbours of shared memory where
     columns are neighbours there; where they are not, products of f32 took 1.5 to 3.2
@@ -442,7 +442,7 @@ def factor_orders(
 
 
 def pack_factors(op: GraphOp, weights: Container[Value]) -> None:
-    """Let a product read a weight of four bits with two in a byte.
+    """Rewrite a product's 4-bit weight to two integers in a byte, in place.
 
     Args:
         op: the product, or another op.
@@ -454,9 +454,7 @@ def pack_factors(op: GraphOp, weights: Container[Value]) -> None:
 
 
 def _gains_by_transposing(op: DotGeneral, tile: ProductTile, machine: Gpu) -> bool:
-    """Return whether a product gains if each call transposes its right factor
-    before.
-    """
+    """Return whether transposing the right factor in each call makes it faster."""
     kind = Tensor.of(op.rhs)
     with op.operation.context:
         term = term_of_op(op)
@@ -470,7 +468,7 @@ def _gains_by_transposing(op: DotGeneral, tile: ProductTile, machine: Gpu) -> bo
 
 
 def kernel_of_region(function: Function) -> GpuKernel | NoTermKernel:
-    """Return the kernel of a region, as it is planned."""
+    """Return the GPU kernel of a region by its schedule, or why it has none."""
     fused = fused_of(function)
     assert fused is not None
     with function.context, known_contracts(contracts_of(function)):
@@ -486,13 +484,13 @@ def kernel_of_region(function: Function) -> GpuKernel | NoTermKernel:
 
 
 def why_unwritten(function: Function) -> str:
-    """Return why a region has no kernel; "" if it has one."""
+    """Return why no GPU kernel can be written for a region; "" if one can."""
     found = kernel_of_region(function)
     return found.why if isinstance(found, NoTermKernel) else ""
 
 
 def why_no_schedule(op: GraphOp) -> str:
-    """Return why none of the families has a kernel for an op, in words."""
+    """Return the reason why no GPU kernel family plans an op."""
     kinds = [Tensor.of(value) for value in (*op.operands, op.results[0])]
     others = sorted({kind.dtype for kind in kinds} - {*_FLOATS, *_BYTES})
     if others:

@@ -29,7 +29,7 @@ from aotc.mlir import AffineExpr, Value, ir
 
 
 class KernelSizes:
-    """Symbolic sizes as integers of a kernel.
+    """An emitter of symbolic sizes as integers of a GPU kernel.
 
     Args:
         integers: their arithmetic.
@@ -40,12 +40,11 @@ class KernelSizes:
         self.integers, self._symbols = integers, symbols
 
     def of(self, size: Size) -> Int:
-        """Return a size as an int if it is fixed; otherwise write it at the insertion
-        point.
-        """
+        """Return a static size as an int; emit a symbolic one as a value."""
         return self._of(size.expr) if isinstance(size, SymbolicDim) else size
 
     def _of(self, expr: AffineExpr) -> Int:
+        """Emit an affine expression of symbols as an integer."""
         found = affine.extremum(expr)
         if found is not None:
             kind, *pair = found
@@ -74,7 +73,7 @@ class KernelSizes:
 
 @dataclass(frozen=True)
 class TileAxis:
-    """Loops that one index goes through.
+    """An axis of a program's tile: loops that one linear index goes through.
 
     Args:
         loops: of the statement, rising.
@@ -93,7 +92,7 @@ class TileAxis:
 
 @dataclass(frozen=True)
 class Offset:
-    """The offsets of a tile's elements: a number and distances from it.
+    """The offsets of a tile's elements in memory: a base, distances from it, and masks.
 
     Args:
         number: of the first one.
@@ -108,7 +107,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Reindexing:
-    """A reindexing of views over some loops to other loops over as many elements.
+    """A change of loops: views over some loops become views over other loops.
 
     Args:
         shape: the sizes of the other loops.
@@ -123,8 +122,7 @@ class Reindexing:
 
     @classmethod
     def of(cls, shape: Shape, read: View) -> Reindexing | None:
-        """Make the reindexing from loops to those of a value, given how they read the
-        value.
+        """Return the reindexing from loops that read a value to the value's own.
 
         None where they do not read each element of it once.
 
@@ -146,7 +144,7 @@ class Reindexing:
         return cls(shape, parts, tuple(order))
 
     def view(self, view: View) -> View | None:
-        """Return a view of the loops as one of the others; None where there is none."""
+        """Return a view over the old loops as one over the new ones, or None."""
         if self.parts is not None:
             pieces: list[Strides] = []
             for own, sizes in zip(view.axes, self.parts, strict=True):
@@ -160,7 +158,7 @@ class Reindexing:
 
 @dataclass(frozen=True)
 class WithoutLoop(Reindexing):
-    """A reindexing without a loop along which reads are constant.
+    """A reindexing that drops a loop along which reads are constant.
 
     Args:
         loop: of it.
@@ -170,11 +168,11 @@ class WithoutLoop(Reindexing):
 
     @classmethod
     def of_loops(cls, shape: Shape, loop: int) -> WithoutLoop:
-        """Make the reindexing that leaves one loop out, and the others as they are."""
+        """Return the reindexing that drops one loop and keeps the others."""
         return cls((*shape[:loop], *shape[loop + 1 :]), loop=loop)
 
     def view(self, view: View) -> View | None:
-        """Return a view without the loop; None if it goes along that."""
+        """Return a view without the dropped loop; None if it varies along that."""
         if any(not stride.repeats for stride in view.axes[self.loop]):
             return None
         axes = (*view.axes[: self.loop], *view.axes[self.loop + 1 :])
@@ -183,7 +181,7 @@ class WithoutLoop(Reindexing):
 
 @dataclass(frozen=True)
 class Frame:
-    """The indices of a program.
+    """The axes of a program's tile, which together cover all loops of a statement.
 
     Args:
         sizes: writes sizes.
@@ -196,7 +194,7 @@ class Frame:
     guard: Value | None = None
 
     def offset(self, view: View, *inner: View) -> Offset:
-        """Return where a view that has the loops as its axes lies in its source.
+        """Emit the offsets at which the tile reads a source, through nested views.
 
         Args:
             view: of the source, or of what the next view gives.
@@ -219,7 +217,7 @@ class Frame:
         return Offset(number, along, masks)
 
     def _places(self, view: View) -> tuple[tuple[Value, ...], tuple[TileAxis, ...]]:
-        """Return the indices of a source as axes, and where they are inside."""
+        """Emit a source's indices, as tile axes, and masks of those inside of it."""
         integers, masks = self.sizes.integers, [*self._masks(view)]
         axes = []
         for axis, ((first, rest), size) in enumerate(
@@ -237,18 +235,18 @@ class Frame:
         return tuple(masks), tuple(axes)
 
     def index(self, view: View, axis: int) -> Value:
-        """Return the index along an axis of the source of a view."""
+        """Emit the index along an axis of a view's source, for each tile element."""
         first, along = self._along(view)[axis]
         integers = self.sizes.integers
         return integers.value(integers.add(first, along))
 
     def strides(self, view: View) -> list[Strides]:
-        """Return the strides of a view in memory along each axis."""
+        """Return a view's strides in memory along each tile axis."""
         flat = view.flat()
         return [flat.group(axis.loops) for axis in self.axes]
 
     def _along(self, view: View) -> list[tuple[Int, Int]]:
-        """Return the index along each axis of the source: numbers, and distances."""
+        """Emit, for each axis of a view's source, the index as (base, distances)."""
         integers = self.sizes.integers
         numbers: list[Int] = [self.sizes.of(n) for n in view.begin]
         tiles: list[Int] = [0] * len(view.begin)
@@ -272,14 +270,14 @@ class Frame:
         return [*zip(numbers, tiles, strict=True)]
 
     def _index(self, axis: TileAxis, inner: Size, size: Size | None) -> Int:
-        """Return the index for one of several strides; the outermost has no size."""
+        """Emit the part of an axis's linear index that counts for one stride."""
         integers = self.sizes.integers
         whole = integers.add(axis.first, axis.along or 0)
         index = integers.divide(whole, self.sizes.of(inner))
         return index if size is None else integers.remainder(index, self.sizes.of(size))
 
     def _masks(self, view: View) -> tuple[Value, ...]:
-        """Return the masks of the axes that a view goes along."""
+        """Return the masks of the tile axes along which a view varies."""
         found = [
             axis.inside
             for axis in self.axes
@@ -289,13 +287,13 @@ class Frame:
 
     @property
     def inside(self) -> list[Value]:
-        """The masks of all axes."""
+        """The masks of all axes, and the guard."""
         masks = [self.guard, *(axis.inside for axis in self.axes)]
         return [mask for mask in masks if mask is not None]
 
     @property
     def shape(self) -> ops.Shape | None:
-        """The shape of a tile that has all axes."""
+        """The shape of a tile that has all axes; None for a scalar."""
         along = [axis.along for axis in self.axes if axis.along is not None]
         return ops.common_shape(along)
 
@@ -308,7 +306,7 @@ def axis_of(
     tile: int,
     at: int,
 ) -> TileAxis:
-    """Return rows or columns of a tile.
+    """Emit the indices of rows or columns of a tile; return them as an axis.
 
     Args:
         sizes: writes sizes.
@@ -331,7 +329,7 @@ def axis_of(
 def rows_of_program(
     sizes: KernelSizes, shape: Shape, loops: Sequence[int], tile: int
 ) -> TileAxis:
-    """Return the rows of this program, where each takes the next `tile` of them.
+    """Emit the indices of this program's block of rows; return them as an axis.
 
     Args:
         sizes: writes sizes.
@@ -345,13 +343,13 @@ def rows_of_program(
 
 
 def batch_of(shape: Shape, loops: Sequence[int], index: Int) -> TileAxis:
-    """Return an axis of which a program has one index."""
+    """Return a tile axis with a single index for the whole program."""
     total = element_count(tuple(shape[loop] for loop in loops))
     return TileAxis(tuple(loops), total, index)
 
 
 def _may_be_outside(view: View, axis: int) -> tuple[bool, bool]:
-    """Return whether indices of a source may be below 0, and beyond its end."""
+    """Return whether a view's indices may be below 0, and beyond its source's end."""
     strides = [s for own in view.axes for s in own if s.axis == axis]
     first = last = view.begin[axis]
     for stride in strides:
@@ -366,4 +364,5 @@ def _may_be_outside(view: View, axis: int) -> tuple[bool, bool]:
 
 
 def _distances(shape: Shape) -> list[Size]:
+    """Return the row-major strides of a shape."""
     return [element_count(shape[axis + 1 :]) for axis in range(len(shape))]

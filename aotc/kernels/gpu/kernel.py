@@ -24,7 +24,7 @@ _FEW = 2**31 - 2**16  # elements of which i32 counts all, and those of a tile be
 
 @dataclass(frozen=True)
 class GpuKernel:
-    """A kernel as it is compiled and launched.
+    """A GPU kernel: its Triton IR and its launch parameters.
 
     It takes the memory of the arguments of the region and of its results, and then the
     values of the region's symbols, as i32: two for each, the lower half first, where it
@@ -55,16 +55,16 @@ class GpuKernel:
 
     @property
     def multiplies(self) -> bool:
-        """Return whether the kernel has products that are computed by `precision`."""
+        """Return whether the kernel has `tt.dot` products."""
         return '"tt.dot"(' in self.text
 
     @property
     def source(self) -> KernelSource:
-        """The source of the kernel for Triton."""
+        """The kernel as input of Triton's compiler."""
         return KernelSource(self.name, self.text, self.warps, self.stages)
 
     def numbers(self, symbols: Sequence[int]) -> list[int]:
-        """Return the numbers that it takes, given the values of the symbols."""
+        """Return the 32-bit arguments of a launch, given the values of the symbols."""
         taken = symbols[: self.symbols]
         if not self.is_large:
             return [*taken]
@@ -72,13 +72,13 @@ class GpuKernel:
 
 
 def _signed(half: int) -> int:
-    """Return the i32 that has the bits of an unsigned number."""
+    """Return the signed 32-bit integer with the bits of an unsigned one."""
     return half - (_LOW + 1) if half > _LOW // 2 else half
 
 
 @dataclass(frozen=True)
 class Writing:
-    """The inputs of writing a kernel's body.
+    """The context in which a kernel's body is written: term, sizes and pointers.
 
     Args:
         term: of the region.
@@ -101,7 +101,7 @@ def write_text(
     *,
     is_large: bool,
 ) -> str:
-    """Return the text of a kernel whose body is written by a function."""
+    """Return the Triton IR of a kernel whose body `write` emits."""
     values = [*term.arguments, *term.results]
     elements = [memory_element(Tensor.of(value).dtype) for value in values]
     with _knowing_triton(term.function.context), ir.Location.unknown():
@@ -128,7 +128,7 @@ def write_text(
 
 @contextmanager
 def _knowing_triton(context: ir.Context) -> Iterator[None]:
-    """Let a context have ops and types that it does not know, for a while."""
+    """Allow unregistered dialects (Triton's) in a context, in a `with` block."""
     before = context.allow_unregistered_dialects
     context.allow_unregistered_dialects = True
     try:
@@ -139,7 +139,7 @@ def _knowing_triton(context: ir.Context) -> Iterator[None]:
 
 
 def symbol_count(term: Term) -> int:
-    """Return how many symbols there are up to the last one that sizes mention."""
+    """Return how many symbols a kernel takes: up to the last one that sizes mention."""
     kinds = map(Tensor.of, [*term.arguments, *term.results])
     sizes = [size for kind in kinds for size in kind.shape]
     for op in term.function.entry_block.operations:
@@ -151,7 +151,7 @@ def symbol_count(term: Term) -> int:
 def _symbols(
     numbers: Sequence[Value], ints: ops.IndexArithmetic, *, is_large: bool
 ) -> list[Value]:
-    """Assemble the values of symbols from the 32-bit numbers of a kernel."""
+    """Emit the values of symbols from the 32-bit arguments of a kernel."""
     if not is_large:
         return [*numbers]
     by = ops.constant(ints.kind, _HALF)
@@ -164,14 +164,14 @@ def _symbols(
 
 
 def needs_long_integers(term: Term) -> bool:
-    """Return whether i32 may be too short for offsets of elements, or for loops."""
+    """Return whether offsets or loop bounds of a term may exceed i32."""
     counts = [Tensor.of(x).elements for x in (*term.arguments, *term.results)]
     counts += [size for each in term.statements for size in each.nest.sizes]
     return any(bounds(count)[1] > _FEW for count in counts)
 
 
 def _function(name: str, kinds: Sequence[Type], pointers: int) -> ir.Block:
-    """Write the head of a kernel; return its body."""
+    """Emit an empty `tt.func`, its pointers aligned; return its entry block."""
     i32 = ir.IntegerType.get_signless(32)
     aligned = ir.DictAttr.get({"tt.divisibility": ir.IntegerAttr.get(i32, 16)})
     told = [aligned] * pointers + [ir.DictAttr.get({})] * (len(kinds) - pointers)

@@ -24,7 +24,7 @@ _TANH = (-0.00717537, 0.02107489, -0.05391628, 0.13333178, -0.33333331)
 
 
 def _tanh(x: Value) -> Value:
-    """1 - 2 / (e**2|x| + 1) with the sign of x, and a series near 0."""
+    """Emit tanh x: 1 - 2 / (e**2|x| + 1) with the sign of x, or a series near 0."""
     size, square = math.absf(x), arith.mulf(x, x)
     one, two = number(x.type, 1.0), number(x.type, 2.0)
     power = math.exp(arith.mulf(two, size))
@@ -34,7 +34,7 @@ def _tanh(x: Value) -> Value:
 
 
 def _expm1(x: Value) -> Value:
-    """e**x - 1, and Taylor's series near 0."""
+    """Emit e**x - 1, by Taylor's series near 0."""
     terms = [1 / 362880, 1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1]
     near = arith.mulf(x, polynomial(x, terms))
     far = arith.subf(math.exp(x), number(x.type, 1.0))
@@ -42,7 +42,7 @@ def _expm1(x: Value) -> Value:
 
 
 def _log1p(x: Value) -> Value:
-    """ln u x / (u - 1), where u is 1 + x as it was rounded.
+    """Emit ln(1 + x) as ln u x / (u - 1), where u is 1 + x as it was rounded.
 
     (Goldberg, "What every computer scientist should know about floating-point
     arithmetic", ACM Computing Surveys 23 (1991) 5, theorem 4.)
@@ -59,17 +59,19 @@ def _log1p(x: Value) -> Value:
 
 
 def _round_even(x: Value) -> Value:
-    """Return |x| + 2**23 - 2**23, with the sign of x."""
+    """Emit rounding to the nearest integer, ties to even, by adding 2**23."""
     size, big = math.absf(x), number(x.type, 2.0**23)
     whole = arith.subf(arith.addf(size, big), big)
     return with_sign(arith.select(float_compare("OLT", size, big), whole, size), x)
 
 
 def _truncate(x: Value) -> Value:
+    """Emit rounding towards zero."""
     return with_sign(math.floor(math.absf(x)), x)
 
 
 def _is_near(size: Value) -> Value:
+    """Emit the condition that |x| is near enough to 0 for a series."""
     return float_compare("OLT", size, number(size.type, _HALF))
 
 
@@ -105,7 +107,7 @@ class CannotLiftError(Exception):
 
 
 class _OfElements(Lowering):
-    """Lowers elementwise ops on elements, as others on tensors."""
+    """A lowering of elementwise ops on single elements, not on tensors."""
 
     def pointwise(
         self,
@@ -113,13 +115,13 @@ class _OfElements(Lowering):
         result: Tensor,
         body: Callable[..., Value],
     ) -> Value:
-        """Apply the body to the elements."""
+        """Call the body on the elements themselves."""
         found: Value = body(*inputs)
         return found
 
 
 def apply(op: GraphOp, operands: Sequence[Value]) -> Value:
-    """Apply an elementwise op to tiles and numbers.
+    """Emit an elementwise op on tiles and scalars; return its result.
 
     Raises:
         CannotLiftError: there is no code for it.
@@ -137,7 +139,7 @@ def apply(op: GraphOp, operands: Sequence[Value]) -> Value:
 
 
 def can_lift(op: GraphOp) -> bool:
-    """Return whether there is code for an elementwise op on tiles."""
+    """Return whether an elementwise op can be emitted on tiles of Triton's IR."""
     is_elementwise = type(op).on_scalars and len(op.operands) > 0 and not has_view(op)
     if not is_elementwise or len(op.results) != 1:
         return False
@@ -160,7 +162,7 @@ def can_lift(op: GraphOp) -> bool:
 
 
 def lift(body: Callable[..., Value], operands: Sequence[Value]) -> Value:
-    """Apply the body of one element to tiles and numbers.
+    """Emit, on tiles and scalars, the ops that a body emits for one element.
 
     Raises:
         CannotLiftError: it has an op that there is no code for.
@@ -187,7 +189,7 @@ def lift(body: Callable[..., Value], operands: Sequence[Value]) -> Value:
 def _write(
     op: Operation, known: Mapping[Value, Value], shape: ops.Shape | None
 ) -> Value:
-    """Write an op on elements as one on tiles."""
+    """Emit an op on elements as the same op, or a replacement, on tiles."""
     operands = [known[value] for value in op.operands]
     element = op.result.type
     kind = element if shape is None else ops.tensor_of(shape, element)
@@ -212,7 +214,7 @@ def _write(
 
 
 def _write_in_f32(op: Operation, operands: Sequence[Value], kind: Type) -> Value:
-    """Write an op on tiles of f16 or bf16 as one on f32, rounded at the end.
+    """Emit an op on tiles of f16 or bf16 in f32, rounded at the end.
 
     Of a quotient and a square root that is the one nearest (Figueroa, see
     `aotc.kernels.cpu.epilogue`).

@@ -22,7 +22,7 @@ _BYTES = Mma((("i8", "i8"),), 1, "i8", "i32")
 
 @dataclass(frozen=True)
 class Gpu:
-    """A model of one chip.
+    """A performance model of one GPU: rates, bandwidths and limits.
 
     Args:
         arch: its name among targets: `sm_80`, `gfx942`, ….
@@ -59,29 +59,29 @@ class Gpu:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The dtypes of floats that kernels compute with."""
+        """The float dtypes that kernels compute with."""
         return "f32", "bf16", "f16"
 
     @property
     def multipliers(self) -> tuple[Mma, ...]:
-        """The instructions for integers."""
+        """The multiply-add instructions for integers."""
         return (_BYTES,)
 
     def multipliers_of(self, left: str, right: str) -> list[Mma]:
-        """Return the instructions that multiply integers of two dtypes."""
+        """Return the multiply-add instructions for integers of two dtypes."""
         return [mma for mma in self.multipliers if (left, right) in mma.dtypes]
 
     @property
     def looks_up(self) -> bool:
-        """Return whether kernels look up tables of bytes; only IREE's code does."""
+        """Return False, as kernels look up no tables of bytes."""
         return False
 
     def precision(self, numerics: str) -> str:
-        """Return how products of f32 are computed, as Triton names it."""
+        """Return Triton's name of the precision of f32 products at a numerics level."""
         return _STRICT if numerics == STRICT else self.relaxed
 
     def multiplying(self, precision: str) -> Gpu:
-        """Return the model of the chip for another precision of f32 products.
+        """Return the model with the rates of f32 products in a precision.
 
         TF32 has half the rate of f16 on chips that have both.
         """
@@ -91,7 +91,7 @@ class Gpu:
         return replace(self, rates=(*rates.items(),), scalar=())
 
     def manifest_facts(self) -> dict[str, Any]:
-        """Return the manifest's facts on the model: rates are of the whole chip."""
+        """Return the whole chip's peak rates for the manifest."""
         return {
             "name": self.arch,
             "flops_per_ns": dict(self.rates),
@@ -99,17 +99,18 @@ class Gpu:
         }
 
     def to_plain(self) -> dict[str, object]:
-        """Return the model as a tuning file and the IR hold it."""
+        """Return the model as plain data, by which tuning files and IR identify it."""
         rates = [[*pair] for pair in self.rates]
         return {**asdict(self), "rates": rates, "scalar": [*self.scalar]}
 
     def rate(self, dtype: str) -> int:
-        """Return the operations of products of a dtype in a nanosecond."""
+        """Return the operations per nanosecond of products of a dtype."""
         rates = dict(self.rates)
         return rates.get(dtype, rates["f32"])
 
 
 def _rates(f32: int, halves: int, bytes_: int) -> tuple[tuple[str, int], ...]:
+    """Return the (dtype, operations per nanosecond) pairs of a chip."""
     return ("f32", f32), ("f16", halves), ("bf16", halves), ("i8", bytes_)
 
 

@@ -31,7 +31,7 @@ _STAGES = 3, 4  # steps whose factors are loaded ahead
 
 @dataclass(frozen=True)
 class ProductTile(Schedule):
-    """The schedule of a product.
+    """The schedule of a product or convolution on a GPU.
 
     Args:
         rows: of a tile of sums.
@@ -53,7 +53,7 @@ class ProductTile(Schedule):
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops of a product as those of matrices."""
+    """The loops of a product by role: batch, rows (M), columns (N), summed (K)."""
 
     batch: tuple[int, ...]
     rows: tuple[int, ...]
@@ -62,7 +62,7 @@ class Loops:
 
     @classmethod
     def of(cls, statement: Statement) -> Loops:
-        """Find the loops of a sum of products."""
+        """Return the loops of a sum of products by role."""
         left, right = map(_varying, statement.factors)
         kept = statement.nest.result_loops
         batch = tuple(n for n in kept if n in left and n in right)
@@ -82,7 +82,7 @@ def _varying(factor: Expression) -> set[int]:
 
 
 def before_widening(factor: Expression) -> Expression:
-    """Return a factor before lossless widening."""
+    """Return a factor before its casts to wider dtypes, which lose nothing."""
     while isinstance(factor, Apply) and isinstance(factor.op, Cast):
         (inner,) = factor.operands
         source, target = (Tensor.of(x.value).dtype for x in (inner, factor))
@@ -94,7 +94,7 @@ def before_widening(factor: Expression) -> Expression:
 
 
 def factor_dtype(anchor: Statement) -> str:
-    """Return the dtype that factors are multiplied in; "" if there is none."""
+    """Return the dtype in which a product's factors are multiplied; "" for none."""
     found = {Tensor.of(before_widening(x).value).dtype for x in anchor.factors}
     if len(found) == 1 and anchor.dtype in ("f32", "i32"):
         (dtype,) = found
@@ -106,7 +106,7 @@ def factor_dtype(anchor: Statement) -> str:
 
 @dataclass(frozen=True)
 class Counts:
-    """The sizes of matrices in most calls.
+    """The typical sizes of a product: batch, M, N and K.
 
     Args:
         batch: of matrices.
@@ -126,6 +126,7 @@ class Counts:
 
     @classmethod
     def of(cls, anchor: Statement) -> Counts:
+        """Return the typical sizes of a product's statement."""
         loops = Loops.of(anchor)
         batch, rows, columns, depth = (
             typical_size(total(anchor, own), _USUAL)
@@ -138,11 +139,12 @@ class Counts:
 
 
 def total(anchor: Statement, loops: tuple[int, ...]) -> Size:
+    """Return the number of iterations of some loops of a statement."""
     return element_count(tuple(anchor.nest.sizes[loop] for loop in loops))
 
 
 def candidates(counts: Counts, dtype: str, machine: Gpu) -> list[ProductTile]:
-    """Return the schedules of products that a chip has room for.
+    """Return the schedules of a product that fit a chip's registers and memory.
 
     Where numbers are multiplied one by one, a thread has the factors of a step in
     registers; those that it makes itself take more than those that it loads.
@@ -173,7 +175,7 @@ def candidates(counts: Counts, dtype: str, machine: Gpu) -> list[ProductTile]:
 
 @lru_cache(maxsize=4096)  # layers of a model are alike, and several passes ask
 def fastest(joined: tuple[Counts, ...], dtype: str, machine: Gpu) -> ProductTile:
-    """Return the schedule that the model of a chip finds fastest.
+    """Return the schedule of least modelled time for products of one left factor.
 
     Args:
         joined: the products that one kernel computes, of one left factor.
@@ -203,7 +205,7 @@ _OVERLAP = 3  # the norm by which what goes on together adds up
 
 
 def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> float:
-    """Return how long a product takes, by a model of the chip.
+    """Return the modelled time of a product on a chip, under a schedule.
 
     A multiprocessor has some programs side by side, as many as it has room for, until
     none is left. A step of theirs takes as long as it multiplies, as the factors come
@@ -248,7 +250,7 @@ def nanoseconds(tile: ProductTile, counts: Counts, dtype: str, machine: Gpu) -> 
 def joined_nanoseconds(
     tile: ProductTile, joined: Sequence[Counts], dtype: str, machine: Gpu
 ) -> float:
-    """Return how long one kernel takes for products; a tile has columns of one."""
+    """Return the modelled time of several products in one kernel."""
     first, *others = joined
     if not others:
         return nanoseconds(tile, first, dtype, machine)
@@ -258,7 +260,7 @@ def joined_nanoseconds(
 
 
 def _used_by_matrices(tile: ProductTile, machine: Gpu) -> float:
-    """Return the share of the rate that instructions for matrices reach."""
+    """Return the fraction of the peak rate that matrix instructions reach."""
     used = min(1.0, tile.rows * tile.columns / _FULL)
     return used * (_LOW if tile.rows < machine.rows else 1)
 
@@ -274,7 +276,7 @@ _ROWS, _COLUMNS, _DEPTH = 32, 64, 32  # of a tile that do
 
 
 def _used_by_scalars(tile: ProductTile, warps: int, machine: Gpu) -> float:
-    """Return the share of the rate that is reached without instructions for matrices.
+    """Return the fraction of the peak rate that scalar multiply-adds reach.
 
     Few warps wait for their own sums, and few sums of a thread, or a narrow tile, for
     shared memory. Where fewer lanes multiply than instructions are issued for, other

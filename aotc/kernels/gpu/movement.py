@@ -49,7 +49,7 @@ TermOf = Callable[[Sequence[GraphOp], Sequence[Value]], Term | None]
 
 
 def is_made_in_memory(value: Value, *, for_sums: bool = False) -> bool:
-    """Return whether a kernel can compute a value from memory.
+    """Return whether a kernel can compute a value from tensors in memory.
 
     Else IREE's code computes it with what it is for, where the kernel would have it
     written to memory first.
@@ -83,19 +83,19 @@ def is_made_in_memory(value: Value, *, for_sums: bool = False) -> bool:
 
 
 def _is_read_from_memory(value: Value) -> bool:
-    """Return whether a product or a kernel reads a value, which lies in memory then."""
+    """Return whether a product or kernel reads a value, so that it is in memory."""
     readers = *_OF_FACTORS, func.CallOp
     return any(isinstance(use.owner.opview, readers) for use in value.uses)
 
 
 def _has_readers(value: Value) -> bool:
-    """Return whether several ops read a value, which is no repeated one."""
+    """Return whether several ops read a value that is no broadcast or constant."""
     is_repeated = isinstance(defining_op(value), _FREE)
     return not is_repeated and len({use.owner.opview for use in value.uses}) > 1
 
 
 def ops_before(op: GraphOp) -> list[GraphOp]:
-    """Return the ops that the kernel of an op computes before it, in order.
+    """Return the ops before an op that its kernel computes too, in order.
 
     Those are views, gathers and elementwise ops whose results nothing else reads; none
     that would be computed several times, for each element that repeats it, but cheap
@@ -133,28 +133,28 @@ def ops_before(op: GraphOp) -> list[GraphOp]:
 
 
 def _computable(op: GraphOp) -> list[Value]:
-    """Return the operands that a kernel may compute: a table lies in memory."""
+    """Return an op's operands that its kernel may compute: not a gather's table."""
     return _indices(op) if isinstance(op, Gather) else [*op.operands]
 
 
 def _indices(op: GraphOp) -> list[Value]:
-    """Return the indices of a gather; of other ops there are none."""
+    """Return the index operands of a gather; none for other ops."""
     return [*op.indices] if isinstance(op, Gather) else []
 
 
 def _has_table(op: Gather) -> bool:
-    """Return whether what a gather reads lies in memory as it is."""
+    """Return whether a gather's table is in memory as it is."""
     found = viewed_operand(op.x)
     return found.in_memory and found.source == op.x
 
 
 def _continues(reader: object, op: Concatenate) -> bool:
-    """Return whether a reader of a concatenation goes on with it."""
+    """Return whether `reader` concatenates along the same axis as `op`."""
     return isinstance(reader, Concatenate) and reader.axis == op.axis
 
 
 def views_of_repeats(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands of an op that repeat smaller values, and these.
+    """Return the source in memory of each operand that is a broadcast.
 
     None of those that the kernel computes itself.
     """
@@ -167,7 +167,7 @@ def views_of_repeats(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def operands_of(ops: Sequence[GraphOp]) -> list[Value]:
-    """Return what a kernel of ops reads from memory."""
+    """Return the tensors that a kernel of consecutive ops reads from memory."""
     made = {value for op in ops for value in op.results}
     read = [x for op in ops for x in op.operands if x not in made]
     viewed = map(viewed_operand, read)
@@ -175,7 +175,7 @@ def operands_of(ops: Sequence[GraphOp]) -> list[Value]:
 
 
 def plan(op: GraphOp, machine: Gpu, term_of_ops: TermOf) -> ElementTile | None:
-    """Return the schedule of an op and those before it; None where it has no kernel.
+    """Return the schedule of an op that moves elements, with ops before it, or None.
 
     Args:
         op: the last one.
@@ -200,7 +200,7 @@ def plan(op: GraphOp, machine: Gpu, term_of_ops: TermOf) -> ElementTile | None:
 
 
 def _is_known(op: GraphOp) -> bool:
-    """Return whether kernels have the elements of an op, and code for it."""
+    """Return whether a GPU kernel can compute an op, by its dtypes and kind."""
     kinds = [Tensor.of(value) for value in (*op.operands, *op.results)]
     if not all(kind.dtype in _DTYPES and 0 not in kind.shape for kind in kinds):
         return False
@@ -208,7 +208,7 @@ def _is_known(op: GraphOp) -> bool:
 
 
 def _moves(op: GraphOp) -> bool:
-    """Return whether an op moves elements, unless IREE writes the parts in place."""
+    """Return whether an op reorders elements; not if IREE concatenates in place."""
     if isinstance(op, Concatenate):
         return element_count(Tensor.of(op.results[0]).shape[: op.axis]) != 1
     return isinstance(op, _MOVES)
@@ -217,7 +217,7 @@ def _moves(op: GraphOp) -> bool:
 def workgroups(
     op: GraphOp, schedule: ElementTile, term_of_ops: TermOf
 ) -> tuple[Size, Size]:
-    """Return how many programs compute an op and those before it, along two axes."""
+    """Return the number of program instances of an op and those before it, and 1."""
     ops: list[Any] = [*ops_before(op), op]
     with op.operation.context:
         term = term_of_ops(ops, operands_of(ops))

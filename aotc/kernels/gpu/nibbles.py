@@ -30,7 +30,7 @@ _MADE_BY = Select, Compare, ShiftRight, Broadcast, Reshape
 
 
 def pack_nibbles(table: Dequantize, weights: Container[Value]) -> None:
-    """Let a dequantisation read a weight of four bits or fewer as it is packed.
+    """Rewrite a dequantisation to read its 4-bit weight packed two in a byte.
 
     A weight that something else reads too stays as it is, and so does one whose last
     axis is not whole blocks.
@@ -49,7 +49,7 @@ def pack_nibbles(table: Dequantize, weights: Container[Value]) -> None:
 
 
 def unpacking_ops(table: Dequantize) -> list[GraphOp]:
-    """Return the ops that unpack what a dequantisation reads, in order, if any do."""
+    """Return the ops, in order, that unpack nibbles for a dequantisation, if any do."""
     choice = table.q.owner
     if isinstance(choice, ir.Block) or not isinstance(choice.opview, Select):
         return []
@@ -60,12 +60,13 @@ def unpacking_ops(table: Dequantize) -> list[GraphOp]:
 
 
 def _is_made(value: Value) -> bool:
+    """Return whether an op of the kinds that unpack nibbles makes a value."""
     made = value.owner
     return not isinstance(made, ir.Block) and isinstance(made.opview, _MADE_BY)
 
 
 def _pack(q: Value) -> Value:
-    """Return integers with two in a byte."""
+    """Emit ops that pack 4-bit integers, two in a byte."""
     b, kind = Builder(), Tensor.of(q)
     *rest, size = kind.shape
     blocks = *rest, size // (2 * _HALF), 2, _HALF
@@ -86,7 +87,7 @@ def _pack(q: Value) -> Value:
 
 
 def _unpack(packed: Value, kind: Tensor) -> Value:
-    """Return integers of a type, above whose bits anything may stand."""
+    """Emit ops that unpack two integers from each byte; upper bits are arbitrary."""
     b = Builder()
     *rest, size = kind.shape
     blocks = *rest, size // (2 * _HALF), 2, _HALF

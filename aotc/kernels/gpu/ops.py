@@ -20,7 +20,7 @@ PRECISIONS = {"tf32": 0, "tf32x3": 1, "ieee": 2}
 def make(
     name: str, operands: Sequence[Value], result: Type | None, **attributes: int
 ) -> Value:
-    """Write an op with numbers for attributes; return its result, or else the op."""
+    """Emit an op with i32 attributes; return its result, or the op if it has none."""
     i32 = ir.IntegerType.get_signless(32)
     made = ir.Operation.create(
         name,
@@ -33,18 +33,18 @@ def make(
 
 
 def pointer_to(element: Type) -> Type:
-    """Return the type of pointers to elements of a type."""
+    """Return Triton's type of pointers to an element type."""
     found: Type = ir.Type.parse(f"!tt.ptr<{element}>")
     return found
 
 
 def tensor_of(shape: Sequence[int], element: Type) -> ir.RankedTensorType:
-    """Return the type of a tensor."""
+    """Return a ranked tensor type."""
     return ir.RankedTensorType.get([*shape], element)
 
 
 def shape_of(x: Value) -> Shape | None:
-    """Return the shape of a tile; None for a number."""
+    """Return the shape of a tile; None for a scalar."""
     if not isinstance(x.type, ir.RankedTensorType):
         return None
     rows, columns = x.type.shape
@@ -52,19 +52,19 @@ def shape_of(x: Value) -> Shape | None:
 
 
 def is_tile(x: Value) -> bool:
-    """Return whether a value is a tile, and no number."""
+    """Return whether a value is a tile, not a scalar."""
     return shape_of(x) is not None
 
 
 def element_of(x: Value) -> Type:
-    """Return the type of a number, or of the elements of a tile."""
+    """Return the type of a scalar, or of the elements of a tile."""
     is_tile = isinstance(x.type, ir.RankedTensorType)
     found: Type = x.type.element_type if is_tile else x.type
     return found
 
 
 def constant(kind: Type, value: float) -> Value:
-    """Return a number, or a tile that has it everywhere."""
+    """Emit a constant scalar, or a tile filled with it."""
     is_tile = isinstance(kind, ir.RankedTensorType)
     element = kind.element_type if isinstance(kind, ir.RankedTensorType) else kind
     is_whole = isinstance(element, ir.IntegerType)
@@ -81,7 +81,7 @@ def constant(kind: Type, value: float) -> Value:
 
 
 def spread(x: Value, shape: Shape | None) -> Value:
-    """Return a tile of a shape that repeats a smaller one, or a number."""
+    """Emit a broadcast of a scalar or smaller tile to a shape, if necessary."""
     own = shape_of(x)
     if own == shape or shape is None:
         return x
@@ -90,7 +90,7 @@ def spread(x: Value, shape: Shape | None) -> Value:
 
 
 def common_shape(values: Sequence[Value]) -> Shape | None:
-    """Return the shape that tiles and numbers are spread to; None for numbers."""
+    """Return the shape that tiles broadcast to; None for scalars alone."""
     shapes = [shape for x in values if (shape := shape_of(x)) is not None]
     if not shapes:
         return None
@@ -98,13 +98,13 @@ def common_shape(values: Sequence[Value]) -> Shape | None:
 
 
 def together(*values: Value) -> list[Value]:
-    """Return tiles and numbers as tiles of one shape, or numbers."""
+    """Emit broadcasts of tiles and scalars to their common shape."""
     shape = common_shape(values)
     return [spread(x, shape) for x in values]
 
 
 class IndexArithmetic:
-    """Arithmetic of sizes, indices and offsets.
+    """An emitter of integer arithmetic for sizes, indices and offsets, with folding.
 
     Args:
         bits: of them.
@@ -114,11 +114,11 @@ class IndexArithmetic:
         self.kind = ir.IntegerType.get_signless(bits)
 
     def value(self, x: Int) -> Value:
-        """Return an integer as a value."""
+        """Return an integer as an IR value."""
         return constant(self.kind, x) if isinstance(x, int) else x
 
     def wide(self, x: Value) -> Value:
-        """Extend an i32 to the integer type of sizes and offsets."""
+        """Emit the extension of an i32 to the integer type of indices."""
         if self.kind.width == 32:
             return x
         shape = shape_of(x)
@@ -126,7 +126,7 @@ class IndexArithmetic:
         return arith.extsi(kind, x)
 
     def add(self, x: Int, y: Int) -> Int:
-        """Return x + y."""
+        """Emit or fold x + y."""
         if isinstance(x, int) and isinstance(y, int):
             return x + y
         for known, other in ((x, y), (y, x)):
@@ -135,7 +135,7 @@ class IndexArithmetic:
         return arith.addi(*self._pair(x, y))
 
     def multiply(self, x: Int, y: Int) -> Int:
-        """Return x * y."""
+        """Emit or fold x * y."""
         if isinstance(x, int) and isinstance(y, int):
             return x * y
         for known, other in ((x, y), (y, x)):
@@ -144,43 +144,44 @@ class IndexArithmetic:
         return arith.muli(*self._pair(x, y))
 
     def divide(self, x: Int, y: Int) -> Int:
-        """Return x // y, neither of them negative."""
+        """Emit or fold x // y, neither of them negative."""
         if isinstance(y, int) and (y == 1 or isinstance(x, int)):
             return x if isinstance(x, Value) else x // y
         return arith.divsi(*self._pair(x, y))
 
     def remainder(self, x: Int, y: Int) -> Int:
-        """Return x % y, neither of them negative."""
+        """Emit or fold x % y, neither of them negative."""
         if isinstance(y, int) and (y == 1 or isinstance(x, int)):
             return 0 if isinstance(x, Value) else x % y
         return arith.remsi(*self._pair(x, y))
 
     def least(self, x: Int, y: Int) -> Int:
-        """min(x, y)."""
+        """Emit or fold min(x, y)."""
         if isinstance(x, int) and isinstance(y, int):
             return min(x, y)
         return arith.minsi(*self._pair(x, y))
 
     def most(self, x: Int, y: Int) -> Int:
-        """max(x, y)."""
+        """Emit or fold max(x, y)."""
         if isinstance(x, int) and isinstance(y, int):
             return max(x, y)
         return arith.maxsi(*self._pair(x, y))
 
     def is_less(self, x: Int, y: Int) -> Value:
-        """Return whether x < y."""
+        """Emit the comparison x < y."""
         return arith.cmpi(arith.CmpIPredicate.slt, *self._pair(x, y))
 
     def is_at_least(self, x: Int, y: Int) -> Value:
-        """Return whether x >= y."""
+        """Emit the comparison x >= y."""
         return arith.cmpi(arith.CmpIPredicate.sge, *self._pair(x, y))
 
     def _pair(self, x: Int, y: Int) -> list[Value]:
+        """Return two integers as IR values of one shape."""
         return together(self.value(x), self.value(y))
 
 
 def both(masks: Sequence[Value]) -> Value | None:
-    """Return where all masks are set; None for no masks."""
+    """Emit the conjunction of masks; None for no masks."""
     found: Value | None = None
     for mask in masks:
         found = mask if found is None else arith.andi(*together(found, mask))
@@ -188,13 +189,13 @@ def both(masks: Sequence[Value]) -> Value | None:
 
 
 def program_id(axis: int = 0) -> Value:
-    """Return the number of the program, an i32."""
+    """Emit the number of this program instance, an i32."""
     i32 = ir.IntegerType.get_signless(32)
     return make("tt.get_program_id", [], i32, axis=axis)
 
 
 def make_range(count: int, axis: int) -> Value:
-    """Return 0 … count - 1 along an axis of a tile, as i32."""
+    """Emit 0 … count - 1 along an axis of a tile, as i32."""
     i32 = ir.IntegerType.get_signless(32)
     line = make("tt.make_range", [], tensor_of([count], i32), start=0, end=count)
     shape = (count, 1) if axis == 0 else (1, count)
@@ -202,7 +203,7 @@ def make_range(count: int, axis: int) -> Value:
 
 
 def load(pointers: Value, element: Type, mask: Value | None, other: float = 0) -> Value:
-    """Load the elements at pointers; `other` where a mask is not set."""
+    """Emit a load at pointers, with `other` where a mask is not set."""
     if mask is not None:
         pointers, mask = together(pointers, mask)
     shape = shape_of(pointers)
@@ -224,7 +225,7 @@ def load(pointers: Value, element: Type, mask: Value | None, other: float = 0) -
 
 
 def store(pointers: Value, values: Value, mask: Value | None) -> None:
-    """Write values where a mask is set."""
+    """Emit a store of values at pointers, where a mask is set."""
     shape = shape_of(pointers)
     rest = [] if mask is None else [spread(mask, shape)]
     make(
@@ -237,7 +238,7 @@ def store(pointers: Value, values: Value, mask: Value | None) -> None:
 
 
 def move_pointers(base: Value, number: Int, along: Int) -> Value:
-    """Return `base` advanced by a number and distances."""
+    """Emit `base` advanced by a scalar offset and by a tile of distances."""
     pointer = base.type
     if isinstance(number, Value):
         base = make("tt.addptr", [base, number], pointer)
@@ -251,7 +252,7 @@ def move_pointers(base: Value, number: Int, along: Int) -> Value:
 
 
 def transpose(x: Value, kind: Type) -> Value:
-    """Return a tile with rows as columns."""
+    """Emit the transpose of a tile."""
     order: ir.Attribute = ir.DenseI32ArrayAttr.get([1, 0])
     made = ir.Operation.create(
         "tt.trans", results=[kind], operands=[x], attributes={"order": order}
@@ -261,7 +262,7 @@ def transpose(x: Value, kind: Type) -> Value:
 
 
 def dot(x: Value, y: Value, total: Value, precision: str) -> Value:
-    """Return the product of two tiles, added to a third."""
+    """Emit the matrix product of two tiles, added to a third."""
     return make(
         "tt.dot",
         [x, y, total],
@@ -272,14 +273,14 @@ def dot(x: Value, y: Value, total: Value, precision: str) -> Value:
 
 
 def reduce(x: Value, combine: Callable[[Value, Value], Value]) -> Value:
-    """Return a tile of one column, of which each element combines those of a row."""
+    """Emit the reduction of each row of a tile; return a tile of one column."""
     rows, element = x.type.shape[0], x.type.element_type
     made = _reduce(x, 1, tensor_of([rows], element), combine)
     return make("tt.expand_dims", [made], tensor_of([rows, 1], element), axis=1)
 
 
 def reduce_all(x: Value, combine: Callable[[Value, Value], Value]) -> Value:
-    """Return the number that combines all elements of a tile."""
+    """Emit the reduction of all elements of a tile to a scalar."""
     rows, element = x.type.shape[0], x.type.element_type
     made = _reduce(x, 1, tensor_of([rows], element), combine)
     return _reduce(made, 0, element, combine)
@@ -288,7 +289,7 @@ def reduce_all(x: Value, combine: Callable[[Value, Value], Value]) -> Value:
 def _reduce(
     x: Value, axis: int, kind: Type, combine: Callable[[Value, Value], Value]
 ) -> Value:
-    """Reduce a tensor along an axis to the type `kind`."""
+    """Emit the reduction of a tensor along an axis to the type `kind`."""
     element = x.type.element_type
     made = ir.Operation.create(
         "tt.reduce",
@@ -310,7 +311,7 @@ def loop(
     held: Sequence[Value],
     body: Callable[[Value, Sequence[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """Write a loop from 0, and return its final values."""
+    """Emit a loop from 0 to `end` with carried values; return their final values."""
     zero = constant(end.type, 0)
     made = scf.ForOp(zero, end, step, [*held])
     block: Block = made.body
@@ -320,7 +321,7 @@ def loop(
 
 
 def when(condition: Value, body: Callable[[], None]) -> None:
-    """Write a body that runs only if a condition holds."""
+    """Emit a body that runs only if a condition holds."""
     made = ir.Operation.create("scf.if", operands=[condition], regions=2)
     with ir.InsertionPoint(made.regions[0].blocks.append()):
         body()
@@ -328,9 +329,11 @@ def when(condition: Value, body: Callable[[], None]) -> None:
 
 
 def _i32(value: int) -> ir.IntegerAttr:
+    """Return an i32 attribute."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), value)
 
 
 def _segments(*sizes: int) -> ir.Attribute:
+    """Return an attribute of operand segment sizes."""
     found: ir.Attribute = ir.DenseI32ArrayAttr.get([*sizes])
     return found

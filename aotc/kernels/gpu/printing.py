@@ -12,16 +12,18 @@ from aotc.mlir import Block, Module, Operation, Value
 
 
 def print_module(module: Module) -> str:
-    """Return the text of a module."""
+    """Return a module's text in the generic form that Triton parses."""
     return "\n".join(_TritonPrinter().op(module.operation, "")) + "\n"
 
 
 class _TritonPrinter:
+    """A printer of MLIR in generic form, which numbers values."""
+
     def __init__(self) -> None:
         self._names: dict[Value, str] = {}
 
     def op(self, op: Operation, indent: str) -> list[str]:
-        """Return the lines of an op, whose regions have one block, or none."""
+        """Return the lines of an op with its regions, each of one block."""
         op = op.operation
         given = ", ".join(self._names[value] for value in op.operands)
         results = self._define(op.results)
@@ -41,12 +43,13 @@ class _TritonPrinter:
         return [*lines, f"{indent}}}){tail}"]
 
     def _define(self, values: Sequence[Value]) -> list[str]:
+        """Give new values the next names; return these."""
         for value in values:
             self._names[value] = f"%{len(self._names)}"
         return [self._names[value] for value in values]
 
     def _block(self, block: Block, indent: str) -> list[str]:
-        """Print a block of an op, indented by one step less than the ops inside."""
+        """Return the lines of a block, its head indented less than its ops."""
         names = self._define(block.arguments)
         taken = (
             f"{name}: {value.type}"

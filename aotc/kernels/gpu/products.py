@@ -50,14 +50,14 @@ _NARROW = 32  # columns of a strip, at least
 
 @dataclass(frozen=True)
 class ProductWithEpilogue:
-    """A product of a term, and the statements that follow it, which combine nothing."""
+    """A product of a term, and the copy statements that compute its epilogue."""
 
     anchor: Statement
     followers: tuple[Statement, ...]
 
 
 def groups_of(term: Term) -> list[ProductWithEpilogue]:
-    """Return the products of a term, which do not depend on each other.
+    """Return a term's independent products with their epilogues; [] for other terms.
 
     None if it is of another form.
     """
@@ -82,13 +82,13 @@ def groups_of(term: Term) -> list[ProductWithEpilogue]:
 
 
 def anchor_of(term: Term) -> Statement | None:
-    """Return the product of a term; None if it is of another form, or has several."""
+    """Return the statement of a term's only product; None for other terms."""
     groups = groups_of(term)
     return groups[0].anchor if len(groups) == 1 else None
 
 
 def _is_product(statement: Statement) -> bool:
-    """Return whether a statement is a product of matrices that are not thin."""
+    """Return whether a statement is a product with enough rows and columns."""
     is_product = statement.nest.combine == "add" and len(statement.factors) == 2
     if not (is_product and factor_dtype(statement)):
         return False
@@ -98,17 +98,17 @@ def _is_product(statement: Statement) -> bool:
 
 
 def plan(term: Term, machine: Gpu) -> ProductTile:
-    """Return the schedule of a term on a chip: that which the model finds fastest."""
+    """Return the schedule of least modelled time for a term of products."""
     return plan_for([each.anchor for each in groups_of(term)], machine)
 
 
 def plan_for(anchors: Sequence[Statement], machine: Gpu) -> ProductTile:
-    """Return the schedule of products that one kernel computes, by the model."""
+    """Return the schedule of least modelled time for products in one kernel."""
     return fastest(_counts_of(anchors), factor_dtype(anchors[0]), machine)
 
 
 def plan_joined(anchors: Sequence[Statement], machine: Gpu) -> ProductTile | None:
-    """Return the schedule of one kernel for products; None if it is no faster."""
+    """Return the schedule of one kernel for several products; None if no faster."""
     joined, dtype = _counts_of(anchors), factor_dtype(anchors[0])
 
     def time(products: tuple[Counts, ...]) -> float:
@@ -120,16 +120,18 @@ def plan_joined(anchors: Sequence[Statement], machine: Gpu) -> ProductTile | Non
 
 
 def _counts_of(anchors: Sequence[Statement]) -> tuple[Counts, ...]:
+    """Return the typical sizes of each product."""
     return tuple(map(Counts.of, anchors))
 
 
 def programs(term: Term, schedule: ProductTile) -> Size:
-    """Return how many programs there are."""
+    """Return the number of program instances of a kernel of products."""
     counts = [_program_count(each.anchor, schedule) for each in groups_of(term)]
     return sum(counts[1:], start=counts[0])
 
 
 def _program_count(anchor: Statement, schedule: ProductTile) -> Size:
+    """Return the number of program instances for one product: its tiles."""
     loops = Loops.of(anchor)
     rows = ceil_divide(total(anchor, loops.rows), schedule.rows)
     columns = ceil_divide(total(anchor, loops.columns), schedule.columns)
@@ -137,7 +139,7 @@ def _program_count(anchor: Statement, schedule: ProductTile) -> Size:
 
 
 def strips_of(group: ProductWithEpilogue, schedule: ProductTile) -> int:
-    """Return in how many strips of columns what follows sums is computed.
+    """Return into how many strips of columns a tile's epilogue is split, for registers.
 
     As few as leave registers for what a thread has of a strip at a time: a gelu and its
     derivative together take six values of each sum, which for 64 sums would spill.
@@ -152,7 +154,7 @@ def strips_of(group: ProductWithEpilogue, schedule: ProductTile) -> int:
 
 
 def _values_at_once(group: ProductWithEpilogue) -> int:
-    """Return how many values of each sum there are at a time, when all are there."""
+    """Return the peak number of live values per sum in an epilogue."""
     given = group.anchor.value
     count = Tensor.of(given).elements
     factors = (factor for each in group.followers for factor in each.factors)
@@ -173,11 +175,12 @@ def _values_at_once(group: ProductWithEpilogue) -> int:
 
 
 def _elements(op: Operation) -> Size:
+    """Return the number of elements of an op's first result."""
     return Tensor.of(op.results[0]).elements
 
 
 def write(writing: Writing, schedule: ProductTile) -> None:
-    """Write the kernel of a term at the insertion point.
+    """Emit the body of a kernel of products at the insertion point.
 
     Of several products, a program has a tile of one.
     """
@@ -202,11 +205,12 @@ def write(writing: Writing, schedule: ProductTile) -> None:
 def _write_group(
     writing: Writing, schedule: ProductTile, group: ProductWithEpilogue, program: Int
 ) -> None:
+    """Emit one product and its epilogue for a program's tile."""
     _ProductWriter(writing, schedule, group, program).write()
 
 
 class _ProductWriter:
-    """A writer of a product and its epilogue, for one tile.
+    """A writer of a product and its epilogue, for one program's tile.
 
     Args:
         writing: of the term.
@@ -242,7 +246,7 @@ class _ProductWriter:
         ]
 
     def _place(self, program: Int) -> tuple[Int, Int, Int]:
-        """Return the matrix of a program, and the tile of it.
+        """Emit a program's (batch entry, tile row, tile column), grouped for caches.
 
         Programs that run side by side have tiles side by side, a few rows of them, so
         that they read the same factors.
@@ -271,7 +275,7 @@ class _ProductWriter:
         return batch, row, integers.divide(place, height)
 
     def write(self) -> None:
-        """Write the kernel's statements."""
+        """Emit the loop over the depth, the epilogue and the stores."""
         anchor, schedule = self._anchor, self._schedule
         shape = schedule.rows, self._width
         none = ops.constant(ops.tensor_of(shape, lowered_element(anchor.dtype)), 0)
@@ -283,7 +287,7 @@ class _ProductWriter:
             self._write_results(columns, own)
 
     def _step(self, k: Value, sums: Sequence[Value]) -> list[Value]:
-        """Add the products of some of the depth, strip by strip."""
+        """Emit one step of the loop over the depth, for all strips."""
         left = self._factor(0, self._rows, self._depth(k, 1))
         precision = self._writing.precision if self._dtype == "f32" else "ieee"
         return [
@@ -292,11 +296,12 @@ class _ProductWriter:
         ]
 
     def _depth(self, k: Value, at: int) -> TileAxis:
+        """Return the tile axis of a step's slice of the depth."""
         sizes, depth = self._writing.sizes, self._schedule.depth
         return axis_of(sizes, self._shape, self._loops.summed, k, depth, at)
 
     def _factor(self, number: int, rows: TileAxis, columns: TileAxis) -> Value:
-        """Return a tile of a factor, which is 0 beyond the depth."""
+        """Emit the load of a factor's tile, 0 beyond the depth."""
         frame = Frame(self._writing.sizes, (self._batch, rows, columns))
         loops = Reindexing(self._shape)
         tile = TileEvaluator(frame, self._writing.memories, {}, loops)
@@ -308,7 +313,7 @@ class _ProductWriter:
         return zero_beyond(found, expression, [depth])
 
     def _write_results(self, columns: TileAxis, sums: Value) -> None:
-        """Compute the epilogue of the sums of a strip, and store the results."""
+        """Emit the epilogue of the sums of a strip, and the stores of results."""
         anchor = self._anchor
         kept = self._shape[: len(anchor.nest.result_loops)]
         frame = Frame(self._writing.sizes, (self._batch, self._rows, columns))
@@ -320,7 +325,7 @@ class _ProductWriter:
 
 
 def zero_beyond(x: Value, factor: Expression, axes: Sequence[TileAxis]) -> Value:
-    """Return a tile of a factor with 0 beyond the ends of axes."""
+    """Emit a factor's tile with 0 beyond the ends of axes, where not 0 already."""
     open_ended = [axis for axis in axes if not is_zero_beyond(factor, axis)]
     mask = ops.both([axis.inside for axis in open_ended if axis.inside is not None])
     if mask is None:
@@ -330,7 +335,7 @@ def zero_beyond(x: Value, factor: Expression, axes: Sequence[TileAxis]) -> Value
 
 
 def is_zero_beyond(factor: Expression, axis: TileAxis) -> bool:
-    """Return whether a factor is read as 0 beyond the end of an axis."""
+    """Return whether a factor reads as 0 beyond the end of an axis, being masked."""
     if not isinstance(factor, Read):
         return False
     if any(view.fill not in (None, 0) for view in factor.views):

@@ -35,9 +35,7 @@ def launch(
     symbols: Sequence[int],
     programs: Iterable[int] | None = None,
 ) -> list[Buffer]:
-    """Return the memory of the results of a kernel, once it has run: see
-    `ReferenceLaunch`.
-    """
+    """Run a GPU kernel on the evaluator of Triton's IR; return the result buffers."""
     found = ReferenceLaunch.of(kernel, term, arguments, symbols)
     found.run(programs)
     return found.results
@@ -45,7 +43,7 @@ def launch(
 
 @dataclass(frozen=True)
 class ReferenceLaunch:
-    """A launch of a kernel, of which programs are run as they are asked for.
+    """A launch of a GPU kernel on the evaluator of Triton's IR.
 
     Args:
         kernel: that is launched.
@@ -63,7 +61,7 @@ class ReferenceLaunch:
     def of(
         cls, kernel: GpuKernel, term: Term, arguments: _Arrays, symbols: Sequence[int]
     ) -> ReferenceLaunch:
-        """Return the launch of a kernel, of which no program has run.
+        """Allocate the buffers of a launch; no program instance runs yet.
 
         Args:
             kernel: of the term.
@@ -85,7 +83,7 @@ class ReferenceLaunch:
         return cls(kernel, [*given, *made, *kernel.numbers(symbols)], made, count)
 
     def run(self, programs: Iterable[int] | None = None) -> int:
-        """Run programs that have not run yet; return how many steps they took.
+        """Run program instances that have not run yet; return the number of steps.
 
         Args:
             programs: their numbers; all if None.
@@ -98,14 +96,14 @@ class ReferenceLaunch:
 
 
 def _is_planned(region: Function) -> bool:
-    """Return whether a region is one of a program for GPUs."""
+    """Return whether a region's program has a target that is a GPU."""
     target = target_of(region)
     return target is not None and gpu_of(Target.parse(target)) is not None
 
 
 @dataclass
 class KernelsOfRegions:
-    """Computes regions by their kernels for a chip, as `with_region` of a reference.
+    """An evaluator of regions by their GPU kernels, for `with_region` of a reference.
 
     Those of a program for GPUs have kernels as they are planned, others in the form
     that takes them.
@@ -125,7 +123,7 @@ class KernelsOfRegions:
     def __call__(
         self, function: Function, arguments: _Arrays, symbols: Sequence[int]
     ) -> list[np.ndarray]:
-        """Return the results of a region."""
+        """Return the results of a region; record whether it has a kernel."""
         name = name_of(function)
         with function.context, known_contracts(contracts_of(function)):
             term = term_of(function)

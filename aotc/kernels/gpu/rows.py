@@ -64,7 +64,7 @@ _COMBINE = {
 
 @dataclass(frozen=True)
 class ReduceTile(Schedule):
-    """The schedule of reductions.
+    """The schedule of a kernel of reductions on a GPU.
 
     Args:
         rows: of a program.
@@ -78,7 +78,7 @@ class ReduceTile(Schedule):
 
 
 def anchor_of(term: Term) -> Statement | None:
-    """Return the first reduction of a term; None if it is of another form."""
+    """Return the first reduction of a term that this form computes; None for others."""
     found = [each for each in term.statements if each.nest.combine != COPY]
     if not found or any(each.nest.place is not None for each in term.statements):
         return None
@@ -89,16 +89,18 @@ def anchor_of(term: Term) -> Statement | None:
 
 
 def _kept(anchor: Statement) -> Shape:
+    """Return the sizes of the loops that a reduction keeps."""
     return anchor.nest.sizes[: len(anchor.nest.result_loops)]
 
 
 def _columns(anchor: Statement) -> Size:
+    """Return the number of elements that each result of a reduction combines."""
     return element_count(anchor.nest.sizes[len(anchor.nest.result_loops) :])
 
 
 @dataclass(frozen=True)
 class ReductionWork:
-    """The typical work of a reduction.
+    """The typical sizes and memory traffic of a reduction.
 
     Args:
         kept: results.
@@ -116,7 +118,7 @@ class ReductionWork:
 
     @classmethod
     def of(cls, term: Term, anchor: Statement) -> ReductionWork:
-        """Measure the work of a term."""
+        """Return the typical work of a term's reduction."""
         columns, reads = _columns(anchor), anchor.reads()
         loops = [fastest_loop(x.views[-1]) for x in reads if len(x.views) == 1]
         is_beside = any(
@@ -131,12 +133,12 @@ class ReductionWork:
         )
 
     def in_parts(self, parts: int) -> ReductionWork:
-        """Return the work of the sums of parts of each result."""
+        """Return the work of computing partial sums, `parts` for each result."""
         return replace(self, kept=self.kept * parts, columns=self.columns // parts)
 
 
 def moved_bytes(term: Term) -> int:
-    """Return the bytes that a kernel reads and writes in most calls.
+    """Return the bytes that a kernel reads and writes in typical calls.
 
     Of a table of which it looks rows up, no more than it reads.
     """
@@ -154,13 +156,14 @@ def moved_bytes(term: Term) -> int:
 
 
 def plan(term: Term, machine: Gpu) -> ReduceTile:
-    """Return the schedule of a term on a chip."""
+    """Return the schedule for a term of reductions on a chip."""
     anchor = anchor_of(term)
     assert anchor is not None
     return _tile_for(ReductionWork.of(term, anchor), machine)
 
 
 def _tile_for(work: ReductionWork, machine: Gpu) -> ReduceTile:
+    """Return the schedule for a reduction's typical work on a chip."""
     rows, needed = work.kept, power_of_two(work.columns)
     if work.is_beside:
         sides = (min(n, power_of_two(rows)) for n in (_BESIDE, _BESIDE // 2, _LINE))
@@ -176,7 +179,7 @@ def _tile_for(work: ReductionWork, machine: Gpu) -> ReduceTile:
 
 
 def nanoseconds(work: ReductionWork, machine: Gpu) -> float:
-    """Return how long a reduction takes, by a model of the chip.
+    """Return the modelled time of a reduction on a chip.
 
     Each step of a program waits for memory, which gives no more than its bandwidth.
     """
@@ -185,30 +188,30 @@ def nanoseconds(work: ReductionWork, machine: Gpu) -> float:
 
 
 def _steps(tile: ReduceTile, work: ReductionWork, machine: Gpu) -> int:
-    """Return how many steps of programs there are, one after the other."""
+    """Return how many steps of program instances run one after the other."""
     count, steps = -(-work.kept // tile.rows), -(-work.columns // tile.columns)
     return -(-count // (_RESIDENT * machine.multiprocessors)) * steps
 
 
 def power_of_two(count: int) -> int:
-    """Return the least power of two that is as many."""
+    """Return the least power of two that is not less than a count."""
     return 1 << max(0, count - 1).bit_length()
 
 
 def programs(term: Term, schedule: ReduceTile) -> Size:
-    """Return how many programs there are."""
+    """Return the number of program instances of a kernel of reductions."""
     anchor = anchor_of(term)
     assert anchor is not None
     return ceil_divide(element_count(_kept(anchor)), schedule.rows)
 
 
 def write(writing: Writing, schedule: ReduceTile) -> None:
-    """Write the kernel of a term at the insertion point."""
+    """Emit the body of a kernel of reductions at the insertion point."""
     _RowWriter(writing, schedule).write()
 
 
 class _RowWriter:
-    """Writes the statements of a term for some rows.
+    """A writer of the statements of a reduction's term, for a program's rows.
 
     Args:
         writing: of the term.
@@ -230,7 +233,7 @@ class _RowWriter:
         self._whole = self._tile(0) if self._is_whole else None
 
     def write(self) -> None:
-        """Write all statements."""
+        """Emit all statements of the term, independent reductions together."""
         results = {*self._writing.term.results}
         for group in _together(self._writing.term.statements):
             statement = group[0]
@@ -242,7 +245,7 @@ class _RowWriter:
                 self._compute_all(statement, is_result=statement.value in results)
 
     def _tile(self, first: ops.Int) -> TileEvaluator:
-        """Return the tile from column `first` on."""
+        """Return the evaluator of the tile of columns from `first` on."""
         columns = axis_of(
             self._writing.sizes,
             self._shape,
@@ -254,17 +257,18 @@ class _RowWriter:
         return self._tile_of((self._rows, columns), self._wide, self._shape)
 
     def _narrow(self) -> TileEvaluator:
-        """Return the tile of one column."""
+        """Return the evaluator for values of one element per row."""
         return self._tile_of((self._rows,), self._held, self._kept)
 
     def _tile_of(
         self, axes: tuple[TileAxis, ...], held: dict[Value, Held], shape: Shape
     ) -> TileEvaluator:
+        """Return an evaluator for some tile axes and loops."""
         frame = Frame(self._writing.sizes, axes)
         return TileEvaluator(frame, self._writing.memories, held, Reindexing(shape))
 
     def _reduce(self, statements: Sequence[Statement]) -> None:
-        """Combine the elements of statements that do not need each other."""
+        """Emit independent reductions over the columns, and keep their results."""
         for nest in (each.nest for each in statements):
             if nest.sizes != self._shape or nest.reduced != self._anchor.nest.reduced:
                 raise CannotLiftError("reductions over other loops")
@@ -274,7 +278,7 @@ class _RowWriter:
         neutral = [
             ops.constant(
                 ops.tensor_of(shape, lowered_element(each.dtype)),
-                _in_memory(each.nest.start, each.dtype),
+                _signed_number(each.nest.start, each.dtype),
             )
             for each in statements
         ]
@@ -306,13 +310,14 @@ class _RowWriter:
             self._hold(statement, found)
 
     def _compute_rows(self, statement: Statement) -> None:
+        """Emit a copy statement with one element per row."""
         (factor,) = statement.factors
         tile = self._narrow()
         found = ops.spread(tile.value(factor), (self._schedule.rows, 1))
         self._hold(statement, found)
 
     def _hold(self, statement: Statement, elements: Value) -> None:
-        """Keep and store a statement with one element per row."""
+        """Emit the store of one element per row, and keep the tile in registers."""
         narrow = self._narrow()
         narrow.store(statement, elements)
         held = narrow.hold(statement, elements)
@@ -320,6 +325,7 @@ class _RowWriter:
         self._wide[statement.value] = Held(elements, [*held.strides, ()])
 
     def _compute_all(self, statement: Statement, *, is_result: bool) -> None:
+        """Emit a copy statement over rows and columns, block by block."""
         (factor,) = statement.factors
         if not same_count(statement.nest.sizes, self._shape):
             raise CannotLiftError("elements of other loops")
@@ -342,7 +348,7 @@ class _RowWriter:
         held: list[Value],
         body: Callable[[TileEvaluator, list[Value]], list[Value]],
     ) -> list[Value]:
-        """Go through the blocks of columns."""
+        """Emit a loop over blocks of columns with carried values."""
         integers = self._writing.sizes.integers
         end = integers.value(self._writing.sizes.of(_columns(self._anchor)))
         step = integers.value(self._schedule.columns)
@@ -350,7 +356,7 @@ class _RowWriter:
 
 
 def _together(statements: Sequence[Statement]) -> list[list[Statement]]:
-    """Return statements in order, reductions that do not need each other together."""
+    """Group consecutive reductions that do not depend on each other."""
     found: list[list[Statement]] = []
     for each in statements:
         last = found[-1] if found else []
@@ -364,7 +370,7 @@ def _together(statements: Sequence[Statement]) -> list[list[Statement]]:
 
 
 def _product(tile: TileEvaluator, statement: Statement) -> Value:
-    """Return the product of the factors of a statement, of which there are few."""
+    """Emit the elementwise product of a statement's factors on a tile."""
     made = [
         cast(tile.value(factor), Tensor.of(factor.value).dtype, statement.dtype)
         for factor in statement.factors
@@ -373,8 +379,8 @@ def _product(tile: TileEvaluator, statement: Statement) -> Value:
     return reduce(lambda x, y: multiply(*ops.together(x, y)), made)
 
 
-def _in_memory(number: float, dtype: str) -> float:
-    """Return a number in a dtype, as a signed one with the same bits."""
+def _signed_number(number: float, dtype: str) -> float:
+    """Return a number in a dtype, reinterpreted as signed for unsigned dtypes."""
     found = np.asarray(number).astype(to_numpy(dtype))
     if is_float(dtype):
         return float(found)
@@ -382,6 +388,7 @@ def _in_memory(number: float, dtype: str) -> float:
 
 
 def combination(name: str, dtype: str) -> Callable[[Value, Value], Value]:
+    """Return the function that emits a reduction's combining op for a dtype."""
     of_floats, signed, unsigned = _COMBINE[name]
     found = of_floats if is_float(dtype) else unsigned if dtype in UNSIGNED else signed
     return lambda x, y: found(x, y)

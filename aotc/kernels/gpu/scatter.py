@@ -46,7 +46,7 @@ _WAIT = 700.0  # nanoseconds until a block of indices, or an update, is there
 
 @dataclass(frozen=True)
 class ScatterTile(Schedule):
-    """The schedule of a scatter.
+    """The schedule of a scatter-add on a GPU.
 
     Args:
         rows: of the table that a program has.
@@ -63,7 +63,7 @@ class ScatterTile(Schedule):
 
 @dataclass(frozen=True)
 class ScatterParts:
-    """The parts of a term that is a scatter.
+    """The statements and expressions of a term that is a scatter-add, by role.
 
     Args:
         anchor: the sum over all updates.
@@ -81,16 +81,16 @@ class ScatterParts:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The loops over columns."""
+        """The loops over the columns of the table."""
         return tuple(loop for loop in self.anchor.nest.result_loops if loop != self.row)
 
     def size(self, loops: Sequence[int]) -> Size:
-        """Return how many indices some loops have together."""
+        """Return the number of iterations of some loops together."""
         return element_count(tuple(self.anchor.nest.sizes[loop] for loop in loops))
 
 
 def parts_of(term: Term) -> ScatterParts | None:
-    """Return the parts of a term that is a scatter; None for another form.
+    """Match a term that is a scatter-add; return its parts, or None for others.
 
     That is a sum of what is chosen where an index is that of a row, and 0 elsewhere.
     """
@@ -118,13 +118,13 @@ def parts_of(term: Term) -> ScatterParts | None:
 
 
 def _is_zero(x: Expression) -> bool:
-    """Return whether an expression is the number 0."""
+    """Return whether an expression is the constant 0."""
     op = x.op if isinstance(x, Read) else None
     return isinstance(op, Constant) and bool(np.size(op.value) == 1 and not op.value)
 
 
 def _loop_of(x: Expression, anchor: Statement) -> int | None:
-    """Return the loop that an expression is the index of; None if it is none."""
+    """Return the loop whose index an expression reads from an iota; None if none."""
     if not (isinstance(x, Read) and isinstance(x.op, Iota) and len(x.views) == 1):
         return None
     view, axis = x.views[0], x.op.axis
@@ -137,7 +137,7 @@ def _loop_of(x: Expression, anchor: Statement) -> int | None:
 
 
 def _varies(x: Expression, loops: Sequence[int]) -> bool:
-    """Return whether an expression may be another one along some loops."""
+    """Return whether an expression may vary along some loops."""
     return any(
         len(read.views) != 1 or any(not s.repeats for s in read.views[0].axes[loop])
         for read in x.reads()
@@ -146,7 +146,7 @@ def _varies(x: Expression, loops: Sequence[int]) -> bool:
 
 
 def plan(term: Term, machine: Gpu) -> ScatterTile:
-    """Return the schedule of a term on a chip."""
+    """Return the schedule for a scatter-add's term on a chip."""
     parts = parts_of(term)
     assert parts is not None
     width = typical_size(parts.size(parts.columns), _USUAL)
@@ -158,7 +158,7 @@ def plan(term: Term, machine: Gpu) -> ScatterTile:
 
 
 def nanoseconds(term: Term, machine: Gpu) -> float:
-    """Return how long a scatter takes by a model of the chip, of indices that differ.
+    """Return the modelled time of a scatter-add on a chip, its indices distinct.
 
     A program waits for each block of indices, and for each update of its rows.
     """
@@ -173,7 +173,7 @@ def nanoseconds(term: Term, machine: Gpu) -> float:
 
 
 def programs(term: Term, schedule: ScatterTile) -> Size:
-    """Return how many programs there are."""
+    """Return the number of program instances of a scatter-add's kernel."""
     parts = parts_of(term)
     assert parts is not None
     rows = ceil_divide(parts.size([parts.row]), schedule.rows)
@@ -181,14 +181,14 @@ def programs(term: Term, schedule: ScatterTile) -> Size:
 
 
 def write(writing: Writing, schedule: ScatterTile) -> None:
-    """Write the kernel of a term at the insertion point."""
+    """Emit the body of a scatter-add's kernel at the insertion point."""
     parts = parts_of(writing.term)
     assert parts is not None
     _Scatter(writing, schedule, parts).write()
 
 
 class _Scatter:
-    """A writer of a scatter and its epilogue, for one tile of the table.
+    """A writer of a scatter-add and its epilogue, for one tile of the table.
 
     Args:
         writing: of the term.
@@ -217,7 +217,7 @@ class _Scatter:
         )
 
     def write(self) -> None:
-        """Write the kernel's statements."""
+        """Emit the loop over indices, the epilogue and the stores."""
         parts, schedule, sizes = self._parts, self._schedule, self._writing.sizes
         anchor, integers = parts.anchor, sizes.integers
         element = lowered_element(anchor.dtype)
@@ -234,11 +234,12 @@ class _Scatter:
     def _tile(
         self, axes: tuple[TileAxis, ...], shape: tuple[Size, ...]
     ) -> TileEvaluator:
+        """Return an evaluator for some tile axes and loops."""
         frame = Frame(self._writing.sizes, axes)
         return TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
 
     def _block(self, k: Value, sums: Value) -> Value:
-        """Add the updates of a block of indices that belong to rows of the program."""
+        """Emit the addition of those updates of a block that go to the tile's rows."""
         parts, schedule, sizes = self._parts, self._schedule, self._writing.sizes
         loops = tuple(parts.anchor.nest.combined_loops)
         axis = axis_of(sizes, self._shape, loops, k, schedule.block, 1)
@@ -270,7 +271,7 @@ class _Scatter:
         return ops.loop(count, one, [sums, start], add_next)[0]
 
     def _add(self, k: Value, place: Value, sums: Value) -> Value:
-        """Add the update in a place of a block to its row."""
+        """Emit the addition of one update of a block to its row of the tile."""
         parts, integers = self._parts, self._writing.sizes.integers
         at = integers.add(k, integers.wide(place))
         batch = batch_of(self._shape, tuple(parts.anchor.nest.combined_loops), at)
@@ -284,14 +285,15 @@ class _Scatter:
         return arith.select(*ops.together(is_row, more, sums))
 
     def _as_index(self, x: Value) -> Value:
-        """Return integers of the kernel in the dtype of the indices."""
+        """Emit a cast of row numbers to the dtype of the indices."""
         source = f"i{self._writing.sizes.integers.kind.width}"
         return cast(x, source, self._dtype_of(self._parts.index))
 
     def _dtype_of(self, x: Expression) -> str:
+        """Return the dtype of an expression."""
         return Tensor.of(x.value).dtype
 
 
 def _compare(name: str, x: Value, y: Value) -> Value:
-    """Compare integers, or tiles of integers: see `int_compare`."""
+    """Emit a comparison of integers or tiles of integers: see `int_compare`."""
     return int_compare(name, *ops.together(x, y))

@@ -45,7 +45,7 @@ _RESIDENT = 4  # programs that a multiprocessor runs side by side
 
 @dataclass(frozen=True)
 class SelectTile(Schedule):
-    """The schedule of what finds the first few of rows.
+    """The schedule of an argmax or top-k kernel on a GPU.
 
     Args:
         rows: of a program.
@@ -59,7 +59,7 @@ class SelectTile(Schedule):
 
 
 def anchor_of(term: Term) -> Statement | None:
-    """Return the order of a term, of which few places are wanted; None for others."""
+    """Return the statement of a term's argmax or small top-k; None for other terms."""
     anchor, *others = term.statements
     is_order = anchor.nest.combine in (ARGSORT, ARGSORT_DESCENDING)
     if not is_order or any(each.nest.combine != COPY for each in others):
@@ -71,13 +71,13 @@ def anchor_of(term: Term) -> Statement | None:
 
 
 def _is_in_order(anchor: Statement) -> bool:
-    """Return whether the loops over the result are its axes, in their order."""
+    """Return whether the loops over the result are its axes, in order."""
     place = anchor.place()
     return place is not None and place.is_identity
 
 
 def plan(term: Term, machine: Gpu) -> SelectTile:
-    """Return the schedule of a term on a chip."""
+    """Return the schedule for an argmax or top-k on a chip."""
     anchor = anchor_of(term)
     assert anchor is not None
     length = typical_size(anchor.nest.sizes[-1], _USUAL)
@@ -89,7 +89,7 @@ def plan(term: Term, machine: Gpu) -> SelectTile:
 
 
 def nanoseconds(term: Term, machine: Gpu) -> float:
-    """Return how long it takes by a model of the chip: a pass for each place."""
+    """Return the modelled time of an argmax or top-k: a pass for each element found."""
     anchor, tile = anchor_of(term), plan(term, machine)
     assert anchor is not None
     *rows, count, length = anchor.nest.sizes
@@ -100,19 +100,19 @@ def nanoseconds(term: Term, machine: Gpu) -> float:
 
 
 def programs(term: Term, schedule: SelectTile) -> Size:
-    """Return how many programs there are."""
+    """Return the number of program instances of an argmax or top-k kernel."""
     anchor = anchor_of(term)
     assert anchor is not None
     return ceil_divide(element_count(anchor.nest.sizes[:-2]), schedule.rows)
 
 
 def write(writing: Writing, schedule: SelectTile) -> None:
-    """Write the kernel of a term at the insertion point."""
+    """Emit the body of an argmax or top-k kernel at the insertion point."""
     _Selection(writing, schedule).write()
 
 
 class _Selection:
-    """Writes what finds the first few of some rows.
+    """A writer of an argmax or top-k kernel's body, for one program's rows.
 
     Args:
         writing: of the term.
@@ -132,7 +132,7 @@ class _Selection:
         self._whole = self._words(0) if self._is_whole else None
 
     def write(self) -> None:
-        """Write the code of the whole kernel."""
+        """Emit the search for the least words of rows, one after the other."""
         count, integers = self._shape[-2], self._writing.sizes.integers
         assert isinstance(count, int)
         shape = self._schedule.rows, 1
@@ -150,7 +150,7 @@ class _Selection:
         ops.loop(end, step, [least], lambda k, held: [find_next(k, held[0])])
 
     def _words(self, first: ops.Int) -> Value:
-        """Return the words of a block of columns; beyond the end, the greatest one."""
+        """Emit a block's words: element keys above positions, in 64 bits."""
         sizes, anchor = self._writing.sizes, self._anchor
         batch = batch_of(self._shape, (self._places,), 0)
         loops = tuple(anchor.nest.combined_loops)
@@ -181,7 +181,7 @@ class _Selection:
         return arith.select(ops.spread(columns.inside, tile.frame.shape), found, most)
 
     def _least(self, least: Value | None) -> Value:
-        """Return the least word of each row that is no less than another."""
+        """Emit the least word of each row that is at least `least`."""
         shape = self._schedule.rows, self._schedule.columns
         most = ops.constant(ops.tensor_of(shape, self._word), -1)
 
@@ -207,7 +207,7 @@ class _Selection:
         return ops.reduce(found, arith.minui)
 
     def _store(self, place: ops.Int, words: Value) -> None:
-        """Write the positions of words, and what follows, in one place of rows."""
+        """Emit the store of found positions, and the epilogue, at one place."""
         kept = self._shape[:-1]
         batch = batch_of(self._shape, (self._places,), place)
         tile = self._tile((batch, self._rows), kept)
@@ -218,5 +218,6 @@ class _Selection:
     def _tile(
         self, axes: tuple[TileAxis, ...], shape: tuple[Size, ...]
     ) -> TileEvaluator:
+        """Return an evaluator for some tile axes and loops."""
         frame = Frame(self._writing.sizes, axes)
         return TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))

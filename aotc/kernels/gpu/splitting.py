@@ -35,7 +35,7 @@ _WIDE = 4  # bytes of a sum of a part
 def part_count(
     op: GraphOp, machine: Gpu, term_of_op: Callable[[GraphOp], Term | None]
 ) -> int:
-    """Return in how many parts a reduction is faster, by the model of a chip; else 1.
+    """Return how many partial sums make a reduction fastest on a chip; 1 for no split.
 
     They are parts of the first axis that a product sums over, and of all axes from the
     first one on that a reduction goes over.
@@ -69,7 +69,7 @@ def part_count(
 
 
 def split_axis(op: GraphOp) -> int | None:
-    """Return the size of what an op sums over in parts; None if not known.
+    """Return the size of the summed axes that may be split; None if none may.
 
     None as well for what is no sum of products, no reduction and no norm.
     """
@@ -85,7 +85,7 @@ def split_axis(op: GraphOp) -> int | None:
 
 
 def _first_size(op: GraphOp) -> int:
-    """Return the size of the first axis that an op sums over, which is known."""
+    """Return the static size of the first axis that an op sums over."""
     axis = op.lhs_contract[0] if isinstance(op, DotGeneral) else 0
     size = Tensor.of(op.operands[0]).shape[axis]
     assert isinstance(size, int)
@@ -93,7 +93,7 @@ def _first_size(op: GraphOp) -> int:
 
 
 def _bytes_read(op: GraphOp) -> int | None:
-    """Return the bytes that the statistics of a norm are made of; None for others."""
+    """Return the bytes of a norm's operand; None for other ops."""
     if not isinstance(op, Normalize):
         return None
     kind = Tensor.of(op.x)
@@ -101,11 +101,12 @@ def _bytes_read(op: GraphOp) -> int | None:
 
 
 def _divisors(size: int, most: int) -> list[int]:
+    """Return the divisors of a size from 2 to `most`."""
     return [count for count in range(2, most + 1) if size % count == 0]
 
 
 def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
-    """Return whether a part has enough elements for a program."""
+    """Return whether each part of a split sum has enough elements for a program."""
     if isinstance(op, DotGeneral):
         inner = [Tensor.of(op.lhs).shape[n] for n in op.lhs_contract[1:]]
     else:
@@ -116,7 +117,7 @@ def _is_long(op: GraphOp, axis: int, parts: int) -> bool:
 
 
 def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
-    """Return a function of the number of parts: the time of a product of matrices."""
+    """Return a function from a number of parts to the modelled time of a product."""
     anchor = products.anchor_of(term)
     if anchor is None:
         return None
@@ -137,8 +138,7 @@ def _product_time(term: Term, machine: Gpu) -> Callable[[int], float] | None:
 def _rows_time(
     term: Term, machine: Gpu, read: int | None
 ) -> Callable[[int], float] | None:
-    """Return a function of the number of parts: the time of a reduction or thin
-    product.
+    """Return a function from a number of parts to the modelled time of a reduction.
 
     Args:
         term: of it.
@@ -160,7 +160,7 @@ def _rows_time(
 
 
 def _sum_time(results: int, parts: int, machine: Gpu) -> float:
-    """Return the nanoseconds of adding up the parts; 0 for a single part."""
+    """Return the modelled time of adding up partial sums; 0 for a single one."""
     if parts == 1:
         return 0
     moved = (parts + 1) * results * _WIDE

@@ -34,7 +34,7 @@ _DTYPES = ("f32", "bf16", "f16", "i32", "bool")
 
 
 def sums_before(op: ReduceSum) -> list[GraphOp]:
-    """Return the ops that the kernel of a sum computes before it, in order.
+    """Return the ops before a sum, other sums among them, that its kernel computes too.
 
     Those are other sums, and the elementwise ops of all of them whose results nothing
     else reads but what has one element for each sum. None where it computes no other.
@@ -47,7 +47,7 @@ def sums_before(op: ReduceSum) -> list[GraphOp]:
 
 
 class SumGroup:
-    """A sum, and others that its kernel computes.
+    """A group of sums, and elementwise ops between, that one kernel computes.
 
     Args:
         op: the last of them.
@@ -59,16 +59,16 @@ class SumGroup:
         self.sums: list[ReduceSum] = []
         self.ops: list[GraphOp] = []
         self._computed: set[Value] = set()
-        self._add(op)
+        self._add_sum(op)
         for other in self._siblings():
             known = [*self.sums], [*self.ops], {*self._computed}
-            self._add(other)
+            self._add_sum(other)
             if self.is_circular or len({*self._reads()}) > _MOST_READ:
                 self.sums, self.ops, self._computed = known
 
     @property
     def is_circular(self) -> bool:
-        """Return whether something that the kernel reads needs what it computes."""
+        """Return whether an input of the kernel depends on one of its outputs."""
         (first, *_), computed = in_order(self.ops), self._computed
 
         def is_after(value: Value) -> bool:
@@ -79,30 +79,33 @@ class SumGroup:
         return any(value in computed for value in behind)
 
     def _reads(self) -> list[Value]:
+        """Return the operands of the group's ops that it does not compute."""
         read = (value for op in self.ops for value in op.operands)
         return [value for value in read if value not in self._computed]
 
     def _is_alike(self, op: object) -> bool:
-        """Return whether an op is a sum over the same loops."""
+        """Return whether an op is a sum over the same axes of an equal shape."""
         if not isinstance(op, ReduceSum) or op.axes != self._last.axes:
             return False
         return Tensor.of(op.x).shape == Tensor.of(self._last.x).shape
 
     def _is_wide(self, value: Value) -> bool:
+        """Return whether a value has the shape of the sums' operands."""
         return Tensor.of(value).shape == Tensor.of(self._last.x).shape
 
-    def _add(self, op: ReduceSum) -> None:
-        """Add a sum, and the ops that make what it adds up."""
-        rest = self._take(op)
+    def _add_sum(self, op: ReduceSum) -> None:
+        """Add a sum to the group, with the ops that make its operand."""
+        rest = self._add_op(op)
         while rest:
             value = rest.pop()
             made = defining_op(value)
             if value in self._computed or not isinstance(made, GraphOp):
                 continue
             if self._takes(value, made):
-                rest += self._take(made)
+                rest += self._add_op(made)
 
-    def _take(self, op: GraphOp) -> list[Value]:
+    def _add_op(self, op: GraphOp) -> list[Value]:
+        """Add an op to the group; return its operands."""
         self.ops.append(op)
         self._computed.update(op.results)
         if isinstance(op, ReduceSum):
@@ -110,7 +113,7 @@ class SumGroup:
         return [*op.operands]
 
     def _takes(self, value: Value, made: GraphOp) -> bool:
-        """Return whether the kernel computes a value that one of its ops reads."""
+        """Return whether the group computes a value that one of its ops reads."""
         if not self._is_wide(value):
             return self._follows and self._is_of_sums(value)
         readers = (use.owner for use in value.uses)
@@ -121,7 +124,7 @@ class SumGroup:
         return _is_computed(made)
 
     def _is_of_sums(self, value: Value) -> bool:
-        """Return whether a value has an element for each sum, and is made of sums."""
+        """Return whether a value is computed from sums, with their shape."""
 
         def is_narrow(value: Value) -> bool:
             made = defining_op(value)
@@ -133,7 +136,7 @@ class SumGroup:
         return len(self.sums) < _MOST and any(map(self._is_alike, behind))
 
     def _siblings(self) -> Iterator[ReduceSum]:
-        """Yield sums before the last one of what it reads as well."""
+        """Yield earlier sums whose operands derive from what the group reads."""
         rest = [x for x in self._reads() if self._is_wide(x)]
         rest = [*dict.fromkeys(other for x in rest for other in _beside(x))]
         known = {*rest}
@@ -154,7 +157,7 @@ class SumGroup:
 
 
 def _is_computed(op: GraphOp) -> bool:
-    """Return whether kernels compute an elementwise op, in few instructions."""
+    """Return whether kernels compute an elementwise op in few instructions."""
     kinds = (Tensor.of(x).dtype for x in (*op.operands, *op.results))
     if isinstance(op, Broadcast) or type(op).is_approximated:
         return False
@@ -162,7 +165,7 @@ def _is_computed(op: GraphOp) -> bool:
 
 
 def _beside(value: Value) -> list[Value]:
-    """Return a value, and others that the same kernel makes."""
+    """Return a value together with other results of the kernel that makes it."""
     made = defining_op(value)
     if isinstance(made, func.CallOp):
         return [*made.results]

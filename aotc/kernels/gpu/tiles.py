@@ -35,7 +35,7 @@ _INDEX_BITS = 32  # in which narrower indices are compared
 
 @dataclass(frozen=True)
 class KernelPointers:
-    """The pointers that a kernel is given.
+    """The pointer arguments of a GPU kernel, by the values they stand for.
 
     Args:
         read: that of each argument.
@@ -48,7 +48,7 @@ class KernelPointers:
 
 @dataclass(frozen=True)
 class Held:
-    """A value that a program has in registers.
+    """A tile in registers, with the strides of its elements in their value.
 
     Args:
         tile: of it.
@@ -61,7 +61,7 @@ class Held:
 
 @dataclass
 class TileEvaluator:
-    """Computes expressions for the indices of a frame.
+    """An emitter of a term's expressions for the elements of a program's tile.
 
     Args:
         frame: of it.
@@ -77,7 +77,7 @@ class TileEvaluator:
     _known: dict[Expression, Value] = field(default_factory=dict)
 
     def value(self, expression: Expression) -> Value:
-        """Return an expression: a number, or a tile, of which an axis may be 1.
+        """Emit an expression's elements, once: a scalar, or a tile to broadcast.
 
         Raises:
             CannotLiftError: there is no code for it.
@@ -87,6 +87,7 @@ class TileEvaluator:
         return self._known[expression]
 
     def _value(self, expression: Expression) -> Value:
+        """Emit an expression's elements: a read, a gather or an elementwise op."""
         if isinstance(expression, Read):
             return self._read(expression)
         if not expression.operands:
@@ -96,7 +97,7 @@ class TileEvaluator:
         return apply(expression.op, [self.value(x) for x in expression.operands])
 
     def view_of(self, views: Sequence[View]) -> View:
-        """Return the view that has the loops of the frame as its axes.
+        """Return a read's view over the loops of the frame.
 
         Raises:
             CannotLiftError: it takes several, or is of other loops.
@@ -109,6 +110,7 @@ class TileEvaluator:
         return found
 
     def _read(self, read: Read) -> Value:
+        """Emit a read: from registers, from memory or as a constant."""
         held = self.held.get(read.source)
         if held is not None:
             return self._from_registers(read, held)
@@ -120,12 +122,12 @@ class TileEvaluator:
         return self._load(read, self._offset(read), fills.pop() if fills else 0)
 
     def _offset(self, read: Read) -> Offset:
-        """Return where what is read lies in its source."""
+        """Emit the offsets at which a read finds its elements."""
         first, *inner = read.views
         return self.frame.offset(self.view_of([first]), *inner)
 
     def _load(self, read: Read, offset: Offset, other: float = 0) -> Value:
-        """Return what lies in the source of a read; `other` outside of the masks."""
+        """Emit the load of a read's elements, with `other` where masks are not set."""
         dtype = Tensor.of(read.source).dtype
         base = self.memories.read[read.source]
         pointers = ops.move_pointers(base, offset.number, offset.along)
@@ -139,7 +141,7 @@ class TileEvaluator:
         return arith.cmpi(arith.CmpIPredicate.ne, found, zero)
 
     def _look_up(self, expression: Apply, op: Gather) -> Value:
-        """Return what is read at indices, or at the nearest ones that there are.
+        """Emit a gather: a load at computed indices, clamped to the table.
 
         Lanes without an element read at 0: no lane reads outside of the source.
         """
@@ -166,7 +168,7 @@ class TileEvaluator:
         return self._load(first, Offset(number, along, (*offset.masks, *masks)))
 
     def _from_registers(self, read: Read, held: Held) -> Value:
-        """Return elements of a value in registers, as a view reads them."""
+        """Return the tile in registers that a read takes; raise if not all of it."""
         view = self.view_of(read.views)
         wanted = self.frame.strides(view) if view.fill is None else None
         begins = view.flat().begin if view.fill is None else None
@@ -179,6 +181,7 @@ class TileEvaluator:
         return held.tile
 
     def _constant(self, read: Read) -> Value:
+        """Emit a read of a constant, an iota or a dimension's size."""
         op = read.op
         if isinstance(op, Iota):
             return self._position(read, op)
@@ -195,7 +198,7 @@ class TileEvaluator:
         return ops.constant(element, int(value) if is_whole else float(value))
 
     def _position(self, read: Read, op: Iota) -> Value:
-        """Return the index along an axis, in the dtype of an `iota`."""
+        """Emit an iota's elements: the index along its axis."""
         view = self.view_of(read.views)
         if view.fill is not None:
             raise CannotLiftError("positions beyond the end")
@@ -204,7 +207,7 @@ class TileEvaluator:
         return cast(index, source, Tensor.of(op.y).dtype)
 
     def store(self, statement: Statement, elements: Value) -> None:
-        """Write the elements of a statement, if its value is a result."""
+        """Emit the store of a statement's elements, if its value is a result."""
         value, shape = statement.value, self.frame.shape
         if Tensor.of(value).dtype == "bool":
             byte = memory_element("bool")
@@ -217,7 +220,7 @@ class TileEvaluator:
                 ops.store(ops.spread(pointers, shape), elements, mask)
 
     def place(self, statement: Statement) -> View:
-        """Return where the elements of a statement lie in its value.
+        """Return the view through which a statement's tile writes its value.
 
         Raises:
             CannotLiftError: that is no view of the loops of the frame.
@@ -226,17 +229,17 @@ class TileEvaluator:
         return self.view_of([] if place is None else [place])
 
     def finish(self, statement: Statement, elements: Value) -> None:
-        """Keep the elements of a statement, and write them if its value is a result."""
+        """Keep a statement's tile in registers; emit its store if it is a result."""
         self.held[statement.value] = self.hold(statement, elements)
         self.store(statement, elements)
 
     def hold(self, statement: Statement, elements: Value) -> Held:
-        """Pair the elements of a statement with the strides of the tile of them."""
+        """Pair a statement's tile with the strides of its elements in the value."""
         return Held(elements, self.frame.strides(self.place(statement)))
 
 
 def write_followers(tile: TileEvaluator, statements: Sequence[Statement]) -> None:
-    """Write statements that combine nothing, of as many elements as a tile has.
+    """Emit a tile's epilogue: copy statements, with the stores of results.
 
     Their loops may have another order than those of a value in registers that they
     read, such as that of a transpose.
@@ -269,7 +272,7 @@ def _loops_of(tile: TileEvaluator, statement: Statement) -> Reindexing:
 
 
 def cast(x: Value, source: str, target: str) -> Value:
-    """Return elements of one dtype in another."""
+    """Emit the conversion of elements between dtypes; nothing for equal ones."""
     if source == target:
         return x
     return lift(conversion(source, target), [x])
@@ -278,7 +281,7 @@ def cast(x: Value, source: str, target: str) -> Value:
 def nearest_index(
     sizes: KernelSizes, x: Value, dtype: str, size: Size
 ) -> tuple[Value, Value]:
-    """Return the nearest index of an axis, and where it is the given one.
+    """Emit an index clamped to an axis, and the mask where clamping changed nothing.
 
     It is compared in as many bits as indices, or sizes, have.
     """
@@ -309,6 +312,6 @@ def nearest_index(
 
 
 def memory_element(dtype: str) -> Type:
-    """Return the type of the elements of a dtype in memory."""
+    """Return the element type that a dtype has in memory: a byte for bool."""
     found: Type = lowered_element("u8" if dtype == "bool" else dtype)
     return found

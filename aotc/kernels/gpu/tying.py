@@ -23,7 +23,7 @@ _WAITED = "!tt.ptr<i8>"  # of what is not looked at
 
 
 def write_over(text: str, reads: int, tied: Sequence[int], awaited: int) -> str:
-    """Return the text of a kernel with other arguments.
+    """Return a kernel's text with results tied to operands: they share pointers.
 
     Args:
         text: of the kernel, as `printing` writes it.

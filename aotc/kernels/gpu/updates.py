@@ -29,23 +29,23 @@ _DTYPES = ("f32", "bf16", "f16", "i32", "bool")
 
 
 def plan(term: Term, machine: Gpu) -> ElementTile:
-    """Return the schedule of any term."""
+    """Return the schedule of a term of elementwise ops, the same for all."""
     return ElementTile(1, elements.COLUMNS)
 
 
 def plan_op(op: GraphOp, machine: Gpu) -> ElementTile:
-    """Return the schedule of any elementwise op."""
+    """Return the schedule of an elementwise op, the same for all."""
     return ElementTile(1, elements.COLUMNS)
 
 
 def workgroups(op: GraphOp, schedule: ElementTile) -> tuple[Size, Size]:
-    """Return how many programs compute the region that an op is in."""
+    """Return the number of program instances of an op's region, and 1."""
     region = op.operation.block.owner.opview
     return sum(block_count(x, schedule.columns) for x in parts_of(region)), 1
 
 
 def safe_parts(function: Function) -> tuple[list[int], list[int]]:
-    """Return the parts of memory (`memory_parts`) in which threads wait for no others.
+    """Return the parts as `memory_parts`, but -1 where updating in place would race.
 
     A thread reads and writes the same elements where all have one width: Triton gives
     a thread as many neighbours as fit into some bytes. One element is read by all.
@@ -62,18 +62,18 @@ def safe_parts(function: Function) -> tuple[list[int], list[int]]:
 
 
 def why_misread(function: Function, anchor: GraphOp, schedule: ElementTile) -> str:
-    """Return why a kernel would misread arguments of a region; "" if it would not."""
+    """Return why a kernel would misread a region's arguments; "" if it would not."""
     known = Elementwise(OF_NUMBERS, (), _DTYPES, lifts=can_lift)
     return why_not_elementwise(function, known)
 
 
 def programs(term: Term, schedule: ElementTile) -> Size:
-    """Return how many programs there are."""
+    """Return the number of program instances of a kernel of elementwise ops."""
     return sum(block_count(x, schedule.columns) for x in parts_of(term.function))
 
 
 def write(writing: Writing, schedule: ElementTile) -> None:
-    """Write the kernel of a term at the insertion point."""
+    """Emit the body of a kernel of elementwise ops at the insertion point."""
     parts = parts_of(writing.term.function)
     number, first = ops.program_id(), 0
     integers = writing.sizes.integers
@@ -97,12 +97,12 @@ def write(writing: Writing, schedule: ElementTile) -> None:
 
 
 def _statements_of(part: RegionPart, term: Term) -> list[Statement]:
-    """Return the statements that give values of a part."""
+    """Return the statements whose values belong to a part of the region."""
     return [each for each in term.statements if each.value in part.values]
 
 
 def _is_between(number: Value, first: int, last: int) -> Value:
-    """Return whether the number of a program is one of a part's."""
+    """Emit the condition first <= number < last."""
     signed = arith.CmpIPredicate
     bounds = [ops.constant(number.type, x) for x in (first, last)]
     is_at_least = arith.cmpi(signed.sge, number, bounds[0])

@@ -31,7 +31,7 @@ _ON_THE_WAY = Cast, Reshape, Transpose  # from an integer of a weight to a facto
 
 
 def views_of_reshapes(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read through reshapes, with the sources."""
+    """Return the source of each operand that is a reshape."""
     found = {}
     for value in op.operands:
         view = defining_op(value)
@@ -41,7 +41,7 @@ def views_of_reshapes(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def views_of_factors(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as views, with the sources.
+    """Return the source of each operand of a product that its kernel reads as a view.
 
     Those are reshapes, slices, windows, and images in zeros; of products by
     instructions for matrices, also kernels of convolutions that are turned around.
@@ -59,9 +59,7 @@ def views_of_factors(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def _source(op: GraphOp, number: int, known: tuple[type[GraphOp], ...]) -> Value:
-    """Return the source of an operand that is a view by ops of some classes, or
-    itself.
-    """
+    """Return the source of an operand behind view ops, or the operand itself."""
     value: Value = op.operands[number]
     found, moves = value, list[GraphOp]()
     while isinstance(inner := defining_op(value), known) and _is_cheap(inner):
@@ -73,7 +71,7 @@ def _source(op: GraphOp, number: int, known: tuple[type[GraphOp], ...]) -> Value
 
 
 def _is_cheap(op: GraphOp) -> bool:
-    """Return whether a view is read where it lies as fast as from memory of its own.
+    """Return whether reading through a view op is as fast as reading a copy.
 
     A slice is if what it is of lies there, and neighbours beside each other.
     """
@@ -87,7 +85,7 @@ def _is_cheap(op: GraphOp) -> bool:
 
 
 def _is_read_as(op: GraphOp, number: int, source: Value, moves: list[GraphOp]) -> bool:
-    """Return whether an op reads an operand as one view of a source through moves."""
+    """Return whether an op's nest can read an operand as one view through moves."""
     view: View | None = View.identity(Tensor.of(source).shape)
     for move in reversed(moves):
         view = None if view is None else view_of_result(move, view)
@@ -100,7 +98,7 @@ def _is_read_as(op: GraphOp, number: int, source: Value, moves: list[GraphOp]) -
 
 
 def views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the operands that kernels read as parts of a product's result.
+    """Return the source of each operand that is a slice, perhaps with reshapes.
 
     So a query, a key and a value are read that are columns of one tensor.
     """
@@ -117,7 +115,7 @@ def views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def dequantizing_ops(op: GraphOp) -> list[GraphOp]:
-    """Return the ops that make the second operand of a product of integers, in order.
+    """Return the ops that dequantise a product's second operand, in order; or [].
 
     Those that unpack nibbles are among them. There are none where it is made otherwise,
     or read by others.

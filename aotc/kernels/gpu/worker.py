@@ -31,14 +31,14 @@ _MOST_SPILLED = 256  # bytes of a thread, which the first cache has
 def write_job(
     folder: Path, sources: Sequence[KernelSource], settings: Mapping[str, object]
 ) -> None:
-    """Write the input of a worker; `settings` are those of `compile_source`."""
+    """Write a worker's input file: kernels and the arguments of `compile_source`."""
     rows = [asdict(each) for each in sources]
     text = json.dumps({"sources": rows, **settings})
     (folder / _JOB).write_text(text, encoding="utf-8")
 
 
 def read_result(folder: Path, number: int) -> GpuCode | str | None:
-    """Return a worker's code for a kernel, or the error; None if it died of it."""
+    """Return a worker's code for a kernel, or the error; None if it crashed there."""
     file = folder / f"{number}.json"
     if not file.is_file():
         return None
@@ -49,7 +49,7 @@ def read_result(folder: Path, number: int) -> GpuCode | str | None:
 
 
 def main(folder: Path) -> int:
-    """Compile the kernels of a job; return the exit code."""
+    """Compile the kernels of a job, writing a result file for each; return 0."""
     job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
     rows = job.pop("sources")
     for number, row in enumerate(rows):
@@ -70,7 +70,7 @@ def main(folder: Path) -> int:
 def compile_source(
     source: KernelSource, arch: str, numerics: str, most_shared: int
 ) -> GpuCode:
-    """Return the code of a kernel, by more warps where registers are too few.
+    """Compile a kernel for a chip, with more warps if registers spill.
 
     Raises:
         CompileError: `kernel-not-compiled`: Triton refuses it, or it spills anyway.

@@ -75,8 +75,7 @@ def row_axes(op: GraphOp) -> int:
 
 
 def source(op: Concatenate, schedule: MovementBlocks, value: Value) -> Value | None:
-    """Return the value in memory that a kernel reads in place of a view; None if none.
-    """
+    """Return the value in memory that a kernel reads in place of a view, or None."""
     view = view_of(value, op.axis, schedule.lanes)
     return None if view is None else view.source
 

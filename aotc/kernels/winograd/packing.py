@@ -47,8 +47,7 @@ def unpack(b: Builder, op: GraphOp, packed: Value, tile: WinogradTile) -> Value:
 
 
 def _packing(op: GraphOp, tile: WinogradTile) -> Rearrangement:
-    """Return the ops that order transformed weights for a kernel, which can be undone.
-    """
+    """Return the undoable ops that order transformed weights for a kernel."""
     *_, channels, features = _static_shape(op)
     products, panels, columns = tile.products, tile.panels(features), tile.columns
     padded = (
