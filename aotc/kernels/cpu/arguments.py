@@ -16,7 +16,7 @@ from aotc.mlir import Function, Value, arith
 
 @dataclass(frozen=True)
 class ScratchMemory:
-    """Memory that a share of the workgroups has for itself; it begins undefined.
+    """A slice of scratch memory private to one share of the workgroups, uninitialised.
 
     Args:
         memory: that of all shares.
@@ -29,7 +29,7 @@ class ScratchMemory:
 
 @dataclass(frozen=True)
 class KernelArguments:
-    """The arguments of a kernel.
+    """The IR values and context with which a kernel's body is written.
 
     Args:
         memories: of the arguments of the region, and then of its results.
@@ -52,19 +52,19 @@ class KernelArguments:
     write_inner: Callable[[Function, KernelArguments], None] | None = None
 
     def write_region(self, function: Function, given: KernelArguments) -> None:
-        """Write the kernel of a region that the kernel runs, for its own arguments."""
+        """Emit the kernel of another region inline, with arguments of its own."""
         assert self.write_inner is not None
         self.write_inner(function, given)
 
     @property
     def own(self) -> ScratchMemory:
-        """The scratch of a kernel whose family asks for some."""
+        """The scratch memory of a kernel whose family asks for some."""
         assert self.scratch is not None
         return self.scratch
 
     @property
     def known_machine(self) -> Machine:
-        """The machine of a kernel that is planned for its instructions.
+        """The CPU model for which the kernel was planned; raise if unknown.
 
         Raises:
             CompileError: `not-lowered`: the module of the region names no target.
@@ -79,30 +79,30 @@ class KernelArguments:
         return self.machine
 
     def operands_of(self, function: Function) -> dict[Value, Value]:
-        """The memory of each argument of a region."""
+        """Return a region's arguments, each mapped to the memory that holds it."""
         arguments = list(function.entry_block.arguments)
         return dict(zip(arguments, self.memories[: len(arguments)], strict=True))
 
     def results_of(self, function: Function) -> list[tuple[Value, Value]]:
-        """The values that a region returns, each with the memory that it goes to."""
+        """Return (value, memory) pairs: where a region's results are written."""
         block = function.entry_block
         *_, end = block.operations
         memories = self.memories[len(block.arguments) :]
         return list(zip(end.operands, memories, strict=True))
 
     def size(self, size: Size) -> Value:
-        """The index value of a size, at the insertion point."""
+        """Emit a size, static or symbolic, as an index value."""
         return Lowering([*self.symbols]).size(size)
 
     def divide(self, value: Value, size: Size) -> tuple[Value, Value]:
-        """The quotient and the remainder."""
+        """Emit the quotient and the remainder of an index value by a size."""
         if size == 1:
             return value, index(0)
         divisor = self.size(size)
         return arith.divui(value, divisor), arith.remui(value, divisor)
 
     def scale(self, base: Value, factor: Size) -> Value:
-        """Return `base * factor`."""
+        """Emit `base * factor`, the factor static or symbolic."""
         if isinstance(factor, int):
             return scale(base, factor)
         return arith.muli(base, self.size(factor))

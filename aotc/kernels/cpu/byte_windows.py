@@ -29,7 +29,7 @@ from aotc.mlir import Type, Value, arith, ir
 
 @dataclass(frozen=True)
 class _Lines:
-    """Lines of windows that are multiplied together.
+    """Consecutive lines of windows whose products one instruction adds up.
 
     Args:
         numbers: of them, in a window.
@@ -40,13 +40,13 @@ class _Lines:
     first: Value
 
     def tops(self, dilation: int) -> list[Value]:
-        """Return the line of the image at which each line of windows begins."""
+        """Emit the image line at which each of the windows' lines lies."""
         return [add(self.first, number * dilation) for number in self.numbers]
 
 
 @dataclass(frozen=True)
 class ByteWindows:
-    """Writes the sums of tiles at the insertion point.
+    """An emitter of depthwise sums of windows over bytes, in i32.
 
     Args:
         geometry: of the images and windows, whose groups have one channel each.
@@ -65,7 +65,7 @@ class ByteWindows:
     mma: Mma | None
 
     def sums(self, rows: ResultRows, column: Value, count: int) -> Values:
-        """Return the sums of a tile, as vectors of i32.
+        """Emit a tile's sums over whole windows, a vector of i32 for each row.
 
         Args:
             rows: of the tile.
@@ -88,14 +88,14 @@ class ByteWindows:
     def _without_padding(
         self, lines: _Lines, weights: Values, totals: Values
     ) -> tuple[Values, Values]:
-        """Return weights of the lines that are in the image, and sums of the others."""
+        """Zero the weights of lines in the padding, and add those products to sums."""
         if sees_no_padding(self.geometry):
             return weights, totals
         inside = [*map(self._is_inside, lines.tops(self.geometry.dilation[0]))]
-        kept = [self._kept(weight, inside) for weight in weights]
+        kept = [self._mask_lines(weight, inside) for weight in weights]
         if self._has_zeros_around:
             return kept, totals
-        around = self._joined([self._filled] * len(inside))
+        around = self._join_lines([self._padding_pixel] * len(inside))
         more = constant(self._sum_type, 0)
         is_float = self.mma is None
         for weight, own in zip(weights, kept, strict=True):  # bits of one, or of both
@@ -104,8 +104,8 @@ class ByteWindows:
         add_up = arith.addf if is_float else arith.addi
         return kept, [add_up(total, more) for total in totals]
 
-    def _kept(self, weight: Value, inside: Sequence[Value]) -> Value:
-        """Return weights of lines inside of the image; zeros for other lines."""
+    def _mask_lines(self, weight: Value, inside: Sequence[Value]) -> Value:
+        """Emit a weight with zeros for the lines that are outside of the image."""
         if self.mma is None:
             (is_inside,) = inside
             return arith.select(is_inside, weight, constant(weight.type, 0))
@@ -117,9 +117,7 @@ class ByteWindows:
         return arith.andi(weight, vectors.repeat(mask, self.sweep.lanes))
 
     def _is_inside(self, top: Value) -> Value:
-        """Return whether a line is in the image; a negative one wraps to a large
-        number.
-        """
+        """Emit whether a line number is one of the image's, by unsigned comparison."""
         return int_compare("ult", top, index(self.geometry.size[0]))
 
     def _add_lines(
@@ -130,7 +128,7 @@ class ByteWindows:
         weights: Sequence[Value],
         totals: Values,
     ) -> Values:
-        """Add some lines of the windows to sums of a tile."""
+        """Emit sums with the products of some lines of the windows added."""
         found = list(totals)
         begins = self._begins(rows, lines)
         for pixel, uses in rows_by_pixel(self.geometry, rows).items():
@@ -139,7 +137,7 @@ class ByteWindows:
                 found[row] = self._multiply_add(x, weights[position], found[row])
         if rows.inside is None or self._has_zeros_around:
             return found
-        around = self._joined([self._filled] * len(begins))
+        around = self._join_lines([self._padding_pixel] * len(begins))
         for position, inside in enumerate(rows.inside):
             for row in {*range(rows.count)} - {*inside}:
                 weight = weights[position]
@@ -149,7 +147,7 @@ class ByteWindows:
     # ---- operands -------------------------------------------------------------------
 
     def _begins(self, rows: ResultRows, lines: _Lines) -> list[Value]:
-        """Return where windows begin in each line; padding reads another line."""
+        """Emit the offsets at which the windows' lines begin, clamped to the image."""
         shape = self.geometry
         found = []
         for top in lines.tops(shape.dilation[0]):
@@ -164,13 +162,13 @@ class ByteWindows:
     def _pixel(
         self, begins: Sequence[Value], pixel: int, column: Value, count: int
     ) -> Value:
-        """Return the channels of a pixel in some lines of the windows, as a factor."""
+        """Emit the load of a pixel's channels in several lines, as one factor."""
         inner = add(column, pixel * self.geometry.channels)
         loaded = [self._load(self.image, add(at, inner), count) for at in begins]
-        return self._joined(loaded)
+        return self._join_lines(loaded)
 
     def _weights(self, lines: _Lines, column: Value, count: int) -> Values:
-        """Return the weights of some lines, as factors by position."""
+        """Emit the loads of several lines' weights, one factor for each position."""
         shape = self.geometry
         found = []
         for position in range(shape.window[1]):
@@ -179,20 +177,21 @@ class ByteWindows:
                 self._load(self.weights, add(column, place * shape.channels), count)
                 for place in places
             ]
-            found.append(self._joined(loaded, is_weight=True))
+            found.append(self._join_lines(loaded, is_weight=True))
         return found
 
     def _load(self, memory: Value, at: Value, count: int) -> Value:
+        """Emit the load of a vector of bytes."""
         return vectors.load(memory, at, self.sweep.lanes, count)
 
     @property
-    def _filled(self) -> Value:
-        """The bits in memory of a pixel around the image."""
+    def _padding_pixel(self) -> Value:
+        """The byte vector that stands for a pixel of the padding."""
         signed = (self.fill + 128) % 256 - 128
         return constant(self._integers(8), signed)
 
-    def _joined(self, loaded: Sequence[Value], *, is_weight: bool = False) -> Value:
-        """Return bytes of some lines as a factor: of f32, or of words."""
+    def _join_lines(self, loaded: Sequence[Value], *, is_weight: bool = False) -> Value:
+        """Emit bytes of several lines as one factor: words of four bytes, or f32."""
         dtype = self.geometry.right_dtype if is_weight else self.geometry.dtype
         if self.mma is None:
             (x,) = loaded
@@ -212,18 +211,19 @@ class ByteWindows:
 
     @property
     def _has_zeros_around(self) -> bool:
-        """Return whether padding around an image adds nothing to sums."""
+        """Return whether products with padding are 0."""
         return self.fill == 0 and not (self.mma and self.mma.offset)
 
     # ---- products -------------------------------------------------------------------
 
     @property
     def _offsets(self) -> int:
-        """The offset of the instruction in each byte of a word, as an i32."""
+        """The instruction's offset repeated in all bytes of a word, as an i32."""
         assert self.mma is not None
         return _signed((self.mma.offset & 0xFF) * 0x01010101)
 
     def _multiply_add(self, x: Value, weight: Value, total: Value) -> Value:
+        """Emit `total` plus the products of a pixel and a weight."""
         if self.mma is None:
             return vectors.multiply_add(x, weight, total)
         byte = ir.IntegerType.get_signless(8)
@@ -231,7 +231,7 @@ class ByteWindows:
         return vectors.call_intrinsic(self.mma.intrinsic, [total, *factors], total.type)
 
     def _without_offset(self, weights: Sequence[Value], totals: Values) -> Values:
-        """Subtract the effect of the instruction's offset from all sums."""
+        """Emit sums from which the effect of the instruction's offset is removed."""
         if self.mma is None or not self.mma.offset:
             return totals
         excess = constant(self._sum_type, 0)
@@ -242,15 +242,17 @@ class ByteWindows:
 
     @property
     def _sum_type(self) -> Type:
+        """The vector type of sums."""
         if self.mma is None:
             return vectors.vector_type(self.sweep.lanes)
         return self._integers(32)
 
     def _integers(self, bits: int) -> Type:
+        """Return the vector type of integers of `bits` bits."""
         element = ir.IntegerType.get_signless(bits)
         return vectors.vector_type(self.sweep.lanes, element)
 
 
 def _signed(word: int) -> int:
-    """Return the bits of a word as an i32."""
+    """Return the signed 32-bit integer with the bits of an unsigned one."""
     return word - (word >> 31 << 32)

@@ -40,7 +40,7 @@ def write(
     schedule: ChainSchedule,
     given: KernelArguments,
 ) -> None:
-    """Write the kernel of a region, for a run of lines of the result."""
+    """Emit the body of a chain's kernel: a run of lines of the last result."""
     stages = stages_of(anchor)
     assert stages is not None
     buffers = LineBuffers.of(stages, schedule)
@@ -50,7 +50,7 @@ def write(
 
 @dataclass(frozen=True)
 class _LineRange:
-    """A range of lines of results of one image.
+    """A range of result lines of one image, computed by all stages together.
 
     Args:
         first: of them, among those of all images.
@@ -71,7 +71,7 @@ class _LineRange:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Writes a kernel at the insertion point.
+    """An emitter of a chain of convolutions, a few lines at a time.
 
     Args:
         function: the region.
@@ -88,7 +88,7 @@ class _Chain:
     buffers: LineBuffers
 
     def write(self, first: Value, last: Value) -> None:
-        """Write the work of a share: lines `first` to before `last` of the result."""
+        """Emit a share's work: result lines from `first` to before `last`."""
         shape = geometry_of_stage(self.stages.depthwise)
         height = index(shape.result[0])
 
@@ -112,7 +112,7 @@ class _Chain:
         loops.repeat_for(*images, 1, write_image)
 
     def _write_part(self, part: _LineRange) -> None:
-        """Write all stages of some lines."""
+        """Emit all stages of the chain for a range of result lines."""
         expand, windows, project = self._stages_of_part()
         image, result = self._begin_of_image(part), self._begin_of_result(part)
         if expand is not None:
@@ -128,8 +128,7 @@ class _Chain:
     # ---- where lines are kept -------------------------------------------------------
 
     def _begin_of_image(self, part: _LineRange) -> Value:
-        """Return the start of the first line of all images, relative to the buffered
-        ones.
+        """Emit the offset at which line 0 of all images would be in the line buffer.
 
         That is before the scratch begins: only buffered lines are read from there on.
         """
@@ -139,7 +138,7 @@ class _Chain:
         return arith.subi(begin, scale(part.low, self.buffers.line))
 
     def _begin_of_result(self, part: _LineRange) -> Value:
-        """Return the start of the windows' results, which the last stage reads."""
+        """Emit the offset at which result line 0 would be in the last line buffer."""
         if self.stages.project is None:
             return index(0)
         shape = geometry_of_stage(self.stages.depthwise)
@@ -148,7 +147,7 @@ class _Chain:
         return arith.subi(begin, lines)
 
     def _lines_to_expand(self, part: _LineRange) -> tuple[Value, Value]:
-        """Return the first and last line to expand for a part, without known lines."""
+        """Emit the bounds of image lines that the first stage has yet to compute."""
         shape, buffers = geometry_of_stage(self.stages.depthwise), self.buffers
         top = scale(part.image, shape.size[0])
         known = arith.select(part.is_first, index(0), index(buffers.overlap))
@@ -159,7 +158,7 @@ class _Chain:
         )
 
     def _move_overlap(self) -> None:
-        """Move lines that the part before has made, and this one reads, to the front.
+        """Emit a move of image lines that the next range reads too, to the front.
 
         By whole vectors, and so a little more: what comes after is made anew. Forwards,
         as the lines are moved towards lower addresses and may lie over each other.
@@ -181,7 +180,7 @@ class _Chain:
     def _stages_of_part(
         self,
     ) -> tuple[Contraction | None, WindowWriter, Contraction | None]:
-        """Return the stages of a part; None for those that the chain lacks."""
+        """Return the emitters of the stages; None for those that the chain lacks."""
         stages, cut = self.stages, self.schedule
         shape = geometry_of_stage(stages.depthwise)
         epilogue = self._epilogue_of(stages.depthwise)
@@ -206,6 +205,7 @@ class _Chain:
     def _contraction(
         self, op: ConvGeneral, weight: Value, tile: ContractionTile | None
     ) -> Contraction:
+        """Return the emitter of a convolution that is the first or last stage."""
         assert tile is not None
         shape = geometry_of_stage(op)
         memories = self._memory_of(op.x), weight
@@ -214,7 +214,7 @@ class _Chain:
         return Contraction(joined, 0, given, self._epilogue_of(op), sums)
 
     def _epilogue_of(self, op: ConvGeneral) -> Epilogue:
-        """Return the epilogue that writes the results of a stage for the next one."""
+        """Return the epilogue that writes a stage's results to a buffer or result."""
         stages, lanes = self.stages, self.schedule.lanes
         results = self.given.results_of(self.function)
         if op is not stages.anchor:
@@ -224,12 +224,12 @@ class _Chain:
         return Epilogue(op.results[0], self._known, results, lanes, self.given.machine)
 
     def _memory_of(self, value: Value) -> Value:
-        """Return the memory of an image: an operand of the region, or a buffer."""
+        """Return the memory of an image: an argument's, or the line buffer."""
         return self._known.get(value) or self.given.own.memory
 
     @property
     def _known(self) -> dict[Value, Value]:
-        """The memory of each operand, but for one that is packed."""
+        """The memory of each argument of the region, except a packed one."""
         known = self.given.operands_of(self.function)
         if self.stages.project is not None:
             del known[self.function.entry_block.arguments[0]]

@@ -36,7 +36,7 @@ def write(
     tile: ColumnTile,
     given: KernelArguments,
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a kernel that reduces columns of matrices."""
     sizes = known_matrices(anchor)
     epilogue = Epilogue.of(function, anchor, given, tile.lanes)
     operations = function.entry_block.operations
@@ -48,7 +48,7 @@ def write(
 
 @dataclass(frozen=True)
 class _ColumnKernel:
-    """Writes a kernel at the insertion point.
+    """An emitter of reductions along the columns of matrices, with epilogues.
 
     Args:
         anchor: what is computed.
@@ -67,7 +67,7 @@ class _ColumnKernel:
     side: int
 
     def write(self, part: Value, block: Value, count: Value) -> None:
-        """Write the work of one workgroup.
+        """Emit the work of one workgroup: some columns of a block of matrices.
 
         Args:
             part: the number of its part of the columns.
@@ -90,12 +90,12 @@ class _ColumnKernel:
         loops.repeat_for(*bounds, 1, write_matrix)
 
     def _write_tile(self, matrix: Value, column: Value, count: int) -> None:
-        """Some columns of a matrix."""
+        """Emit the reduction of a tile's columns of one matrix."""
         for first, there in parts(count, self.side * self.tile.lanes):
             self._write_columns(matrix, add(column, first), there)
 
     def _write_columns(self, matrix: Value, column: Value, count: int) -> None:
-        """Write as many columns as there are registers for."""
+        """Emit the reduction of as many columns as fit the registers."""
         begin = scale(matrix, self.sizes.length * self.sizes.width)
         columns = _ColumnLoop(self, begin, column, count)
         here = columns.places(scale(matrix, self.sizes.width))
@@ -112,7 +112,7 @@ class _ColumnKernel:
     def _write_statistics(
         self, norm: Normalize, columns: _ColumnLoop, here: Sequence[VectorPosition]
     ) -> None:
-        """The means and the variances of some columns, or the means of squares."""
+        """Emit the means and variances of some columns of a norm, by two passes."""
         lanes = self.tile.lanes
         count, total = float(self.sizes.length), Combination.of(ReduceSum)
         length = vectors.splat(count, lanes)
@@ -136,7 +136,7 @@ class _ColumnKernel:
 
 @dataclass(frozen=True)
 class _ColumnLoop:
-    """Goes through some columns of a matrix.
+    """A pass over all rows of a few columns of one matrix.
 
     Args:
         kernel: that does.
@@ -151,7 +151,7 @@ class _ColumnLoop:
     count: int
 
     def places(self, row: Value) -> list[VectorPosition]:
-        """Return the places of the vectors of a row, given where that begins."""
+        """Return the positions of a row's vectors, given the offset of the row."""
         return [
             VectorPosition(
                 at=add(add(row, self.column), first),
@@ -168,7 +168,7 @@ class _ColumnLoop:
         operands: Sequence[Value],
         change: Callable[[int, Value], Value] = lambda number, x: x,
     ) -> list[Values]:
-        """Return what the columns of some tensors make together, for each of them.
+        """Emit the reduction of some tensors' columns; return vectors for each tensor.
 
         Args:
             how: they make it.
@@ -194,4 +194,5 @@ class _ColumnLoop:
 
     @property
     def _lanes(self) -> int:
+        """The number of elements of a vector."""
         return self.kernel.tile.lanes

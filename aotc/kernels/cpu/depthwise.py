@@ -35,7 +35,7 @@ from aotc.mlir import Function, Value, arith
 def write(
     function: Function, anchor: GraphOp, sweep: Sweep, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a depthwise convolution's or pooling's kernel."""
     image = image_of(anchor)
     epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
     geometry = image.geometry
@@ -57,7 +57,7 @@ def write(
 
 @dataclass(frozen=True)
 class WindowReduction:
-    """The reduction of a window.
+    """The reduction of a window's elements: weighted sum, sum or maximum.
 
     Args:
         read: makes a vector of the image, given where it lies there.
@@ -73,14 +73,14 @@ class WindowReduction:
     merge: Callable[[Value, Value], Value] = arith.addf
 
     def combine(self, so_far: Value, x: Value, weight: Value | None) -> Value:
-        """Combine the reduction so far with an element and its weight."""
+        """Emit the reduction so far combined with an element and its weight."""
         if weight is None:
             return self.merge(so_far, x)
         return vectors.multiply_add(x, weight, so_far)
 
 
 def reduction_of(anchor: GraphOp, epilogue: Epilogue) -> WindowReduction:
-    """Return the reduction of an op's windows, reading operands by the epilogue."""
+    """Return how an op reduces its windows, reading the image by the epilogue."""
     read = partial(epilogue.compute, anchor.operands[0])
     if isinstance(anchor, ConvGeneral):
         return WindowReduction(read, epilogue.memories[anchor.operands[1]])
@@ -91,7 +91,7 @@ def reduction_of(anchor: GraphOp, epilogue: Epilogue) -> WindowReduction:
 
 @dataclass(frozen=True)
 class _VectorGroups:
-    """The groups of a vector.
+    """A range of groups of channels that share one vector.
 
     Args:
         first: of them.
@@ -104,7 +104,7 @@ class _VectorGroups:
 
 @dataclass(frozen=True)
 class WindowWriter:
-    """Writes a kernel at the insertion point.
+    """An emitter of depthwise convolution or pooling, with its epilogue.
 
     Args:
         geometry: of the images and windows.
@@ -125,7 +125,7 @@ class WindowWriter:
     of_bytes: ByteWindows | None = None
 
     def write(self, part: Value, block: Value) -> None:
-        """Write the work of one workgroup.
+        """Emit the work of one workgroup: some channels of a block of lines.
 
         Args:
             part: the number of its part of the channels.
@@ -134,7 +134,7 @@ class WindowWriter:
         self.write_lines(part, *block_bounds(block, self.sweep.block, self.lines))
 
     def write_lines(self, part: Value, first: Value, last: Value) -> None:
-        """Write the work of a part of the channels, for some lines of results.
+        """Emit some channels of a range of result lines.
 
         Args:
             part: its number.
@@ -160,7 +160,7 @@ class WindowWriter:
         lines.write(first, last, write_line)
 
     def _write_rows(self, part: Value, rows: ResultRows) -> None:
-        """Write some rows: the vectors of whole groups, and the last one."""
+        """Emit a tile of result rows, for the workgroup's part of the channels."""
         together = self.geometry.groups_together(self.sweep.lanes)
 
         def write(number: Value, count: int) -> None:
@@ -172,6 +172,7 @@ class WindowWriter:
     # ---- one tile -------------------------------------------------------------------
 
     def _write_tile(self, rows: ResultRows, groups: _VectorGroups) -> None:
+        """Emit a tile of result rows for one vector of channels."""
         shape, lanes = self.geometry, self.sweep.lanes
         column = scale(groups.first, shape.group_features)
         count = groups.count * shape.group_features
@@ -187,7 +188,7 @@ class WindowWriter:
     def _reduce(
         self, rows: ResultRows, groups: _VectorGroups, totals: Values
     ) -> Values:
-        """Reduce the windows of some rows."""
+        """Emit the reduction of the windows of a tile; return a vector for each row."""
         shape = self.geometry
         line = shape.dilation[0] * shape.size[1] * shape.channels
         left = add(rows.left, scale(groups.first, shape.group_channels))
@@ -210,7 +211,7 @@ class WindowWriter:
         weights: Sequence[Sequence[Value | None]],
         totals: Values,
     ) -> Values:
-        """Add one line of the windows to `totals`.
+        """Emit `totals` combined with one line of the windows.
 
         Args:
             rows: of the tile.
@@ -228,9 +229,7 @@ class WindowWriter:
         return found
 
     def _channels(self, at: Value, groups: _VectorGroups) -> Values:
-        """Load the channels of some groups in turn, each in the lanes of its
-        features.
-        """
+        """Emit a pixel's channels, each spread to the lanes of its group's features."""
         shape, lanes = self.geometry, self.sweep.lanes
         channels, features = shape.group_channels, shape.group_features
         first, count = scale(groups.first, channels), groups.count
@@ -244,7 +243,7 @@ class WindowWriter:
         ]
 
     def _weights(self, line: Value, groups: _VectorGroups) -> list[list[Value | None]]:
-        """The weights of a line of the window, by position and channel of a group."""
+        """Emit the loads of a window line's weights, by position and channel."""
         memory, shape = self.reduction.weights, self.geometry
         positions, channels = shape.window[1], shape.group_channels
         if memory is None:

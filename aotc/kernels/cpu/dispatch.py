@@ -40,7 +40,7 @@ from aotc.mlir import Function, Module, Value, arith, func, ir
 
 @dataclass(frozen=True)
 class _CpuDispatch:
-    """The dispatch of the kernel of a region.
+    """The function that dispatches a region's kernel, and the sizes it takes.
 
     Args:
         function: that calls it.
@@ -60,11 +60,11 @@ class _CpuDispatch:
 
     @property
     def has_runs(self) -> bool:
-        """Return whether there are no more shares than threads."""
+        """Return whether each share is one run, with at most as many as threads."""
         return self.kernel.family.has_runs
 
     def most_shares(self, lowering: Lowering) -> Value:
-        """Write how many shares there are at most, as an index value."""
+        """Emit how many shares a dispatch is split into at most, as an index."""
         (x, y), work = self.workgroups, self.work
         if isinstance(work, int) and isinstance(x, int) and isinstance(y, int):
             return lowering.size(self.kernel.most_shares(work, x * y))
@@ -75,7 +75,7 @@ class _CpuDispatch:
 
 @dataclass(frozen=True)
 class CpuKernelCalls:
-    """Calls the kernels of regions in a function.
+    """A lowering of calls of regions to dispatches of CPU kernels, for one function.
 
     Args:
         lowering: of the function, whose symbols are those of its regions.
@@ -86,7 +86,7 @@ class CpuKernelCalls:
     known: dict[str, _CpuDispatch] = field(default_factory=dict)
 
     def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
-        """Return the lowered results of a region for lowered operands.
+        """Emit the dispatch of a region's kernel; return its lowered results.
 
         Its kernel is written at the end of the module, unless it is there.
         """
@@ -110,7 +110,7 @@ class CpuKernelCalls:
 
 
 def _dispatch_of(region: Function) -> _CpuDispatch:
-    """Return the dispatch of the kernel of a region, which is written unless it is."""
+    """Write a region's kernel if new; return the function that dispatches it."""
     kernel = PlannedKernel.of(region, FAMILIES)
     assert kernel is not None
     name = f"{name_of(region)}.kernel"
@@ -136,6 +136,7 @@ def _dispatch_of(region: Function) -> _CpuDispatch:
 
 
 def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) -> None:
+    """Write the nested module with a kernel's function and facts."""
     function, emit = kernel.function, EMITTERS[kernel.name]
     taken, made = signature(function)
     symbols = _symbol_count(function)
@@ -188,7 +189,7 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
 
 
 def _write_inner(region: Function, given: KernelArguments) -> None:
-    """Write the kernel of a region, all its workgroups one after the other."""
+    """Emit a region's kernel inline, all workgroups one after the other."""
     kernel = PlannedKernel.of(region, FAMILIES)
     assert kernel is not None
     emit = EMITTERS[kernel.name]
@@ -208,21 +209,21 @@ def _write_inner(region: Function, given: KernelArguments) -> None:
 
 
 def _thread_count() -> Value:
-    """Return how many threads compute a call, as an index value: of IREE's device."""
+    """Emit the number of threads of IREE's device, as an index value."""
     kinds = [ir.IndexType.get()]
     (found,) = iree_text.call("thread_count", [], kinds, bodies.thread_count())
     return found
 
 
 def _symbol_count(function: Function) -> int:
-    """Return the number of symbols up to the last one in a region's types."""
+    """Return how many symbols a region's types mention, up to the last one."""
     taken, made = signature(function)
     sizes = [size for kind in (*taken, *made) for size in kind.shape]
     return max((number + 1 for size in sizes for number in symbols_of(size)), default=0)
 
 
 def _elements(kind: Tensor, symbols: int) -> str:
-    """Return the number of a tensor's elements: see `LoweredKernel.elements`."""
+    """Return the number of a tensor's elements as the text of an affine map."""
     size = element_count(kind.shape)
     expr = (
         size.expr if isinstance(size, SymbolicDim) else ir.AffineConstantExpr.get(size)
@@ -231,7 +232,7 @@ def _elements(kind: Tensor, symbols: int) -> str:
 
 
 def _scratch_elements(count: Size, symbols: int) -> str:
-    """Return the number of elements of scratch, of which each share has so many."""
+    """Return the elements of all shares' scratch as the text of an affine map."""
     shares = ir.AffineSymbolExpr.get(symbols)
     if isinstance(count, int):
         return str(ir.AffineMap.get(0, symbols + 1, [shares * count]))
@@ -240,7 +241,7 @@ def _scratch_elements(count: Size, symbols: int) -> str:
 
 
 def _machine_of(module: Module) -> Machine | None:
-    """Return the machine of a module's target; None if the module states none."""
+    """Return the CPU model of a module's target; None if the module states none."""
     attributes = module.operation.attributes
     if TARGET not in attributes:
         return None
@@ -248,15 +249,17 @@ def _machine_of(module: Module) -> Machine | None:
 
 
 def _memory_type(kind: Tensor) -> object:
+    """Return the one-dimensional memref type that holds a tensor."""
     elements = element_count(kind.shape)
     size = elements if isinstance(elements, int) else ir.ShapedType.get_dynamic_size()
     return _memref(size, lowered_type(kind).element_type)
 
 
 def _memref(size: int, element: object) -> Any:
+    """Return a one-dimensional memref type."""
     return ir.MemRefType.get([size], element)
 
 
 def any_size() -> ir.RankedTensorType:
-    """The type of all scratch, whose size goes with the number of shares."""
+    """Return the tensor type of scratch memory, of dynamic size."""
     return ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], ir.F32Type.get())

@@ -50,7 +50,7 @@ _ROUNDER = 1.5 * 2**23  # numbers next to it are whole; its last bits count them
 
 
 def round_by_instructions(kernel: Operation) -> None:
-    """Let the processor round to whole numbers, in all of a kernel.
+    """Replace `math.roundeven` ops by LLVM's intrinsic, in a kernel, in place.
 
     IREE writes `math.roundeven` out, in some 40 operations on bits.
     """
@@ -70,7 +70,7 @@ def round_by_instructions(kernel: Operation) -> None:
 
 
 def exp_of_negative(x: Value) -> Value:
-    """e**x for x <= 0, to 1.2 ulp: a third fewer operations than for any x.
+    """Emit e**x for x <= 0, to 1.2 ulp: a third fewer operations than for any x.
 
     0 below -86; NaN for NaN. It is 2**n 2**r, where n is the whole number next to
     x log2(e) (Cody and Waite, "Software Manual for the Elementary Functions", 1980).
@@ -82,14 +82,14 @@ def exp_of_negative(x: Value) -> Value:
 
 
 def _normal_power(x: Value) -> Value:
-    """e**x, to 1.2 ulp, where that is a normal number."""
+    """Emit e**x, to 1.2 ulp, where that is a normal number."""
     power, exponent = _power_parts(x, log2(e), 0)
     scaled = arith.addi(arith.bitcast(exponent.type, power), exponent)
     return arith.bitcast(x.type, scaled)
 
 
 def exp(x: Value) -> Value:
-    """e**x, to 1.2 ulp; 0 in the place of numbers that are not normal; NaN for NaN."""
+    """Emit e**x, to 1.2 ulp; subnormal results are 0, and NaN stays NaN."""
     least, most, nothing, infinity = (
         constant(x.type, number) for number in (*_EXP_RANGE, 0.0, inf)
     )
@@ -100,7 +100,7 @@ def exp(x: Value) -> Value:
 
 
 def erf(x: Value) -> Value:
-    """The error function, to 2.5 ulp; NaN for NaN.
+    """Emit the error function, to 2.5 ulp; NaN stays NaN.
 
     Near 0 it is x times a polynomial, else 1 - e**-p(|x|), where p is one, too.
     """
@@ -115,21 +115,21 @@ def erf(x: Value) -> Value:
 
 
 def _with_sign(size: Value, x: Value) -> Value:
-    """A size that is not negative, with the sign of x."""
+    """Emit a non-negative `size` with the sign of x."""
     bits = bits_of(x)
     sign = arith.andi(bits, constant(bits.type, -(2**31)))
     return arith.bitcast(x.type, arith.ori(bits_of(size), sign))
 
 
 def gelu_exact(x: Value) -> Value:
-    """x/2 (1 + erf(x / sqrt 2))."""
+    """Emit x/2 (1 + erf(x / sqrt 2))."""
     share = erf(arith.mulf(x, constant(x.type, sqrt(0.5))))
     half = arith.mulf(x, constant(x.type, 0.5))
     return multiply_add(half, share, half)
 
 
 def logistic(x: Value) -> Value:
-    """1 / (1 + e**-x), to 3 ulp, or 0 below 2**-126; NaN for NaN.
+    """Emit 1 / (1 + e**-x), to 3 ulp, or 0 below 2**-126; NaN stays NaN.
 
     e**-x is p 2**n, and 1 + p 2**n one multiply-add. There, 2**n is infinite for 128.
     """
@@ -143,7 +143,7 @@ def logistic(x: Value) -> Value:
 
 
 def gelu_tanh(x: Value) -> Value:
-    """x/2 (1 + tanh u) = x logistic(2 u), where u = sqrt(2/pi) (x + 0.044715 x**3)."""
+    """Emit x/2 (1 + tanh u), where u = sqrt(2/pi) (x + 0.044715 x**3)."""
     slope = constant(x.type, 2 * sqrt(2 / pi))
     bend = constant(x.type, 2 * sqrt(2 / pi) * 0.044715)
     inner = arith.mulf(x, multiply_add(arith.mulf(x, x), bend, slope))
@@ -151,7 +151,7 @@ def gelu_tanh(x: Value) -> Value:
 
 
 def _power_parts(x: Value, factor: float, bias: int) -> tuple[Value, Value]:
-    """`p`, about 0.7 to 1.4, and n, where 2**(factor x) is p 2**n, to 1.2 ulp.
+    """Emit `p`, about 0.7 to 1.4, and n, where 2**(factor x) is p 2**n, to 1.2 ulp.
 
     n is an integer, with a bias added, shifted to where a float has its exponent.
     """
@@ -169,7 +169,7 @@ def _power_parts(x: Value, factor: float, bias: int) -> tuple[Value, Value]:
 
 
 def _polynomial(x: Value, terms: Sequence[float]) -> Value:
-    """A polynomial by Horner's scheme, whose terms begin with that of x**0."""
+    """Emit a polynomial by Horner's scheme, from its coefficients, constant first."""
     found = constant(x.type, terms[-1])
     for term in reversed(terms[:-1]):
         found = multiply_add(found, x, constant(x.type, term))

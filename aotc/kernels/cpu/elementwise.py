@@ -19,7 +19,7 @@ def write(
     schedule: MovementBlocks,
     given: KernelArguments,
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a kernel of elementwise ops, row by row."""
     *outer, last = Tensor.of(anchor.results[0]).shape
     width, lanes = static_size(last), schedule.lanes
     epilogue = Epilogue.of(function, anchor, given, lanes)

@@ -64,14 +64,14 @@ _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
 
 
 def takes_vectors(op: GraphOp) -> bool:
-    """Return whether `apply_to_vectors` computes an op, given that it is of floats."""
+    """Return whether `apply_to_vectors` can compute an op of floats."""
     return bool(type(op).on_vectors) or isinstance(op, Cast)
 
 
 def apply_to_vectors(
     op: GraphOp, operands: Sequence[Value], machine: Machine | None
 ) -> Value:
-    """Return what an elementwise op of floats makes of vectors, in its dtype."""
+    """Emit an elementwise op on vectors of f32, rounded to the op's dtype."""
     if isinstance(op, Cast):
         found = operands[0]
     else:
@@ -82,7 +82,7 @@ def apply_to_vectors(
 
 
 class VectorLowering(Lowering):
-    """Lowers elementwise ops on vectors, as others on tensors."""
+    """A lowering of elementwise ops on vectors of f32, not on tensors."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -90,14 +90,14 @@ class VectorLowering(Lowering):
     def pointwise(
         self, inputs: Sequence[Value], result: Tensor, body: Callable[..., Value]
     ) -> Value:
-        """Apply the body to vectors of f32."""
+        """Call the body, or a faster one for vectors, on vectors of f32."""
         chosen: Callable[..., Value] = _ON_VECTORS.get(body, body)
         return chosen(*inputs)
 
 
 @dataclass(frozen=True)
 class VectorPosition:
-    """The position of a vector of results.
+    """The position of a vector in a result: element offset, column and lanes.
 
     Args:
         at: its first element, of all results.
@@ -114,7 +114,7 @@ class VectorPosition:
 
 @dataclass(frozen=True)
 class _SharedValues:
-    """Values that all rows read, once for each column.
+    """A cache of vectors that do not depend on the row, by value and column.
 
     Args:
         before: where it is read; None for where it is first asked for.
@@ -127,7 +127,7 @@ class _SharedValues:
     def find(
         self, value: Value, place: VectorPosition, read: Callable[[], Value]
     ) -> Value:
-        """Return a value at the column of a place, which is read unless it is known."""
+        """Return a value's cached vector at a column, or emit its load."""
         key = value, place.key
         if key not in self.known:
             with self.before or nullcontext():
@@ -137,7 +137,7 @@ class _SharedValues:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Computes the values of a region from the sums, and stores them.
+    """An emitter of a region's ops around its anchor, on vectors in registers.
 
     Args:
         total: the value that the sums are.
@@ -184,7 +184,7 @@ class Epilogue:
         sums: Sequence[Value],
         others: Mapping[Value, Sequence[Value]] | None = None,
     ) -> None:
-        """Write the results at some places.
+        """Emit the epilogue of some vectors of sums, and the stores of results.
 
         Args:
             places: where they lie.
@@ -200,7 +200,7 @@ class Epilogue:
         sums: Sequence[Value],
         others: Mapping[Value, Sequence[Value]] | None = None,
     ) -> None:
-        """Write the results of some rows, in a loop where each takes many operations.
+        """Emit the epilogue of several rows of sums, in a loop if it is long.
 
         Code of a row is written once then, and sums go through memory, which is in the
         first cache. What rows share is read before the loop.
@@ -213,7 +213,7 @@ class Epilogue:
         """
         count = len(sums) // len(places)
         if count == 1 or others or not self._quantizes:
-            rows = (_moved(places, row * step) for row in range(count))
+            rows = (_advance(places, row * step) for row in range(count))
             self.write([place for row in rows for place in row], sums, others)
             return
         lanes, width = self.lanes, len(places)
@@ -226,13 +226,13 @@ class Epilogue:
             starts = (vectors.add(begin, n * lanes) for n in range(width))
             found = [vectors.load(memory, at, lanes) for at in starts]
             before = ir.InsertionPoint(ir.InsertionPoint.current.block.owner)
-            here = _moved(places, vectors.scale(row, step))
+            here = _advance(places, vectors.scale(row, step))
             self._write(here, {self.total: found}, _SharedValues(before))
 
         loops.repeat_for(0, count, 1, write_row)
 
     def write_run(self, first: Value, last: Value) -> None:
-        """Write results that depend on no sums, by whole vectors that lie together.
+        """Emit elementwise results without sums, over a range of whole vectors.
 
         Args:
             first: the first element of all results.
@@ -247,16 +247,14 @@ class Epilogue:
         loops.repeat_for(first, last, self.lanes, write_vector)
 
     def write_elements(self, first: Value, count: int) -> None:
-        """Write results that depend on no sums: fewer elements than a vector has."""
+        """Emit elementwise results without sums, for less than a vector."""
         self._write(
             [VectorPosition(first, first, key=0, count=count)], {}, _SharedValues()
         )
 
     @property
     def _quantizes(self) -> bool:
-        """Return whether results are bytes, which take a dozen operations for each
-        vector.
-        """
+        """Return whether results are bytes, whose code is long."""
         return any(Tensor.of(value).dtype in NARROW for value, _ in self.results)
 
     def _write(
@@ -265,12 +263,13 @@ class Epilogue:
         every: Mapping[Value, Sequence[Value]],
         shared: _SharedValues,
     ) -> None:
+        """Emit results for some vectors, given those of sums, a few at a time."""
         first = 0
         together = (self.machine or Machine).together
         for count in split_evenly(len(places), together):
             here = slice(first, first + count)
             known = {
-                value: self._rounded(value, found[here])
+                value: self._round_all(value, found[here])
                 for value, found in every.items()
             }
             some, first = places[here], first + count
@@ -285,7 +284,7 @@ class Epilogue:
         place: VectorPosition,
         known: Mapping[Value, Sequence[Value]] | None = None,
     ) -> Value:
-        """Return the vector of a value that does not depend on the sums.
+        """Emit the vector of a value that does not depend on sums, at a position.
 
         Args:
             value: to be computed.
@@ -299,7 +298,7 @@ class Epilogue:
     def compute_all(
         self, values: Sequence[Value], place: VectorPosition
     ) -> list[Value]:
-        """Return the vectors of some values, which do not depend on the sums.
+        """Emit the vectors of several values without sums, at a position.
 
         Args:
             values: to be computed; what several need is computed once.
@@ -310,7 +309,7 @@ class Epilogue:
         return [self._value(each, known, [place], shared)[0] for each in values]
 
     def is_read(self, value: Value) -> bool:
-        """Return whether a value is read from memory, not computed."""
+        """Return whether a value is loaded from memory, not computed."""
         return value in self.memories
 
     def _value(
@@ -320,7 +319,7 @@ class Epilogue:
         places: Sequence[VectorPosition],
         shared: _SharedValues,
     ) -> list[Value]:
-        """Return the vectors of a value at some places, and add them to those known."""
+        """Emit a value's vectors at some positions, and record them in `known`."""
         if value in known:
             return known[value]
         read = Whole(value) if value in self.memories else operand_of(value)
@@ -341,17 +340,17 @@ class Epilogue:
             else:
                 found = [round_to_bytes(x, quantized) for x in given[0]]
             if not isinstance(op, _EXACT):
-                found = self._rounded(value, found)
+                found = self._round_all(value, found)
         known[value] = found
         return found
 
-    def _rounded(self, value: Value, found: Sequence[Value]) -> list[Value]:
-        """Return vectors of a value, rounded to its dtype."""
+    def _round_all(self, value: Value, found: Sequence[Value]) -> list[Value]:
+        """Emit vectors rounded to a value's dtype."""
         dtype = Tensor.of(value).dtype
         return [round_to(x, dtype, self.machine) for x in found]
 
     def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
-        """Apply an op to vectors, at each of some places.
+        """Emit an op on vectors of operands, at each of some positions.
 
         A long formula is a chain of operations, each of which waits for the one before.
         As one on a long vector, it becomes chains side by side, which do not wait for
@@ -372,7 +371,7 @@ class Epilogue:
         return found
 
     def _read(self, read: KernelOperand, place: VectorPosition) -> Value:
-        """Load an operand's vector at a place, or a number in all lanes."""
+        """Emit an operand's vector at a position, by its broadcast pattern."""
         memory = self.memories.get(read.source)
         if memory is None:
             return self._splat(_computing_op(read.source))
@@ -382,22 +381,22 @@ class Epilogue:
         return vectors.load(memory, at, self.lanes, place.count)
 
     def _splat(self, op: GraphOp) -> Value:
-        """Return a vector that has a constant in all lanes."""
+        """Emit a constant in all lanes of a vector."""
         assert isinstance(op, Constant)  # as all that do not lie in memory
         dtype = "i32" if Tensor.of(op.y).dtype == "i32" else "f32"
         kind = vectors.vector_type(self.lanes, lowered_element(dtype))
         return constant(kind, float(op.value))
 
 
-def _moved(
+def _advance(
     places: Sequence[VectorPosition], distance: Value | int
 ) -> list[VectorPosition]:
-    """Return places that lie some elements behind others, in the same columns."""
+    """Return positions moved on by a number of elements, in the same columns."""
     return [replace(each, at=vectors.add(each.at, distance)) for each in places]
 
 
 def _place_in(read: KernelOperand, place: VectorPosition) -> Value:
-    """Return where a kernel reads an operand for a place of the result."""
+    """Emit the offset at which an operand is read for a position of the result."""
     match read:
         case Whole():
             return place.at
@@ -416,18 +415,18 @@ def _place_in(read: KernelOperand, place: VectorPosition) -> Value:
 
 
 def _row_of(place: VectorPosition, width: int) -> Value:
-    """Return the number of the row of a place, for rows of `width` elements."""
+    """Emit the row number of a position, for rows of `width` elements."""
     begin = arith.subi(place.at, place.column)
     return arith.divui(begin, vectors.index(width))
 
 
 def convert_to_floats(x: Value, value: Value) -> Value:
-    """Return the vector of a value as f32, which it is unless they are integers."""
+    """Emit the conversion of a value's vector to f32."""
     return _cast(x, Tensor.of(value).dtype, "f32")
 
 
 def _cast(x: Value, source: str, target: str) -> Value:
-    """Convert a vector: floats are f32, and rounded after each op.
+    """Emit the conversion of a vector between dtypes, floats being f32.
 
     Integers that memory has in fewer bits are i32, unless they were just loaded.
     """
@@ -444,7 +443,7 @@ def _cast(x: Value, source: str, target: str) -> Value:
 
 
 def _saturate(x: Value, target: str) -> Value:
-    """Round f32 towards zero to a range of integers, as i32; NaN gives 0."""
+    """Emit f32 rounded towards zero and clamped to an integer dtype, as i32."""
     low, high = (vectors.splat(n, x.type.shape[0]) for n in integer_bounds(target))
     zero = vectors.splat(0.0, x.type.shape[0])
     number = arith.select(float_compare("UNO", x, x), zero, x)
@@ -454,6 +453,7 @@ def _saturate(x: Value, target: str) -> Value:
 
 
 def _computing_op(value: Value) -> GraphOp:
+    """Return the graph op that defines a value, or raise."""
     op = defining_op(value)
     if not isinstance(op, GraphOp):
         raise CompileError("not-lowered", f"a kernel cannot compute {op}")

@@ -26,7 +26,7 @@ Window = tuple[Value | int, Value | int]
 
 @dataclass(frozen=True)
 class ResultRows:
-    """A tile: contiguous rows of results.
+    """A tile of contiguous result rows on one line, and the padding it sees.
 
     Args:
         left: where the window of the first one begins in the image's memory, but for
@@ -48,13 +48,13 @@ class ResultRows:
     top: Value | int = 0
 
     def rows_inside_at(self, position: int) -> range:
-        """The rows for which a position of the window is no padding."""
+        """Return the rows for which a window position is not padding."""
         return range(self.count) if self.inside is None else self.inside[position]
 
 
 @dataclass(frozen=True)
 class ImageLine:
-    """A line of results.
+    """A line of results, with its image and the first image line it sees.
 
     Args:
         number: of it, among those of all images.
@@ -70,7 +70,7 @@ class ImageLine:
 
 @dataclass(frozen=True)
 class Lines:
-    """A writer of code for each line, and each tile of it, at the insertion point.
+    """An emitter of loops over lines of results, and over the tiles of a line.
 
     Args:
         geometry: of the images and windows.
@@ -85,13 +85,13 @@ class Lines:
     def write(
         self, first: Value, last: Value, write_line: Callable[[ImageLine], None]
     ) -> None:
-        """Visit the lines from `first` to before `last`."""
+        """Emit a loop over the lines from `first` to before `last`."""
         loops.repeat_for(first, last, 1, lambda n: write_line(self._line(n)))
 
     def write_tiles(
         self, line: ImageLine, window: Window, write_tile: Callable[[ResultRows], None]
     ) -> None:
-        """Visit each tile of a line.
+        """Emit the tiles of a line of results, those at its ends by themselves.
 
         Args:
             line: of results.
@@ -122,7 +122,7 @@ class Lines:
                 loops.repeat_for(first, end, count, write)
 
     def window(self, line: ImageLine) -> Window:
-        """The lines of the windows of a line of results that are no padding."""
+        """Emit the bounds of a window's lines that are not padding."""
         shape = self.geometry
         lines, dilation = shape.window[0], shape.dilation[0]
         lowest = (shape.result[0] - 1) * shape.strides[0] - shape.padding[0]
@@ -138,7 +138,7 @@ class Lines:
         return first, last
 
     def is_inside(self, line: ImageLine) -> Value | bool:
-        """Return whether all lines of a result line's windows are in the image."""
+        """Return or emit whether no window line of a result line is padding."""
         shape = self.geometry
         span = (shape.window[0] - 1) * shape.dilation[0]
         if span >= shape.size[0]:
@@ -149,6 +149,7 @@ class Lines:
         return int_compare("ult", line.top, index(shape.size[0] - span))
 
     def _line(self, number: Value) -> ImageLine:
+        """Emit the image and the first image line of a result line's windows."""
         shape = self.geometry
         image, inner = index(0), number
         if shape.images != 1:
@@ -158,9 +159,7 @@ class Lines:
         return ImageLine(number, image, top)
 
     def _tiles(self) -> list[tuple[int, int, int, list[range] | None]]:
-        """Return the tiles: first row, first place, number of rows, and rows inside
-        the image.
-        """
+        """Return the tiles of a line as (start, rows, repetitions, rows inside)."""
         sizes = split_evenly(self.geometry.result[1], self.rows)
         starts = [sum(sizes[:number]) for number in range(len(sizes))]
         tiles = [
@@ -179,9 +178,7 @@ class Lines:
         return found
 
     def _rows_inside(self, start: int, count: int) -> list[range] | None:
-        """Return, for each position of the window, the rows of a tile that see no
-        padding.
-        """
+        """Return each window position's rows that see no padding; None if all do."""
         shape = self.geometry
         width, step, before = shape.size[1], shape.strides[1], shape.padding[1]
         found = []
@@ -195,7 +192,7 @@ class Lines:
 
 
 def sees_no_padding(geometry: ConvolutionGeometry) -> bool:
-    """Return whether the lines of all windows are in the image."""
+    """Return whether no window reaches above or below its image."""
     span = (geometry.window[0] - 1) * geometry.dilation[0]
     lowest = (geometry.result[0] - 1) * geometry.strides[0] - geometry.padding[0]
     return geometry.padding[0] == 0 and lowest + span < geometry.size[0]
@@ -204,7 +201,7 @@ def sees_no_padding(geometry: ConvolutionGeometry) -> bool:
 def rows_by_pixel(
     geometry: ConvolutionGeometry, rows: ResultRows
 ) -> dict[int, list[tuple[int, int]]]:
-    """Return the rows and positions of windows that each pixel is of, from the left."""
+    """Return, by pixel offset, the (row, window position) pairs that read the pixel."""
     found: dict[int, list[tuple[int, int]]] = {}
     for position in range(geometry.window[1]):
         for row in rows.rows_inside_at(position):
@@ -214,7 +211,7 @@ def rows_by_pixel(
 
 
 def _ceildiv(value: Value, divisor: int) -> Value:
-    """Divide integers that are not negative, rounding up."""
+    """Emit the division of non-negative integers, rounded up."""
     if divisor == 1:
         return value
     return arith.divui(add(value, divisor - 1), index(divisor))

@@ -34,7 +34,7 @@ _TAKE_WORDS = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
 def look_up(x: Value, table: np.ndarray) -> Value:
-    """Return the entries for a vector of bytes, as i32.
+    """Emit a table lookup for each byte of a vector; return the entries as i32.
 
     Args:
         x: i32, of which the last eight bits count, or bytes as they were loaded.
@@ -58,14 +58,14 @@ def look_up(x: Value, table: np.ndarray) -> Value:
 
 
 def share_lookup(step: float, lanes: int) -> Callable[[Value], Value]:
-    """Return a function that looks up `shares(step)` for vectors of integers in f32.
+    """Return a function that emits lookups of `shares(step)` by vectors of f32.
 
     Where processors permute vectors of floats, it multiplies an entry for the upper
     half of a byte by one for the lower half. Others read the products from the stack.
     """
     i32 = vector_type(lanes, ir.IntegerType.get_signless(32))
     if lanes not in _PERMUTE:
-        memory = _stored(shares(step), lanes)
+        memory = _store_table(shares(step), lanes)
         return lambda x: vectors.load_each(memory, arith.fptosi(i32, x))
     factors = [
         [vectors.elements([*x[n : n + lanes]]) for n in range(0, len(x), lanes)]
@@ -75,14 +75,14 @@ def share_lookup(step: float, lanes: int) -> Callable[[Value], Value]:
     def look_up_product(x: Value) -> Value:
         lower = arith.fptosi(i32, x)
         upper = arith.shrui(lower, constant(i32, 4))
-        found = [_permuted(*each) for each in zip(factors, (upper, lower), strict=True)]
+        found = [_permute(*each) for each in zip(factors, (upper, lower), strict=True)]
         return math.roundeven(arith.mulf(*found))
 
     return look_up_product
 
 
-def _stored(table: np.ndarray, lanes: int) -> Value:
-    """Write a table of f32 to the stack; return its memory."""
+def _store_table(table: np.ndarray, lanes: int) -> Value:
+    """Emit stores of an f32 table to the stack; return its memory."""
     memory = vectors.allocate(len(table))
     for first in range(0, len(table), lanes):
         entries = vectors.elements([*table[first : first + lanes]])
@@ -90,8 +90,8 @@ def _stored(table: np.ndarray, lanes: int) -> Value:
     return memory
 
 
-def _permuted(table: Sequence[Value], places: Value) -> Value:
-    """Return the entries of 16 in one or two vectors, by the four lowest bits."""
+def _permute(table: Sequence[Value], places: Value) -> Value:
+    """Emit a lookup in a table of 16 f32 in registers, by the four lowest bits."""
     kind = table[0].type
     found = [call_intrinsic(_PERMUTE[kind.shape[0]], [x, places], kind) for x in table]
     if len(found) == 1:
@@ -102,7 +102,7 @@ def _permuted(table: Sequence[Value], places: Value) -> Value:
 
 
 def _registers(table: np.ndarray) -> list[Value]:
-    """Return the table as words, in four registers."""
+    """Emit a table of 256 bytes as constant words in four registers."""
     kind = vector_type(_WORDS, ir.IntegerType.get_signless(16))
     parts = np.ascontiguousarray(table).view("<i2").reshape(4, _WORDS)
     return [
@@ -112,6 +112,6 @@ def _registers(table: np.ndarray) -> list[Value]:
 
 
 def _take(first: Value, place: Value, second: Value) -> Value:
-    """Return words of two registers, by the six lowest bits of places."""
+    """Emit a lookup of words in two registers, by the six lowest bits of places."""
     words = as_elements(place, ir.IntegerType.get_signless(16))
     return as_words(call_intrinsic(_TAKE_WORDS, [first, words, second], first.type))

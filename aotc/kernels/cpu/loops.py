@@ -15,7 +15,7 @@ def loop(
     carried: Sequence[Value],
     body: Callable[[Value, Values], Sequence[Value]],
 ) -> Values:
-    """Count from `first` to before `last`; `body(i, values)` gives the next values."""
+    """Emit a loop with carried values; `body(i, values)` returns the next values."""
     bounds = [index(x) if isinstance(x, int) else x for x in (first, last, step)]
     op = scf.ForOp(*bounds, list(carried))
     with ir.InsertionPoint(op.body):
@@ -26,7 +26,7 @@ def loop(
 def repeat_for(
     first: Value | int, last: Value | int, step: int, body: Callable[[Value], None]
 ) -> None:
-    """Count from `first` to before `last`, and do something with each number."""
+    """Emit a loop that runs `body(i)` for each index."""
 
     def write(number: Value, _: Values) -> Values:
         body(number)
@@ -38,7 +38,7 @@ def repeat_for(
 def branch(
     condition: Value | bool, then: Callable[[], None], otherwise: Callable[[], None]
 ) -> None:
-    """Branch: write `then` if the condition holds, else `otherwise`."""
+    """Emit a branch, or only one side of it if the condition is known."""
 
     def writing(write: Callable[[], None]) -> Values:
         write()
@@ -56,7 +56,7 @@ def choose(
     then: Callable[[], Values],
     otherwise: Callable[[], Values],
 ) -> Values:
-    """Branch with values: return those of `then` or of `otherwise`."""
+    """Emit a branch with results: return those of `then` or of `otherwise`."""
     op = scf.IfOp(condition, kinds, has_else=True)
     for block, write in ((op.then_block, then), (op.else_block, otherwise)):
         with ir.InsertionPoint(block):

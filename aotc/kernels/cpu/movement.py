@@ -37,7 +37,7 @@ def write(
     schedule: MovementBlocks,
     given: KernelArguments,
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a concatenation's kernel."""
     arguments = list(function.entry_block.arguments)
     *sources, result = given.memories
     memories = dict(zip(arguments, sources, strict=True))
@@ -54,7 +54,7 @@ def write(
 
 @dataclass(frozen=True)
 class _RowPart:
-    """A part of each row of the result.
+    """One operand of a concatenation, as a slice of each row of the result.
 
     Args:
         value: the part.
@@ -72,7 +72,7 @@ class _RowPart:
 
     @classmethod
     def of(cls, anchor: Concatenate, value: Value, column: int, lanes: int) -> _RowPart:
-        """A part of a concatenation."""
+        """Return a concatenation's operand as the row slice from a column on."""
         first, views = anchor.axis, {}
         width = element_count(Tensor.of(value).shape[first:])
         assert isinstance(width, int)
@@ -86,7 +86,7 @@ class _RowPart:
 
 @dataclass(frozen=True)
 class _MovementKernel:
-    """Writes rows at the insertion point.
+    """An emitter of the rows of a concatenation.
 
     Args:
         axis: along which parts are concatenated.
@@ -107,7 +107,7 @@ class _MovementKernel:
     given: KernelArguments
 
     def write_row(self, row: Value) -> None:
-        """Write all parts of a row."""
+        """Emit one row of the result, operand by operand."""
         for part in self.parts:
             begin = add(scale(row, self.width), part.column)
 
@@ -124,7 +124,7 @@ class _MovementKernel:
     def _write_run(
         self, part: _RowPart, row: Value, column: Value, begin: Value
     ) -> None:
-        """Copy a run of contiguous elements, from a column of a part on."""
+        """Emit a contiguous run of an operand's elements, computed and stored."""
         places = {
             value: _place(view.view, self.given, row, column, self.axis)
             for value, view in part.views.items()
@@ -153,7 +153,7 @@ class _MovementKernel:
 def _place(
     view: View, given: KernelArguments, row: Value, column: Value, first: int
 ) -> Value:
-    """Return an element's offset, at the insertion point.
+    """Emit the offset of an element in a viewed source, by row and column.
 
     Args:
         view: of the memory that it is in.
@@ -171,7 +171,7 @@ def _place(
 
 
 def _distance(given: KernelArguments, strides: Strides, number: Value) -> Value:
-    """Return an element's distance from the first one, by its number."""
+    """Emit the distance of an element by its number along nested strides."""
     found = index(0)
     for stride in reversed(strides[1:]):
         size = given.size(stride.size)

@@ -49,18 +49,18 @@ _COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
 
 
 class _Elements(ScalarLowering):
-    """Lowers elementwise ops on an element of each operand, whatever their rank."""
+    """A lowering of elementwise ops on single elements, not on tensors."""
 
     def pointwise(
         self, inputs: Sequence[Value], result: Tensor, body: Callable[..., Value]
     ) -> Value:
-        """Apply the body to elements."""
+        """Call the body on the elements themselves."""
         return body(*inputs)
 
 
 @dataclass(frozen=True)
 class _MemoryOffset:
-    """The place of a value's elements: from a place of some memory on."""
+    """A memref with the offset at which a value begins in it."""
 
     memory: Value
     begin: Value | int = 0
@@ -69,7 +69,7 @@ class _MemoryOffset:
 def write(
     function: Function, anchor: GraphOp, schedule: NestSchedule, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a kernel whose term is written as plain loops."""
     term = term_of(function)
     assert term is not None
     values = [*term.arguments, *term.results]
@@ -83,18 +83,18 @@ def write(
 
 
 def _groups(statements: Sequence[Statement]) -> list[list[Statement]]:
-    """Return neighbouring statements that share their loops."""
+    """Group consecutive statements that can share their loops."""
     found: list[list[Statement]] = []
     for statement in statements:
-        if found and _joins(statement, found[-1]):
+        if found and _can_join(statement, found[-1]):
             found[-1].append(statement)
         else:
             found.append([statement])
     return found
 
 
-def _joins(statement: Statement, group: Sequence[Statement]) -> bool:
-    """Return whether a statement can share the loops of those before it."""
+def _can_join(statement: Statement, group: Sequence[Statement]) -> bool:
+    """Return whether a statement can share the loops of the group before it."""
     nests = [each.nest for each in (*group, statement)]
     if any(x.combine != COPY or x.sizes != nests[0].sizes for x in nests):
         return False
@@ -111,7 +111,7 @@ def _joins(statement: Statement, group: Sequence[Statement]) -> bool:
 
 
 def _takes_vectors(statement: Statement) -> bool:
-    """Return whether a statement is of floats, and all its ops take vectors of f32."""
+    """Return whether a statement can be computed on vectors of f32."""
     kinds = [Tensor.of(statement.value).dtype]
     kinds += [Tensor.of(factor.value).dtype for factor in statement.factors]
     kinds += [Tensor.of(read.source).dtype for read in statement.reads()]
@@ -122,7 +122,7 @@ def _takes_vectors(statement: Statement) -> bool:
 
 @dataclass(frozen=True)
 class _StridedAccess:
-    """The distances in memory along each loop.
+    """A strided access to memory: base, first offset and strides along each loop.
 
     Args:
         memory: where the first of them lies; None for a constant.
@@ -136,12 +136,12 @@ class _StridedAccess:
 
     @classmethod
     def of(cls, memory: _MemoryOffset | None, view: View) -> _StridedAccess:
-        """Return the access through a view."""
+        """Return the access to memory through a view."""
         flat = view.flat()
         return cls(memory, flat.begin[0], flat.axes)
 
     def merged(self, count: int) -> _StridedAccess | None:
-        """Return it with one loop in the place of the first; None if they are not."""
+        """Return the access with its first loops merged to one; None if it cannot."""
         flat = View((0,), self.axes, (0,))
         first = flat.group(range(count))
         if len(first) > 1:
@@ -149,22 +149,22 @@ class _StridedAccess:
         return replace(self, axes=(first, *self.axes[count:]))
 
     def goes_along(self, loop: int) -> bool:
-        """Return whether neighbours along a loop can be read as a vector."""
+        """Return whether a loop can be vectorised: unit stride or a broadcast."""
         return self.is_along(loop) or self.repeats_along(loop)
 
     def is_along(self, loop: int) -> bool:
-        """Return whether neighbours along a loop are neighbours in memory."""
+        """Return whether the stride along a loop is 1."""
         strides = self.axes[loop]
         return len(strides) == 1 and not strides[0].repeats and strides[0].step == 1
 
     def repeats_along(self, loop: int) -> bool:
-        """Return whether all along a loop are one element."""
+        """Return whether the access does not vary along a loop."""
         return all(stride.repeats for stride in self.axes[loop])
 
 
 @dataclass
 class _NestWriter:
-    """Writes the loops that some statements share.
+    """An emitter of the loops that a group of statements shares.
 
     Args:
         statements: in order.
@@ -194,7 +194,7 @@ class _NestWriter:
         lanes: int,
         given: KernelArguments,
     ) -> _NestWriter:
-        """Return what writes statements that share loops."""
+        """Return the emitter of statements that share loops, merging what it can."""
         nest = statements[0].nest
         places = []
         for each in statements:
@@ -222,7 +222,7 @@ class _NestWriter:
         return replace(found, axis=axis)
 
     def _has_vectors(self, axis: int) -> bool:
-        """Return whether a loop can go along vectors."""
+        """Return whether a loop can be vectorised for all statements."""
         if axis < 0 or not all(map(_takes_vectors, self.statements)):
             return False
         size, is_kept = self.sizes[axis], axis < self.kept
@@ -234,15 +234,15 @@ class _NestWriter:
 
     @property
     def has_vectors_of_results(self) -> bool:
-        """True if vectors go along results, and not along what is combined."""
+        """Return whether the vectorised loop is one over results."""
         return self.lanes > 1 and self.axis < self.kept
 
     def write(self) -> None:
-        """Write the loops."""
+        """Emit the loops with the statements inside."""
         self._visit([])
 
     def _visit(self, outer: list[Value]) -> None:
-        """Write the loops within some others, given the numbers of these."""
+        """Emit the loops inside of some outer ones, given the indices of these."""
         loop = len(outer)
         if loop == self.kept:
             self._write_elements([outer], None)
@@ -253,6 +253,7 @@ class _NestWriter:
             loops.repeat_for(0, end, 1, lambda at: self._visit([*outer, at]))
 
     def _visit_vectors(self, outer: list[Value]) -> None:
+        """Emit the last result loop in whole vectors, and a masked rest."""
         size, lanes = self.sizes[self.kept - 1], self.lanes
         end = self.given.size(size)
 
@@ -283,7 +284,7 @@ class _NestWriter:
     def _write_elements(
         self, places: Sequence[Sequence[Value]], count: int | Value | None
     ) -> None:
-        """Write what the statements give.
+        """Emit the statements' elements for some indices, and their stores.
 
         Args:
             places: the numbers of the loops over results, of each element or vector.
@@ -310,7 +311,7 @@ class _NestWriter:
                     vectors.store_element(found, memory, at)
 
     def address(self, access: _StridedAccess, numbers: Sequence[Value]) -> Value:
-        """Return where an element lies, for the numbers of the loops."""
+        """Emit the offset of an access for the indices of the loops."""
         assert access.memory is not None
         found = self.given.size(access.begin)
         found = add(found, access.memory.begin)
@@ -327,7 +328,7 @@ class _NestWriter:
 
 @dataclass(frozen=True)
 class _Combination:
-    """Combines the factors of a statement at some places of its result.
+    """An emitter of a statement's combined loops, for some elements of its result.
 
     Args:
         writer: of the loops.
@@ -342,7 +343,7 @@ class _Combination:
     count: int | Value | None
 
     def write(self) -> list[Value]:
-        """Write the combined loops; return what they make at each place."""
+        """Emit the combined loops; return the result at each place."""
         writer, dtype = self.writer, self.statement.dtype
         start = ScalarLowering([]).scalar(dtype, self.statement.nest.start)
         if writer.lanes > 1:
@@ -360,10 +361,11 @@ class _Combination:
 
     @property
     def _combine(self) -> Callable[[Value, Value], Value]:
+        """The function that emits the combination of two elements."""
         return _COMBINE[self.statement.nest.combine]
 
     def _visit_first(self, start: Sequence[Value]) -> Sequence[Value]:
-        """Write all combined loops: in blocks, if a call decides how long they are."""
+        """Emit all combined loops, the first in blocks if its size is symbolic."""
         count = block_of(self.statement)
         if count is None:
             return self._visit([], start)
@@ -379,7 +381,7 @@ class _Combination:
         return loops.loop(0, end, count, start, add_block)
 
     def _visit(self, numbers: list[Value], totals: Sequence[Value]) -> Sequence[Value]:
-        """Write the loops within some, given the numbers of these."""
+        """Emit the combined loops inside of some outer ones; return the totals."""
         writer = self.writer
         loop = writer.kept + len(numbers)
         if loop == len(writer.sizes):
@@ -406,7 +408,7 @@ class _Combination:
         totals: Sequence[Value],
         count: int | Value | None,
     ) -> list[Value]:
-        """Return the totals with the factors of one turn of the combined loops."""
+        """Emit totals combined with the factors of one iteration."""
         body = _Body(self.writer, count, {})
         found = []
         for kept, total in zip(self.places, totals, strict=True):
@@ -420,7 +422,7 @@ class _Combination:
 
 @dataclass(frozen=True)
 class _Body:
-    """Computes the expressions of a statement at one place.
+    """An emitter of expressions for the indices of one element or vector.
 
     Args:
         writer: of the loops.
@@ -433,7 +435,7 @@ class _Body:
     known: Mapping[Value, Value]
 
     def product(self, statement: Statement, numbers: Sequence[Value]) -> Value:
-        """Return the product of a statement's factors for the numbers of the loops."""
+        """Emit the product of a statement's factors."""
         made = [self._factor(x, numbers, statement.dtype) for x in statement.factors]
         product = made[0]
         for each in made[1:]:
@@ -443,7 +445,7 @@ class _Body:
     def _factor(
         self, expression: Expression, numbers: Sequence[Value], dtype: str
     ) -> Value:
-        """Return a factor in the dtype of its sums."""
+        """Emit a factor, converted to the dtype of accumulators."""
         found = self.value(expression, numbers)
         kind = Tensor.of(expression.value).dtype
         if self.writer.lanes > 1 or kind == dtype:
@@ -451,7 +453,7 @@ class _Body:
         return conversion(kind, dtype)(found)
 
     def value(self, expression: Expression, numbers: Sequence[Value]) -> Value:
-        """Return an expression for the numbers of the loops."""
+        """Emit an expression, shared subexpressions once."""
         made: dict[int, Value] = {}
 
         def visit(node: Expression) -> Value:
@@ -466,6 +468,7 @@ class _Body:
         return visit(expression)
 
     def _apply(self, op: GraphOp, operands: Sequence[Value]) -> Value:
+        """Emit an elementwise op on vectors or elements."""
         if self.writer.lanes > 1:
             return apply_to_vectors(op, operands, self.writer.given.machine)
         numbers = _Elements([*self.writer.given.symbols])
@@ -474,6 +477,7 @@ class _Body:
         return found
 
     def _read(self, read: Read, numbers: Sequence[Value]) -> Value:
+        """Emit a read: a value in registers, a constant or a load."""
         if read.source in self.known:
             return self.known[read.source]
         lanes, number = self.writer.lanes, number_of(read)

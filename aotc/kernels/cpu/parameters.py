@@ -45,7 +45,7 @@ _TAKE_TABLES = {"llvm.call_intrinsic"}  # whose scalars may have to be constants
 
 @dataclass(frozen=True)
 class Column:
-    """A constant of a kernel, and its values in all kernels of the structure.
+    """The constants at one place in the code of kernels that are otherwise equal.
 
     Args:
         constant: that of the first kernel.
@@ -57,26 +57,24 @@ class Column:
 
     @cached_property
     def arrays(self) -> list[np.ndarray]:
-        """The numbers of each kernel, as unsigned bits."""
+        """The constant of each kernel as an array of unsigned bits."""
         return [*map(_bits_of, self.texts)]
 
     @property
     def differs(self) -> bool:
-        """Return whether kernels have different numbers in this column."""
+        """Return whether the kernels have different constants here."""
         return len({*self.texts}) > 1
 
     @cached_property
     def is_table(self) -> bool:
-        """Return whether the column is a part of a table, which may repeat one
-        number.
-        """
+        """Return whether the constants are parts of lookup tables, not numbers."""
         kind = str(self.constant.results[0].type)
         readers = {use.owner.name for use in self.constant.results[0].uses}
         return kind.endswith("xi16>") and readers <= _TAKE_TABLES
 
     @property
     def is_replaceable(self) -> bool:
-        """Return whether code with an operand in place of the number takes as long."""
+        """Return whether an operand in place of the constant makes code no slower."""
         if self.is_table:
             return True
         uses = self.constant.results[0].uses
@@ -84,6 +82,7 @@ class Column:
         return is_number and all(self._takes_any(use) for use in uses)
 
     def _takes_any(self, use: Any) -> bool:
+        """Return whether a use is as fast with an operand as with a constant."""
         reader = use.owner.name
         if reader in _BOUNDED:
             is_bound = use.operand_number == 1
@@ -93,6 +92,7 @@ class Column:
 
 
 def _bits_of(text: str) -> np.ndarray:
+    """Parse a constant attribute's text to an array of unsigned bits."""
     attribute = ir.Attribute.parse(text)
     if isinstance(attribute, ir.DenseElementsAttr):
         found = np.ascontiguousarray(attribute)
@@ -106,7 +106,7 @@ def _bits_of(text: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KernelParameters:
-    """The operands that kernels of one structure get in the place of constants.
+    """The operands that replace differing constants of otherwise equal kernels.
 
     Args:
         columns: those that differ.
@@ -116,32 +116,31 @@ class KernelParameters:
 
     @cached_property
     def numbers(self) -> list[tuple[int, ...]]:
-        """The numbers that kernels are told: of each number those of all kernels."""
+        """The tuples of one number for each kernel, without repetitions."""
         columns = (each for each in self.columns if not each.is_table)
         return [*dict.fromkeys(map(_numbers_in, columns))]
 
     @cached_property
     def tables(self) -> list[tuple[np.ndarray, ...]]:
-        """The tables of kernels: of each table those of all kernels."""
+        """The tuples of one table for each kernel, without repetitions."""
         columns = (each for each in self.columns if each.is_table)
         return [*{each.texts: tuple(each.arrays) for each in columns}.values()]
 
     @property
     def table_size(self) -> int:
-        """Elements of all tables of a kernel."""
+        """The number of elements of all tables of one kernel."""
         return sum(each[0].size for each in self.tables)
 
     def numbers_of(self, member: int) -> list[int]:
-        """Return the numbers that one of the kernels gets."""
+        """Return the numbers to pass for one of the kernels, by its position."""
         return [each[member] for each in self.numbers]
 
     def tables_of(self, member: int) -> np.ndarray:
-        """Return the elements of the tables of one of the kernels."""
+        """Return the tables to pass for one of the kernels, concatenated."""
         return np.concatenate([each[member] for each in self.tables]).view(np.int16)
 
     def replace_in(self, holder: Operation) -> None:
-        """Give the shared kernel, the only function of `holder`, operands in the place
-        of the constants that differ.
+        """Rewrite a kernel in place: new arguments replace its differing constants.
 
         Args:
             holder: the module of the kernel.
@@ -165,7 +164,7 @@ class KernelParameters:
         _move_body(old, function, [*arguments[: len(before)], *arguments[-2:]])
         with ir.InsertionPoint.at_block_begin(function.entry_block), function.location:
             self._replace_constants(numbers, memory)
-        elements = [_with_symbols(x, len(symbols), count) for x in stated["elements"]]
+        elements = [_insert_symbols(x, len(symbols), count) for x in stated["elements"]]
         if tables:
             elements.insert(
                 reads,
@@ -175,6 +174,7 @@ class KernelParameters:
 
     @property
     def _tables_type(self) -> Type:
+        """The memref type of all tables of a kernel."""
         element = ir.IntegerType.get_signless(16)
         found: Type = ir.MemRefType.get([self.table_size], element)
         return found
@@ -182,7 +182,7 @@ class KernelParameters:
     def _replace_constants(
         self, numbers: Sequence[Value], tables: Value | None
     ) -> None:
-        """Make constants of operands at the insertion point, once for each type."""
+        """Replace constants by values made from the new arguments."""
         begins = dict[tuple[str, ...], int]()
         made = dict[tuple[Type, bool, int], Value]()
         end = 0
@@ -211,12 +211,12 @@ class KernelParameters:
 
 
 def _numbers_in(column: Column) -> tuple[int, ...]:
-    """The number that each kernel has in all lanes of a constant."""
+    """Return the number that each kernel has in all lanes of a constant."""
     return tuple(int(each.flat[0]) for each in column.arrays)
 
 
 def _constant_of(number: Value, kind: Type) -> Value:
-    """Return a constant of a type that has the lowest bits of an index value."""
+    """Emit a value of a type from the lowest bits of an index value."""
     element = kind.element_type if isinstance(kind, ir.VectorType) else kind
     assert isinstance(element, ir.IntegerType | ir.FloatType)
     bits = ir.IntegerType.get_signless(element.width)
@@ -229,7 +229,7 @@ def _constant_of(number: Value, kind: Type) -> Value:
 
 
 def _compare_with(bound: Value) -> None:
-    """Replace maxnumf and minnumf by a bound that is not NaN by a select."""
+    """Replace maxnumf and minnumf by a bound that is not NaN by a select, in place."""
     for use in [*bound.uses]:
         op = use.owner
         if op.name in _BOUNDED:
@@ -242,7 +242,7 @@ def _compare_with(bound: Value) -> None:
 
 
 def _move_body(old: Function, new: Function, arguments: Sequence[Value]) -> None:
-    """Move the ops of a function into another one, which takes its place.
+    """Move the body of a function into a new one, and erase the old one.
 
     Args:
         old: the function.
@@ -257,8 +257,8 @@ def _move_body(old: Function, new: Function, arguments: Sequence[Value]) -> None
     old.operation.erase()
 
 
-def _with_symbols(elements: str, symbols: int, more: int) -> str:
-    """Return a map of symbols and the number of shares with more symbols before that.
+def _insert_symbols(elements: str, symbols: int, more: int) -> str:
+    """Return an affine map's text with symbols inserted before its last one.
 
     Args:
         elements: see `LoweredKernel.elements`.
@@ -271,4 +271,5 @@ def _with_symbols(elements: str, symbols: int, more: int) -> str:
 
 
 def _symbols(count: int) -> str:
+    """Return the text `s0, s1, …` of some symbols of an affine map."""
     return ", ".join(f"s{n}" for n in range(count))

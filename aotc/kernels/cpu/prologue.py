@@ -23,7 +23,7 @@ from aotc.mlir import Value
 
 @dataclass(frozen=True)
 class Prologue:
-    """Makes vectors of the second operand of a product, at the insertion point.
+    """An emitter of ops that make a product's second operand, as it is loaded.
 
     Args:
         value: of the region, that is the operand.
@@ -45,7 +45,7 @@ class Prologue:
     def of(
         cls, op: GraphOp, packed: Value, memories: Mapping[Value, Value], lanes: int
     ) -> Prologue | None:
-        """Return the prologue of a region; None where memory holds the operand.
+        """Return the prologue of a product's second operand; None if it is in memory.
 
         Args:
             op: the product.
@@ -63,7 +63,7 @@ class Prologue:
         return cls(factor.value, loaded, others, memories, epilogue, lanes)
 
     def apply(self, loaded: Value, column: Value, key: int, count: int) -> Value:
-        """Return a vector of the operand, computed from memory.
+        """Emit the operand's vector from the one loaded from memory.
 
         Args:
             loaded: the vector that memory holds.

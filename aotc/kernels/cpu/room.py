@@ -11,7 +11,7 @@ from aotc.mlir import Value, arith
 
 
 class Room:
-    """Memory for what a kernel holds, part by part.
+    """A bump allocator of a kernel's temporaries, in scratch memory or on the stack.
 
     Args:
         given: the arguments of the kernel, with its scratch.
@@ -22,7 +22,7 @@ class Room:
         self._at: Value | int = 0 if given.scratch is None else given.scratch.begin
 
     def take(self, value: Value, count: int = 1) -> tuple[Value, Value]:
-        """Return memory for a value, so many times, and where it begins there."""
+        """Allocate memory for `count` copies of a value; return it with the offset."""
         if not is_in_scratch(value):
             elements = static_size(element_count(Tensor.of(value).shape))
             element = lowered_element(Tensor.of(value).dtype)
@@ -35,7 +35,7 @@ class Room:
 
     @property
     def rest(self) -> ScratchMemory | None:
-        """The scratch that has not been taken."""
+        """The scratch memory that is still free; None if the kernel has none."""
         if self._given.scratch is None or isinstance(self._at, int):
             return None
         return ScratchMemory(self._given.scratch.memory, self._at)

@@ -33,7 +33,7 @@ _F16_BEYOND = 2.0**16
 
 
 def round_to(x: Value, dtype: str, machine: Machine | None = None) -> Value:
-    """A vector of f32 rounded to the nearest `dtype`, ties to even; NaN stays NaN.
+    """Emit f32 rounded to the nearest `dtype`, still f32; ties to even, NaN stays NaN.
 
     Args:
         x: the vector.
@@ -46,7 +46,7 @@ def round_to(x: Value, dtype: str, machine: Machine | None = None) -> Value:
 
 
 def round_to_bytes(x: Value, found: Quantization) -> Value:
-    """Return the bytes of a vector of f32 as i32; those of NaN are 0.
+    """Emit the quantisation of a vector of f32 to bytes, held as i32; NaN gives 0.
 
     A sum with a large number rounds as `round_even` does (Knuth, The Art of Computer
     Programming 2, 4.2.2), and ends with the bits of the whole number.
@@ -62,8 +62,7 @@ def round_to_bytes(x: Value, found: Quantization) -> Value:
 
 
 def _round_to_bf16(x: Value, machine: Machine | None) -> Value:
-    """Round to bf16: add half a unit of the upper half, less one bit where it is
-    even.
+    """Emit rounding to bf16 by integer addition, or by the CPU's instruction.
 
     An instruction does that to whole vectors; what is below 2**-126 becomes 0.
     """
@@ -85,8 +84,7 @@ def _round_to_bf16(x: Value, machine: Machine | None) -> Value:
 
 
 def _round_to_f16(x: Value) -> Value:
-    """Round f32 to f16 by adding, then subtracting, a number beside which f32 has f16's
-    bits.
+    """Emit rounding to f16: add and subtract a number that drops the lower bits.
 
     It is 1.5 times the power of two of `x`, times 2**13: f32 has so many bits more.
     """
@@ -105,7 +103,7 @@ def _round_to_f16(x: Value) -> Value:
 
 
 def _integers(x: Value, value: int) -> Value:
-    """An i32 in all lanes of a vector like `x`."""
+    """Emit an i32 constant in all lanes of a vector like `x`."""
     signed = (value & 0xFFFFFFFF) - (value << 1 & 0x100000000)
     kind = ir.VectorType.get(x.type.shape, ir.IntegerType.get_signless(32))
     return constant(kind, signed)

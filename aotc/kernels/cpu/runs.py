@@ -13,7 +13,7 @@ _UNROLLED = 8  # vectors
 
 
 def write_run(length: int, lanes: int, write: Callable[[Value, int], None]) -> None:
-    """Write a run: in a loop over several vectors, and the rest at once.
+    """Emit code for a contiguous run of elements, vector by vector, unrolled.
 
     Args:
         length: of the run.

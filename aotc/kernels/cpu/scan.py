@@ -25,7 +25,7 @@ _LANES = 16  # elements that are copied at a time
 def write(
     function: Function, anchor: Operation, schedule: Schedule, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a kernel that is a whole scan."""
     loop = ScanLoop.of(anchor)
     operands = given.operands_of(function)
     results = dict(given.results_of(function))
@@ -36,7 +36,7 @@ def write(
 
 @dataclass(frozen=True)
 class _ScanWriter:
-    """Writes a loop.
+    """An emitter of a scan: its steps, and the copies of carried values.
 
     Args:
         loop: that is written.
@@ -53,7 +53,7 @@ class _ScanWriter:
     room: Room
 
     def write(self) -> None:
-        """Write all steps, and what is before and after."""
+        """Emit the loop over steps, with copies of carried values before and after."""
         loop, scan = self.loop, self.loop.scan
         carried = [(x, *self.room.take(x, 2)) for x in loop.carried()]
         between = {x: self._part(x, *self.room.take(x, 1)) for x in loop.between()}
@@ -84,7 +84,7 @@ class _ScanWriter:
         new: Sequence[Value],
         between: dict[Value, Value],
     ) -> None:
-        """Write a step: of which element, and where carried values lie."""
+        """Emit one step: the body's kernels, and copies of values it only returns."""
         loop, scan = self.loop, self.loop.scan
         arguments = [*loop.body.entry_block.arguments]
         scanned = zip(
@@ -115,32 +115,34 @@ class _ScanWriter:
                 self._copy(known[value], home, value)
 
     def _call(self, call: func.CallOp, known: dict[Value, Value]) -> None:
-        """Write the kernel of a region for the memory of its operands and results."""
+        """Emit a region's kernel inline, for the memory of its operands and results."""
         region = next(x for op, x in self.loop.regions() if op == call)
         memories = [known[x] for x in (*call.operands, *call.results)]
         inner = replace(self.given, memories=memories, scratch=self.room.rest)
         self.given.write_region(region, inner)
 
     def _element(self, value: Value, memory: Value, place: Value) -> Value:
-        """Return the memory of one element of a sequence, of the type of a value."""
+        """Emit a memref of one element of a scanned or stacked sequence."""
         size = element_count(Tensor.of(value).shape)
         return self._slice(memory, self.given.scale(place, size), size)
 
     def _turn(self, value: Value, memory: Value, begin: Value, turn: Value) -> Value:
-        """Return one of the two places of a carried value."""
+        """Emit a memref of one of a carried value's two buffers."""
         size = element_count(Tensor.of(value).shape)
         at = add(begin, self.given.scale(turn, size))
         return self._slice(memory, at, size)
 
     def _part(self, value: Value, memory: Value, begin: Value) -> Value:
+        """Emit a memref of a value in scratch memory, from an offset on."""
         return self._slice(memory, begin, element_count(Tensor.of(value).shape))
 
     def _slice(self, memory: Value, begin: Value, size: Size) -> Value:
+        """Emit a memref of some elements of another memref."""
         count = size if isinstance(size, int) else self.given.size(size)
         return vectors.part_of(memory, begin, count)
 
     def _copy(self, source: Value, target: Value, like: Value) -> None:
-        """Copy all elements of a value."""
+        """Emit a copy of all elements of a value between memrefs."""
         size = element_count(Tensor.of(like).shape)
         end = self.given.size(size)
         whole = arith.subi(end, arith.remui(end, index(_LANES)))

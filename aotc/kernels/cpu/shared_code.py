@@ -55,7 +55,7 @@ def share_kernels(module: Module) -> bool:
 
 @dataclass(frozen=True)
 class _KernelText:
-    """A kernel as text.
+    """A kernel's text, split into its structure and its constants.
 
     Args:
         holder: the module that holds it.
@@ -69,7 +69,7 @@ class _KernelText:
 
     @classmethod
     def of(cls, holder: Operation) -> _KernelText:
-        """Return the kernel that a module holds."""
+        """Return the text of the kernel that a nested module holds, split up."""
         function = _function_in(holder).operation
         text = function.get_asm(print_generic_op_form=True, use_local_scope=True)
         text = text.replace(f'"{name_of(holder)}"', '""', 1)
@@ -81,13 +81,14 @@ class _KernelText:
 
 
 def _function_in(holder: Operation) -> Function:
+    """Return the only function of a nested module."""
     (function,) = holder.regions[0].blocks[0].operations
     assert isinstance(function, Function)
     return function
 
 
 def _alike_kernels(module: Module) -> Iterator[list[_KernelText]]:
-    """Yield kernels for processors of one structure, where there are several."""
+    """Yield groups of several CPU kernels whose texts differ in constants alone."""
     by_type: dict[ir.Attribute, list[Operation]] = {}
     for op in module.body.operations:
         if KERNEL in op.attributes and LAUNCH not in op.attributes:
@@ -102,7 +103,7 @@ def _alike_kernels(module: Module) -> Iterator[list[_KernelText]]:
 
 
 def _shared_kernels(alike: Sequence[_KernelText]) -> Iterator[_SharedKernels]:
-    """Yield groups of kernels of one structure whose differences can be operands."""
+    """Yield groups of kernels that can be merged, with their parameters."""
     constants = _constants_in(_function_in(alike[0].holder))
     columns = _columns_of(constants, alike)
     fixed = [n for n, x in enumerate(columns) if x.differs and not x.is_replaceable]
@@ -119,7 +120,7 @@ def _shared_kernels(alike: Sequence[_KernelText]) -> Iterator[_SharedKernels]:
 
 
 def _constants_in(function: Function) -> list[Operation]:
-    """Return the constants of a kernel that its text has without their numbers."""
+    """Return a kernel's constants that `_KernelText` leaves out of the structure."""
     found: list[Operation] = []
 
     def visit(op: Operation) -> ir.WalkResult:
@@ -134,6 +135,7 @@ def _constants_in(function: Function) -> list[Operation]:
 def _columns_of(
     constants: Sequence[Operation], alike: Sequence[_KernelText]
 ) -> list[Column]:
+    """Return, for each constant, the numbers that all kernels have there."""
     numbers = zip(*(each.numbers for each in alike), strict=True)
     return [Column(*each) for each in zip(constants, numbers, strict=True)]
 
@@ -143,7 +145,7 @@ def _columns_of(
 
 @dataclass(frozen=True)
 class _SharedKernels:
-    """Kernels of which the first takes the place of all.
+    """Kernels to merge: the first one, with parameters, replaces all.
 
     Args:
         holders: the modules that hold them.
@@ -154,7 +156,7 @@ class _SharedKernels:
     parameters: KernelParameters
 
     def call(self, call: func.CallOp, member: int) -> str:
-        """Call the first kernel in the place of a member's call.
+        """Replace one kernel's call by a call of the merged kernel.
 
         Args:
             call: of the function that dispatches the kernel.
@@ -189,7 +191,7 @@ class _SharedKernels:
         return name_of(callee)
 
     def keep_first(self) -> None:
-        """Let the first kernel take operands, and erase the others."""
+        """Rewrite the first kernel to take parameters, and erase the others."""
         first, *others = self.holders
         self.parameters.replace_in(first)
         for each in others:
@@ -197,7 +199,7 @@ class _SharedKernels:
 
 
 def _call_shared(module: Module, shared: Sequence[_SharedKernels]) -> None:
-    """Replace calls of merged kernels by those of the first of each group."""
+    """Redirect all calls of merged kernels, and erase the kernels they replace."""
     members = {
         name_of(holder): (each, number)
         for each in shared

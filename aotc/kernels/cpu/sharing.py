@@ -16,13 +16,13 @@ from aotc.mlir import Value, arith
 
 
 def run_count_value(work: Value, workgroups: Value) -> Value:
-    """`run_count` of index values, at the insertion point."""
+    """Emit `run_count` of index values."""
     runs = arith.ceildivui(workgroups, index(RUN))
     return arith.minui(share_count_value(work, runs), index(MOST_RUNS))
 
 
 def share_count_value(work: Value, workgroups: Value) -> Value:
-    """`share_count` of index values, at the insertion point."""
+    """Emit `share_count` of index values."""
     wanted = arith.minui(arith.divui(work, index(grain.SHARE)), workgroups)
     found = index(COUNTS[0])
     for count in COUNTS[1:]:
@@ -34,7 +34,7 @@ def share_count_value(work: Value, workgroups: Value) -> Value:
 def run_of_share(
     number: Value, count: Value, workgroups: tuple[Value, Value]
 ) -> tuple[Value, Value]:
-    """The first workgroup of a share and the one after its last, of all in order.
+    """Emit the first workgroup of a share, and the one after its last.
 
     Args:
         number: of the share.
@@ -55,7 +55,7 @@ def write_share(
     workgroups: tuple[Value, Value],
     write: Callable[[Value, Value], None],
 ) -> None:
-    """Visit each workgroup of a share, at the insertion point.
+    """Emit a loop over the workgroups of a share.
 
     Args:
         number: of the share.

@@ -31,20 +31,20 @@ _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 def write(
     function: Function, anchor: Argsort, schedule: Schedule, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of an argsort's kernel, for one row."""
     source, result = given.memories
     _Heap(anchor, given, source, result).write(given.workgroup[0])
 
 
 class _Item(NamedTuple):
-    """A position (i32), and the key of its element."""
+    """An element's sort key, with its position in the row."""
 
     key: Value
     position: Value
 
 
 class _Heap:
-    """Writes the work of a row at the insertion point.
+    """An emitter of one row's argsort by a heap of positions in the result.
 
     Args:
         op: what is computed.
@@ -63,7 +63,7 @@ class _Heap:
         self._given = given
 
     def write(self, row: Value) -> None:
-        """Write the positions of a row.
+        """Emit the row's argsort: build the heap, scan the rest, sort the heap.
 
         Args:
             row: its number.
@@ -91,7 +91,7 @@ class _Heap:
         loops.repeat_for(0, add(end, -1), 1, move_top)
 
     def _take_others(self, first: Value) -> None:
-        """Replace the top by each item of the rest of the row that comes before it."""
+        """Emit the scan of the rest of the row for items that precede the top."""
         size = self._given.size(self._size)
         rest = arith.subi(size, first)
         some = arith.subi(rest, arith.remui(rest, index(_SIDE_BY_SIDE)))
@@ -128,7 +128,7 @@ class _Heap:
         loops.loop(whole, size, 1, found, take)
 
     def _sift(self, item: _Item, place: Value, end: Value) -> None:
-        """Sift an item down the heap from a place, until no item below comes later.
+        """Emit the sifting of an item down the heap from a free place.
 
         Args:
             item: to be put there.
@@ -155,7 +155,7 @@ class _Heap:
         self._put(loop.results[0], item.position)
 
     def _later_child(self, place: Value, end: Value) -> tuple[Value, _Item]:
-        """Return the place and item of the later one of a place's children."""
+        """Emit the place and item of that child which comes later in the order."""
         first = add(scale(place, 2), 1)
         second = arith.minui(add(first, 1), add(end, -1))
         one, other = self._item_at(first), self._item_at(second)
@@ -165,11 +165,11 @@ class _Heap:
         return at, _Item(*found)
 
     def _item_at(self, place: Value) -> _Item:
-        """Load the item at a place of the heap."""
+        """Emit the load of the item at a place of the heap."""
         return self._item(self._position_at(place))
 
     def _item(self, position: Value) -> _Item:
-        """An element of the row with its position."""
+        """Emit the sort key of the element at a position of the row, as an item."""
         wide = arith.index_cast(ir.IndexType.get(), position)
         element = vectors.load_element_as_is(self._source, arith.addi(self._row, wide))
         found = key(element, self._dtype)
@@ -178,15 +178,17 @@ class _Heap:
         return _Item(found, position)
 
     def _position_at(self, place: Value) -> Value:
+        """Emit the load of the position at a place of the heap."""
         return vectors.load_element_as_is(self._result, arith.addi(self._heap, place))
 
     def _put(self, place: Value, position: Value) -> None:
+        """Emit the store of a position to a place of the heap."""
         at = arith.addi(self._heap, place)
         ir.Operation.create("memref.store", operands=[position, self._result, at])
 
 
 def _precedes(one: _Item, other: _Item) -> Value:
-    """Return whether an item comes before another one."""
+    """Emit whether an item comes before another one in the order."""
     if one.key.type.width == 32:  # one comparison of both parts
         return int_compare("ult", _word(one), _word(other))
     is_less = int_compare("ult", one.key, other.key)
@@ -196,6 +198,7 @@ def _precedes(one: _Item, other: _Item) -> Value:
 
 
 def _word(item: _Item) -> Value:
+    """Emit an item as one i64, the key above the position."""
     kind = ir.IntegerType.get_signless(64)
     high, low = (arith.extui(kind, each) for each in item)
     return arith.ori(arith.shli(high, constant(kind, 32)), low)

@@ -40,7 +40,7 @@ def write(
     schedule: MovementBlocks,
     given: KernelArguments,
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a transpose's kernel."""
     nest = loops_of(anchor)
     assert nest is not None
     dtype = Tensor.of(anchor.y).dtype
@@ -58,7 +58,7 @@ _Place: TypeAlias = tuple[Value, Value]  # of an element, in the operand and the
 
 @dataclass(frozen=True)
 class _TransposeKernel:
-    """Writes the work of a workgroup at the insertion point.
+    """An emitter of one workgroup's part of a transpose.
 
     Args:
         nest: what is gone through.
@@ -75,7 +75,7 @@ class _TransposeKernel:
     given: KernelArguments
 
     def write_runs(self) -> None:
-        """Copy runs."""
+        """Emit copies of contiguous runs, for a block of the long axis."""
         long, length = self.nest.long, self.nest.last.size
         assert isinstance(length, int)
         begin = self._outer_place(self.given.workgroup[1])
@@ -95,7 +95,7 @@ class _TransposeKernel:
         loops.repeat_for(first, end, 1, copy)
 
     def write_squares(self) -> None:
-        """Transpose squares: a vector has elements that were in as many others."""
+        """Emit transposes of square blocks of elements in registers."""
         last, lanes = self.nest.last, self.lanes
         assert isinstance(last.size, int)
         rest = last.size % lanes
@@ -117,7 +117,7 @@ class _TransposeKernel:
         self._along_long(write)
 
     def _square(self, begin: _Place, width: int, rows: int) -> None:
-        """Transpose `rows` times `width` elements; both are at most a vector's."""
+        """Emit the transpose of a block of `rows` × `width` elements."""
         (read, written), long, last = begin, self.nest.long, self.nest.last
         found = [
             self._load(add(read, n * static_size(last.steps[0])), width)
@@ -129,14 +129,14 @@ class _TransposeKernel:
             self._store(vector, place, rows)
 
     def write_few(self) -> None:
-        """Mix a few vectors, or take them apart."""
+        """Emit interleaving, or its inverse, of a short axis with the long one."""
         begin = self._outer_place(self.given.workgroup[1])
         is_one_run = self.nest.long.steps[0] == self.nest.last.size  # in the operand
         write = self._take_apart if is_one_run else self._mix
         self._along_long(lambda n, width: write(self._along(begin, n), width))
 
     def _take_apart(self, begin: _Place, width: int) -> None:
-        """Write `width` elements of the long axis, for each index of the short one."""
+        """Emit the deinterleaving of `width` elements of the long axis."""
         (read, written), few, lanes = begin, self.nest.last, self.lanes
         count, run = few.size, self._run(width)
         assert isinstance(count, int)
@@ -147,7 +147,7 @@ class _TransposeKernel:
             self._store(vectors.gather(found, places), place, width)
 
     def _mix(self, begin: _Place, width: int) -> None:
-        """Write all indices of the short axis, for `width` of the long one."""
+        """Emit the interleaving of `width` elements of the long axis."""
         (read, written), few, lanes = begin, self.nest.last, self.lanes
         count, run = few.size, self._run(width)
         assert isinstance(count, int)
@@ -160,17 +160,17 @@ class _TransposeKernel:
             self._store(vectors.gather(found, places), add(written, at), size)
 
     def _run(self, width: int) -> list[tuple[int, int]]:
-        """The vectors of a run of all indices: where they begin, and their lengths."""
+        """Return (start, length) of the vectors of an interleaved run."""
         assert isinstance(self.nest.last.size, int)
         return parts(width * self.nest.last.size, self.lanes)
 
     @property
     def _first(self) -> Value:
-        """The first index of the block along the long axis."""
+        """The first index of the workgroup's block of the long axis."""
         return scale(self.given.workgroup[0], self.block)
 
     def _along_long(self, write: Callable[[Value, int], None]) -> None:
-        """Go through the block of the long axis by vectors."""
+        """Emit a loop over the block of the long axis by vectors."""
         size, first = self.nest.long.size, self._first
         assert isinstance(size, int)
         end, rest = add(first, self.block), size % self.lanes
@@ -182,7 +182,7 @@ class _TransposeKernel:
         axis: tuple[Value, int],
         visit: Callable[[Value, int], None],
     ) -> None:
-        """Visit the vectors of an axis that are in a block of it.
+        """Emit a loop over an axis's vectors in a block, the last one shorter.
 
         Args:
             block: where it begins, and where it ends if the axis is as long.
@@ -198,7 +198,7 @@ class _TransposeKernel:
             loops.branch(is_last, lambda: visit(whole, rest), lambda: None)
 
     def _outer_place(self, number: Value) -> _Place:
-        """Return the place of an index of the outer axes, given its number."""
+        """Emit the offsets of an index of the outer axes, given its number."""
         place = index(0), index(0)
         for axis in reversed(self.nest.outer[1:]):
             size = self.given.size(axis.size)
@@ -209,16 +209,17 @@ class _TransposeKernel:
         return place
 
     def _along(self, place: _Place, count: Value) -> _Place:
-        """Return the place `count` elements further along the long axis."""
+        """Emit the offsets `count` elements further along the long axis."""
         return self._move(place, self.nest.long, count)
 
     def _move(self, place: _Place, loop: StridedLoop, count: Value) -> _Place:
-        """Return the place `count` elements further along a loop."""
+        """Emit the offsets `count` elements further along a loop."""
         read, written = place
         read = add(read, self.given.scale(count, loop.steps[0]))
         return read, add(written, self.given.scale(count, loop.steps[1]))
 
     def _load(self, at: Value, count: int) -> Value:
+        """Emit the load of a vector, narrow elements rounded or joined to words."""
         (memory, result), together = self.given.memories, self.nest.together
         lanes, count = (n * together for n in (self.lanes, count))
         at, element = scale(at, together), result.type.element_type
@@ -234,6 +235,7 @@ class _TransposeKernel:
         return vectors.as_words(vectors.as_stored(found, element))
 
     def _store(self, vector: Value, at: Value, count: int) -> None:
+        """Emit the store of a vector, words split to narrow elements."""
         memory, together = self.given.memories[1], self.nest.together
         if together > 1:
             vector = vectors.as_elements(vector, memory.type.element_type)

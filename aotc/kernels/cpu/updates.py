@@ -27,7 +27,7 @@ from aotc.mlir import Function, Value
 def write(
     function: Function, anchor: GraphOp, schedule: UpdateBlocks, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region, for one block."""
+    """Emit the body of a kernel of elementwise ops alone, for one block."""
     known, results = given.operands_of(function), given.results_of(function)
 
     def write_part(part: RegionPart, block: Value) -> None:
@@ -54,7 +54,7 @@ def write(
 def _write_block(
     epilogue: Epilogue, part: RegionPart, schedule: UpdateBlocks, block: Value
 ) -> None:
-    """Write some elements of a part, by whole vectors and what is left of them."""
+    """Emit a block of a part's elements: whole vectors, then a shorter one."""
     rest = part.elements % schedule.lanes
     whole = part.elements - rest
     first = scale(block, schedule.block)

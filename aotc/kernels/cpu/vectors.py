@@ -20,59 +20,59 @@ Values = list[Value]
 
 
 def index(value: int) -> Value:
-    """A constant of type index."""
+    """Emit a constant of type index."""
     return constant_of(ir.IntegerAttr.get(ir.IndexType.get(), value))
 
 
 def add(base: Value, offset: Value | int) -> Value:
-    """Return `base + offset`."""
+    """Emit `base + offset`."""
     if isinstance(offset, int):
         return base if offset == 0 else arith.addi(base, index(offset))
     return arith.addi(base, offset)
 
 
 def scale(base: Value, factor: int) -> Value:
-    """Return `base * factor`."""
+    """Emit `base * factor`."""
     return base if factor == 1 else arith.muli(base, index(factor))
 
 
 def vector_type(lanes: int, element: Type | None = None) -> Type:
-    """A vector of f32, or of other elements."""
+    """Return a vector type, of f32 by default."""
     kind: Type = ir.VectorType.get([lanes], element or ir.F32Type.get())
     return kind
 
 
 def splat(value: float, lanes: int) -> Value:
-    """A constant vector of one number."""
+    """Emit a constant vector of one f32 number."""
     return constant(vector_type(lanes), value)
 
 
 def elements(values: Sequence[float]) -> Value:
-    """A constant vector of some numbers."""
+    """Emit a constant vector of several f32 numbers."""
     numbers = np.array(values, np.float32)
     kind = vector_type(len(values))
     return constant_of(ir.DenseElementsAttr.get(numbers, type=kind))
 
 
 def repeat(element: Value, lanes: int) -> Value:
-    """Repeat an element in all lanes."""
+    """Emit a vector that repeats an element in all lanes."""
     return _make("vector.broadcast", [element], vector_type(lanes, element.type))
 
 
 def load_element(memory: Value, at: Value) -> Value:
-    """Load one element; a float as f32."""
+    """Emit the load of one element, floats extended to f32."""
     return _widen(load_element_as_is(memory, at))
 
 
 def load_element_as_is(memory: Value, at: Value) -> Value:
-    """Load one element as memory holds it."""
+    """Emit the load of one element, in the type of memory."""
     return _make("memref.load", [memory, at], memory.type.element_type)
 
 
 def load(
     memory: Value, at: Value, lanes: int, count: int | Value | None = None
 ) -> Value:
-    """Load `count` elements from `at` on as a vector; zeros follow.
+    """Emit the load of `count` elements from `at` on; zeros follow in the vector.
 
     Floats are f32 from here on, integers what they are.
     """
@@ -82,7 +82,7 @@ def load(
 def load_as_is(
     memory: Value, at: Value, lanes: int, count: int | Value | None = None
 ) -> Value:
-    """Load a vector of elements; zeros follow the first `count`."""
+    """Emit the load of a vector in the type of memory; zeros after `count`."""
     kind = vector_type(lanes, memory.type.element_type)
     if count is None or count == lanes:
         return _make("vector.load", [memory, at], kind)
@@ -91,7 +91,7 @@ def load_as_is(
 
 
 def load_each(memory: Value, places: Value) -> Value:
-    """An element of memory for each of a vector of places, which are i32."""
+    """Emit a gather: one element of memory for each i32 of a vector of places."""
     lanes = _lanes(places)
     kind = vector_type(lanes, memory.type.element_type)
     given = [memory, index(0), places, _mask(lanes, lanes), constant(kind, 0)]
@@ -99,18 +99,18 @@ def load_each(memory: Value, places: Value) -> Value:
 
 
 def bits_of(x: Value) -> Value:
-    """The bits of each element of a vector of f32, as i32."""
+    """Emit the bits of a vector of f32, as i32."""
     return arith.bitcast(_integers(_lanes(x)), x)
 
 
 def as_words(x: Value) -> Value:
-    """The bits of narrower elements side by side, as i32."""
+    """Emit a bitcast of narrower elements, side by side, to i32."""
     size = _lanes(x) * x.type.element_type.width // 32
     return _make("vector.bitcast", [x], _integers(size))
 
 
 def as_elements(x: Value, element: Type) -> Value:
-    """The inverse of `as_words`, and of `bitcast_to_floats`."""
+    """Emit the inverse of `as_words`, and of `bitcast_to_floats`."""
     if element == x.type.element_type:
         return x
     known: Any = element
@@ -119,7 +119,7 @@ def as_elements(x: Value, element: Type) -> Value:
 
 
 def bitcast_to_floats(x: Value) -> Value:
-    """The bits of elements side by side, as f32, which memory of that type can hold."""
+    """Emit a bitcast of narrower elements, side by side, to f32."""
     if x.type.element_type == ir.F32Type.get():
         return x
     words = as_words(x)
@@ -127,7 +127,7 @@ def bitcast_to_floats(x: Value) -> Value:
 
 
 def select_first(x: Value, count: int, otherwise: float) -> Value:
-    """Return the first `count` elements of a vector, with `otherwise` for the rest."""
+    """Emit a vector's first `count` elements, with `otherwise` in the other lanes."""
     lanes = x.type.shape[0]
     if count == lanes:
         return x
@@ -135,18 +135,18 @@ def select_first(x: Value, count: int, otherwise: float) -> Value:
 
 
 def first_of(x: Value) -> Value:
-    """Return the first element of a vector."""
+    """Emit the extraction of a vector's first element."""
     place = ir.DenseI64ArrayAttr.get([0])
     return _make("vector.extract", [x], x.type.element_type, static_position=place)
 
 
 def store_element(element: Value, memory: Value, at: Value) -> None:
-    """Write one element, of the type that memory has."""
+    """Emit the store of one element, of the type that memory has."""
     ir.Operation.create("memref.store", operands=[element, memory, at])
 
 
 def part_of(memory: Value, begin: Value, size: Value | int) -> Value:
-    """Elements of memory from a place on, as memory of their own."""
+    """Emit a memref of `size` elements of another memref, from `begin` on."""
     dynamic = ir.ShapedType.get_dynamic_size()
     is_static = isinstance(size, int)
     layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), [1])
@@ -170,7 +170,7 @@ def store(
     lanes: int,
     count: int | Value | None = None,
 ) -> None:
-    """Write a vector, or its first `count` elements.
+    """Emit the store of a vector, or of its first `count` elements.
 
     Memory narrower than f32 can hold them: they were rounded
     (`aotc.kernels.cpu.rounding`).
@@ -184,7 +184,7 @@ def store(
 
 
 def _widen(x: Value) -> Value:
-    """An element or a vector as f32, which holds all bf16 and f16."""
+    """Emit the extension of bf16 or f16 to f32; other types stay as they are."""
     element = x.type.element_type if isinstance(x.type, ir.VectorType) else x.type
     if element == ir.F32Type.get() or isinstance(element, ir.IntegerType):
         return x
@@ -193,7 +193,7 @@ def _widen(x: Value) -> Value:
 
 
 def as_stored(x: Value, element: Type) -> Value:
-    """A vector of f32 that are all of a narrower type of memory, as that.
+    """Emit the narrowing of a vector to the type of memory, which loses nothing.
 
     A bf16 is the upper half of its f32. IREE's own conversion rounds, with as many
     operations again.
@@ -211,7 +211,7 @@ def as_stored(x: Value, element: Type) -> Value:
 
 
 def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
-    """Return a run of elements, repeated `lanes` times."""
+    """Emit a vector that repeats a run of `count` elements `lanes` times."""
     element = memory.type.element_type
     size = count * element.width
     if lanes == 1:
@@ -226,7 +226,7 @@ def repeat_run(memory: Value, at: Value, count: int, lanes: int) -> Value:
 
 
 def _two_bytes(memory: Value, at: Value) -> Value:
-    """Load two contiguous bytes as an i16, the first one lower."""
+    """Emit the load of two contiguous bytes as an i16, the first one lower."""
     wide = ir.IntegerType.get_signless(16)
     low, high = (
         arith.extui(wide, load_element_as_is(memory, add(at, n))) for n in range(2)
@@ -235,7 +235,7 @@ def _two_bytes(memory: Value, at: Value) -> Value:
 
 
 def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
-    """Call an instruction of the CPU by LLVM's name."""
+    """Emit a call of an LLVM intrinsic."""
     return _make(
         "llvm.call_intrinsic",
         operands,
@@ -247,7 +247,7 @@ def call_intrinsic(name: str, operands: Sequence[Value], kind: Type) -> Value:
 
 
 def prefetch(memory: Value, at: Value, cache: int = 1) -> None:
-    """Fetch the line at a place into the first or second cache, to be read later."""
+    """Emit the prefetch of a cache line into the L1 or L2 cache."""
     ir.Operation.create(
         "memref.prefetch",
         operands=[memory, at],
@@ -262,7 +262,7 @@ def prefetch(memory: Value, at: Value, cache: int = 1) -> None:
 
 
 def transpose(rows: Sequence[Value]) -> Values:
-    """A square of as many vectors as they have lanes, transposed.
+    """Emit the transpose of a square: as many vectors as they have lanes.
 
     In rounds, one for each bit of a place in it: off-diagonal quarters change places
     in all squares of twice the bit (Eklundh, IEEE Transactions on Computers C-21 (1972)
@@ -284,7 +284,7 @@ def transpose(rows: Sequence[Value]) -> Values:
 def reduce_lanes(
     rows: Sequence[Value], combine: Callable[[Value, Value], Value]
 ) -> Value:
-    """Reduce the elements of each vector: of vector n to lane n.
+    """Emit the reduction of each vector's lanes: vector n's result in lane n.
 
     Of fewer vectors than lanes (a power of two), it is there again in the lanes that
     follow: of one vector, in all of them. The elements are combined in pairs, in rounds
@@ -302,7 +302,7 @@ def reduce_lanes(
 
 
 def concatenate(parts: Sequence[Value]) -> Value:
-    """Concatenate vectors of equal length; for the CPU they stay apart."""
+    """Emit the concatenation of vectors of equal length."""
     found = list(parts)
     while len(found) > 1:
         rest = found[2:]
@@ -312,7 +312,7 @@ def concatenate(parts: Sequence[Value]) -> Value:
 
 
 def interleave(parts: Sequence[Value]) -> Value:
-    """The first elements of some vectors of equal length, then the second ones, ….
+    """Emit the interleaving of vectors: all first elements, then all second ones, ….
 
     There are one, two, four, … of them.
     """
@@ -330,7 +330,7 @@ def interleave(parts: Sequence[Value]) -> Value:
 
 
 def split(x: Value, lanes: int) -> Values:
-    """The inverse of `concatenate`."""
+    """Emit the inverse of `concatenate`: vectors of `lanes` elements."""
     whole = _lanes(x)
     return [
         _shuffle(x, x, list(range(first, first + lanes)))
@@ -339,13 +339,13 @@ def split(x: Value, lanes: int) -> Values:
 
 
 def pick(x: Value, places: Sequence[int]) -> Value:
-    """The elements at some places of a vector."""
+    """Emit a shuffle of one vector: its elements at some places."""
     is_all = list(places) == list(range(_lanes(x)))
     return x if is_all else _shuffle(x, x, list(places))
 
 
 def gather(found: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
-    """A vector of elements of some: each by the number of a vector and a place in it.
+    """Emit a shuffle of several vectors, by (number of the vector, place in it).
 
     A number of none of them stands for any element.
     """
@@ -360,45 +360,45 @@ def gather(found: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
 
 
 def any_of(conditions: Value) -> Value:
-    """Return whether any lane of a vector of i1 is true."""
+    """Emit whether any lane of a vector of i1 is true."""
     how = ir.Attribute.parse("#vector.kind<or>")
     made = ir.IntegerType.get_signless(1)
     return _make("vector.reduction", [conditions], made, kind=how)
 
 
 def greatest_index(x: Value) -> Value:
-    """The greatest element of a vector of i32, as a number of type index."""
+    """Emit the greatest element of a vector of i32, as an index."""
     how = ir.Attribute.parse("#vector.kind<maxsi>")
     found = _make("vector.reduction", [x], x.type.element_type, kind=how)
     return arith.index_cast(ir.IndexType.get(), found)
 
 
 def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
-    """The elements at some places of two vectors, one after the other."""
+    """Emit a shuffle of two vectors, places counting through both."""
     kind = vector_type(len(places), x.type.element_type)
     mask = ir.DenseI64ArrayAttr.get(places)
     return _make("vector.shuffle", [x, y], kind, mask=mask)
 
 
 def iota_from(first: Value, lanes: int) -> Value:
-    """A vector of i32: a number of type index and those after it."""
+    """Emit a vector of i32: a number of type index and those after it."""
     numbers = np.arange(lanes, dtype=np.int32)
     steps = constant_of(ir.DenseElementsAttr.get(numbers, type=_integers(lanes)))
     return arith.addi(repeat_index(first, lanes), steps)
 
 
 def repeat_index(value: Value, lanes: int) -> Value:
-    """A number of type index as i32, in all lanes."""
+    """Emit an index value as i32, in all lanes."""
     return _make("vector.broadcast", [narrow(value)], _integers(lanes))
 
 
 def narrow(value: Value) -> Value:
-    """A number of type index as i32."""
+    """Emit the cast of an index value to i32."""
     return arith.index_cast(ir.IntegerType.get_signless(32), value)
 
 
 def allocate(count: int, element: Type | None = None) -> Value:
-    """Allocate memory of a workgroup for some elements, on its stack.
+    """Emit a stack allocation of some elements, where the function begins.
 
     It is allocated where the function begins: in a loop, each round would take more.
     """
@@ -413,7 +413,7 @@ def allocate(count: int, element: Type | None = None) -> Value:
 
 
 def multiply_add(x: Value, y: Value, total: Value) -> Value:
-    """`x * y + total`, rounded once."""
+    """Emit `x * y + total`, rounded once."""
     return _make("vector.fma", [x, y, total], total.type)
 
 
@@ -424,7 +424,7 @@ def outer_product(
     sums: Values,
     combine: Callable[[Value, Value, Value], Value] = multiply_add,
 ) -> Values:
-    """Add all products of elements and vectors to `sums`, by rows.
+    """Emit `sums` plus the products of all elements and vectors, row by row.
 
     The fewer of the two are held in registers, and of the others one at a time: no more
     than `rows * vectors + min(rows, vectors) + 1` registers are in use. `combine` adds
@@ -450,11 +450,13 @@ def outer_product(
 
 
 def _lanes(x: Value) -> int:
+    """Return the number of elements of a vector."""
     count: int = x.type.shape[0]
     return count
 
 
 def _mask(lanes: int, count: int | Value) -> Value:
+    """Emit a mask that is true in the first `count` lanes."""
     kind = _integers(lanes, 1)
     if isinstance(count, Value):
         return _make("vector.create_mask", [count], kind)
@@ -463,12 +465,14 @@ def _mask(lanes: int, count: int | Value) -> Value:
 
 
 def _integers(lanes: int, bits: int = 32) -> Type:
+    """Return a vector type of integers."""
     return vector_type(lanes, ir.IntegerType.get_signless(bits))
 
 
 def _make(
     name: str, operands: Sequence[Value], result: Type, **attributes: ir.Attribute
 ) -> Value:
+    """Emit an op with one result, by name; return the result."""
     made: Value = ir.Operation.create(
         name, results=[result], operands=list(operands), attributes=attributes
     ).result

@@ -16,7 +16,7 @@ from aotc.mlir import Value, arith
 
 
 def parts(length: int, size: int, first: int = 0) -> list[tuple[int, int]]:
-    """Return where each part of a run begins, and how many elements it has.
+    """Return the (start, length) of each part of a run, cut into parts of `size`.
 
     `[(0, 8), (8, 8), (16, 3)]` for 19 in parts of 8.
     """
@@ -24,7 +24,7 @@ def parts(length: int, size: int, first: int = 0) -> list[tuple[int, int]]:
 
 
 def visit_parts(length: int, size: int, visit: Callable[[Value, int], None]) -> None:
-    """Visit each part of a run: in a loop, but for a smaller last one."""
+    """Emit a loop over the parts of a run, the shorter last one by itself."""
     whole, rest = divmod(length, size)
     if whole:
         loops.repeat_for(0, whole * size, size, lambda at: visit(at, size))
@@ -35,7 +35,7 @@ def visit_parts(length: int, size: int, visit: Callable[[Value, int], None]) -> 
 def visit_some_parts(
     some: tuple[Value, int], length: int, size: int, visit: Callable[[Value, int], None]
 ) -> None:
-    """Visit some neighbouring parts of a run, given the number of each.
+    """Emit a loop over some consecutive parts of a run, by their numbers.
 
     Args:
         some: the first of them, and how many there are, or fewer at the end of the run.
@@ -56,7 +56,7 @@ def visit_some_parts(
 def visit_by_size(
     first: Value | int, last: Value, size: int, visit: Callable[[Value, int], None]
 ) -> None:
-    """Visit `size` elements at a time, and those left one by one.
+    """Emit a loop over `size` elements at a time, then one over the rest.
 
     The first element is a multiple of the size.
     """
@@ -69,7 +69,7 @@ Group = tuple[Value | int, int, Value | int]  # the first, of how many, and how 
 
 
 def row_groups(count: Value | int, most: int) -> list[Group]:
-    """Return rows in tiles of at most `most`: evenly, or, of a Value, then of one."""
+    """Return (start, rows, repetitions) of tiles of at most `most` rows."""
     if isinstance(count, int):
         return [*split_groups(count, most)]
     whole = arith.divui(count, index(most))
@@ -78,7 +78,7 @@ def row_groups(count: Value | int, most: int) -> list[Group]:
 
 
 def visit_groups(groups: Iterable[Group], visit: Callable[[Value, int], None]) -> None:
-    """Visit each tile of some groups, given its first row and its rows."""
+    """Emit a loop over each group of tiles, given as (start, rows, repetitions)."""
     for first, rows, count in groups:
 
         def visit_tile(
@@ -95,7 +95,7 @@ def branch_at_rest(
     write_whole: Callable[[], None],
     write_rest: Callable[[], None],
 ) -> None:
-    """Branch on whether a part is whole; write it whole, or only its rest.
+    """Emit a branch between a whole part and a shorter last one, if there are both.
 
     Args:
         counts: of the whole parts, or of their elements, and of those of the rest.
@@ -113,16 +113,16 @@ def branch_at_rest(
 
 
 def block_bounds(number: Value, size: int, end: int | Value) -> tuple[Value, Value]:
-    """Return the first element of a block and the one after its last."""
+    """Emit the bounds of a block: its first element, and the one after its last."""
     first = scale(number, size)
     return first, index_minimum(add(first, size), end)
 
 
 def index_minimum(value: Value, limit: int | Value) -> Value:
-    """Return the lesser of a value and a limit."""
+    """Emit the lesser of an index value and a limit."""
     return arith.minsi(value, index(limit) if isinstance(limit, int) else limit)
 
 
 def index_maximum(value: Value, limit: int | Value) -> Value:
-    """Return the greater of a value and a limit."""
+    """Emit the greater of an index value and a limit."""
     return arith.maxsi(value, index(limit) if isinstance(limit, int) else limit)

@@ -40,7 +40,7 @@ from aotc.mlir import Function, Value, arith
 def write(
     function: Function, anchor: Attention, tile: AttentionTile, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of an attention's kernel for many queries."""
     head, part = given.workgroup
     scratch = SoftmaxScratch.allocate(tile, AttentionSizes.of(anchor))
     queries = queries_of(anchor, given, head, scale(part, tile.columns))
@@ -51,10 +51,10 @@ def write(
 
 
 class _AttentionKernel(WeightedSums, ScoreWriter):
-    """Writes a kernel at the insertion point."""
+    """An emitter of one workgroup's attention, by online softmax."""
 
     def write(self) -> None:
-        """Write the work of one workgroup."""
+        """Emit the attention of one workgroup's queries."""
         self.transpose_queries()
         if self.sizes.positions == self.tile.keys:
             self._write_only_block()
@@ -62,15 +62,14 @@ class _AttentionKernel(WeightedSums, ScoreWriter):
             self._write_blocks()
 
     def _write_only_block(self) -> None:
-        """Write the kernel where all keys are one block, so that nothing is
-        rescaled.
-        """
+        """Emit attention over a single block of keys, without rescaling."""
         block = self.block(index(0), self.tile.keys)
         softmax = self.weigh(block, self._empty_softmax())
         self._finish_softmax(softmax)
         self.write_sums(block)
 
     def _write_blocks(self) -> None:
+        """Emit attention over blocks of keys, rescaling sums after each block."""
         count, keys = self.tile.vectors, self.tile.keys
         positions = self.sizes.positions
         whole = positions // keys * keys
@@ -101,13 +100,13 @@ class _AttentionKernel(WeightedSums, ScoreWriter):
         self.rescale()
 
     def _empty_softmax(self) -> OnlineSoftmax:
-        """The softmax before all keys."""
+        """Emit the online softmax's state before all keys."""
         count, lanes = self.tile.vectors, self.tile.lanes
         lowest, zero = vectors.splat(-inf, lanes), vectors.splat(0.0, lanes)
         return OnlineSoftmax([lowest] * count, [zero] * count)
 
     def _finish_softmax(self, softmax: OnlineSoftmax) -> None:
-        """Write the logarithms of sums, if any are read, and the factors of results."""
+        """Store the log-sum-exp of queries, if read, and the results' factors."""
         memory = self.memories.logsum
         if memory is not None:
             self._store_factors(logarithm_of_sum(softmax))
@@ -122,6 +121,7 @@ class _AttentionKernel(WeightedSums, ScoreWriter):
         self._store_factors([reciprocal(x, safe=self.op.safe) for x in softmax.total])
 
     def _store_factors(self, factors: Values) -> None:
+        """Emit the store of each query's factor to scratch memory."""
         lanes = self.tile.lanes
         for number, factor in enumerate(factors):
             vectors.store(factor, self.scratch.factors, index(number * lanes), lanes)

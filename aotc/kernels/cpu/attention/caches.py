@@ -26,7 +26,7 @@ from aotc.mlir import Function, Value, arith
 
 @dataclass(frozen=True)
 class HeadRows:
-    """The keys or the values of a head.
+    """The keys or the values of one head, as rows in memory.
 
     Args:
         value: those of all heads, or the cache that they are a transpose of.
@@ -43,11 +43,11 @@ class HeadRows:
     step: int
 
     def at(self, position: Value) -> Value:
-        """Return the start of a position's row."""
+        """Emit the offset of the row of a position."""
         return add(self.begin, scale(position, self.step))
 
     def load(self, row: Value, column: Value, count: int) -> Value:
-        """Load a vector of a row, which begins at `row`, from element `column` on."""
+        """Emit a vector of a row from element `column` on, dequantised if needed."""
         place = VectorPosition(add(row, column), column, key=0, count=count)
         return self.epilogue.compute(self.value, place)
 
@@ -59,7 +59,7 @@ def rows_of(
     queries: Queries,
     lanes: int,
 ) -> tuple[HeadRows, HeadRows]:
-    """Make readers of the keys and the values of a workgroup's head.
+    """Return the readers of the keys and of the values of a workgroup's head.
 
     Args:
         function: the region.
@@ -76,7 +76,7 @@ def rows_of(
         value, step = views.get(operand, operand), sizes.shared * size
         if operand in views:
             begin, step = scale(given.scale(head, sizes.positions), size), size
-        memory = epilogue.memories[_held(value, epilogue)]
+        memory = epilogue.memories[_argument_behind(value, epilogue)]
         return HeadRows(value, epilogue, memory, begin, step)
 
     return (
@@ -85,8 +85,8 @@ def rows_of(
     )
 
 
-def _held(value: Value, epilogue: Epilogue) -> Value:
-    """Return the argument of a value's shape that it is computed from."""
+def _argument_behind(value: Value, epilogue: Epilogue) -> Value:
+    """Return the region's argument from which a key or value is computed."""
     made = [value]
     while not epilogue.is_read(value):
         made += [x for x in made.pop(0).owner.operands if not is_repeated(x)]

@@ -45,7 +45,7 @@ from aotc.mlir import Function, Value, arith
 def write(
     function: Function, anchor: Attention, tile: DecoderTile, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of an attention's kernel for few queries."""
     memories = AttentionMemories.of(function, anchor, given)
     queries = queries_of(anchor, given, given.workgroup[0], index(0))
     key, value = rows_of(function, anchor, given, queries, tile.lanes)
@@ -55,7 +55,7 @@ def write(
 
 @dataclass(frozen=True)
 class _DecoderKeyBlock:
-    """A block of keys.
+    """A block of keys: the number of the first, and how many.
 
     Args:
         start: the number of the first.
@@ -70,7 +70,7 @@ class _DecoderKeyBlock:
 
 @dataclass(frozen=True)
 class _Scratch:
-    """The memory of a workgroup, of which each query has as much.
+    """The scratch memory of a workgroup: softmax state and sums of each query.
 
     Args:
         depth: of a query, elements that it has there.
@@ -94,7 +94,7 @@ class _Scratch:
 
     @classmethod
     def allocate(cls, tile: DecoderTile, sizes: AttentionSizes) -> _Scratch:
-        """Allocate the scratch memory on the stack."""
+        """Emit the allocation of the scratch memory on the stack."""
         assert isinstance(sizes.length, int)
         count, lanes = sizes.length, tile.lanes
         depth, keys = (round_up(n, lanes) for n in (sizes.depth, tile.keys))
@@ -112,7 +112,7 @@ class _Scratch:
 
 @dataclass(frozen=True)
 class _Decoder(WorkgroupAttention):
-    """Writes a kernel at the insertion point.
+    """An emitter of attention for few queries, which reads keys and values once.
 
     Args:
         tile: how it is cut up.
@@ -128,6 +128,7 @@ class _Decoder(WorkgroupAttention):
 
     @property
     def _lanes(self) -> int:
+        """The number of elements of a vector."""
         return self.tile.lanes
 
     @property
@@ -138,10 +139,11 @@ class _Decoder(WorkgroupAttention):
 
     @property
     def _strides(self) -> BiasStrides:
+        """The strides of the bias."""
         return bias_strides(self.op)
 
     def write(self) -> None:
-        """Write the work of one workgroup."""
+        """Emit the attention of all queries of one head of keys."""
         self._each_query(self._start_query)
         end, keys = self._end_of_seen(), self.tile.keys
         rest = arith.remui(end, index(keys))
@@ -161,7 +163,7 @@ class _Decoder(WorkgroupAttention):
         self._each_query(self._finish_query)
 
     def _end_of_seen(self) -> Value:
-        """Return the end of the positions that the bias lets any query see."""
+        """Emit the end of the positions that the bias lets some query see."""
         positions, lanes = self.given.size(self.sizes.positions), self._lanes
         if self._strides.position == 0:
             return positions
@@ -192,12 +194,13 @@ class _Decoder(WorkgroupAttention):
         return vectors.greatest_index(ends[0])
 
     def _each_query(self, body: Callable[[Value], None]) -> None:
+        """Emit a loop over the queries."""
         loops.repeat_for(0, self._count, 1, body)
 
     # ---- before and after all blocks ------------------------------------------------
 
     def _start_query(self, query: Value) -> None:
-        """Scale a query, and let its softmax and sums be those of no positions."""
+        """Emit a query's scaling, and the initial state of its softmax and sums."""
         lanes, sizes = self._lanes, self.sizes
         factor = vectors.splat(float(self.op.scale), lanes)
         row = scale(query, sizes.row_step * sizes.depth)
@@ -214,7 +217,7 @@ class _Decoder(WorkgroupAttention):
             vectors.store(zero, *self._sum_at(query, first), lanes, count)
 
     def _finish_query(self, query: Value) -> None:
-        """Divide the sums of a query by that of its exponentials."""
+        """Emit a query's result: sums over total, and the log-sum-exp if it is read."""
         lanes = self._lanes
         total = vectors.reduce_lanes(
             [self._load(self.scratch.totals, query)], arith.addf
@@ -232,36 +235,38 @@ class _Decoder(WorkgroupAttention):
             vectors.store(result, self.memories.result, at, lanes, count)
 
     def _result_of(self, query: Value) -> Value:
+        """Emit the offset of a query's result."""
         step = self.sizes.row_step * self.sizes.width
         return add(self.queries.result, scale(query, step))
 
     def _sum_at(self, query: Value, first: int) -> tuple[Value, Value]:
-        """Return the memory of the sums of a query, and where some are in it."""
+        """Return the memory of a query's sums, and emit the offset of some of them."""
         if self.scratch.sums is None:
             return self.memories.result, add(self._result_of(query), first)
         return self.scratch.sums, add(scale(query, self.sizes.width), first)
 
     def _load(self, memory: Value, query: Value) -> Value:
+        """Emit the load of a query's vector from scratch memory."""
         return vectors.load(memory, scale(query, self._lanes), self._lanes)
 
     def _store(self, memory: Value, query: Value, x: Value) -> None:
+        """Emit the store of a query's vector to scratch memory."""
         vectors.store(x, memory, scale(query, self._lanes), self._lanes)
 
     # ---- one block ------------------------------------------------------------------
 
     def _write_seen(self, block: _DecoderKeyBlock) -> None:
-        """Write a whole block, unless the bias hides all of it."""
+        """Emit a whole block of keys, skipped if the bias hides all of it."""
         is_seen = self._is_seen(block) if self._strides.position != 0 else True
         loops.branch(is_seen, lambda: self._write_block(block), lambda: None)
 
     def _write_block(self, block: _DecoderKeyBlock) -> None:
+        """Emit a block of keys for all queries: weights, then sums of values."""
         self._each_query(lambda query: self._weigh(block, query))
         self._each_query(lambda query: self._add_values(block, query))
 
     def _is_seen(self, block: _DecoderKeyBlock) -> Value:
-        """Return whether any query's bias leaves a position of a whole block
-        visible.
-        """
+        """Emit whether the bias leaves some position of a whole block visible."""
         rows = self._count if self._strides.query != 0 else 1
         found = [
             self._bias_at(block, index(row), group)
@@ -277,7 +282,7 @@ class _Decoder(WorkgroupAttention):
     def _bias_at(
         self, block: _DecoderKeyBlock, query: Value, group: tuple[int, int]
     ) -> Value:
-        """The bias of some keys of a whole block; -infinity in lanes without a key."""
+        """Emit the bias of some keys of a whole block; -inf in lanes without a key."""
         first, count = group
         lanes, strides = self._lanes, self._strides
         absent = vectors.elements([0.0] * count + [-inf] * (lanes - count))
@@ -292,11 +297,11 @@ class _Decoder(WorkgroupAttention):
         return found if count == lanes else arith.addf(found, absent)
 
     def _bias_of(self, query: Value) -> Value:
-        """Return where the bias of a query begins."""
+        """Emit the offset of a query's bias."""
         return add(self.queries.bias, self.given.scale(query, self._strides.query))
 
     def _weigh(self, block: _DecoderKeyBlock, query: Value) -> None:
-        """Write e**(score - highest) of a block, and the softmax up to its end."""
+        """Emit a block's softmax weights for a query; update highest and total."""
         groups = parts(self.tile.keys, self._lanes)
         if isinstance(block.count, int):
             scores = [self._score(block, query, group) for group in groups]
@@ -321,7 +326,7 @@ class _Decoder(WorkgroupAttention):
     def _score(
         self, block: _DecoderKeyBlock, query: Value, group: tuple[int, int]
     ) -> Value:
-        """The scores of as many keys of a whole block as there are lanes."""
+        """Emit the scores of a group of keys of a whole block, a key in each lane."""
         first, count = group
         products = self._products(add(block.start, first), query, count)
         absent = [vectors.splat(0.0, self._lanes)] * (self._lanes - count)
@@ -331,7 +336,7 @@ class _Decoder(WorkgroupAttention):
     def _score_one_by_one(
         self, block: _DecoderKeyBlock, count: Value, query: Value
     ) -> Values:
-        """The scores of a block of few keys, by vectors; -infinity for no key."""
+        """Emit the scores of a partial block; -inf in lanes without a key."""
         lanes, memory = self._lanes, self.scratch.weights
         begin = scale(query, self.scratch.keys)
         places = [add(begin, first) for first, _ in parts(self.tile.keys, lanes)]
@@ -354,8 +359,7 @@ class _Decoder(WorkgroupAttention):
         return [vectors.load(memory, place, lanes) for place in places]
 
     def _products(self, start: Value, query: Value, count: int) -> Values:
-        """Return vectors that sum to the products of a query and some keys, one for
-        each.
+        """Emit vectors whose lanes sum to a query's products with some keys.
 
         Meanwhile the values beside the keys are fetched, which are read next.
         """
@@ -381,7 +385,7 @@ class _Decoder(WorkgroupAttention):
         return sums
 
     def _add_values(self, block: _DecoderKeyBlock, query: Value) -> None:
-        """Multiply the sums of a query with its factor and add those of a block."""
+        """Emit a query's sums, rescaled, plus a block's weighted values."""
         found = parts(self.sizes.width, self._lanes)
         for first in range(0, len(found), self.tile.width):
             panel = found[first : first + self.tile.width]
@@ -390,9 +394,7 @@ class _Decoder(WorkgroupAttention):
     def _add_panel(
         self, block: _DecoderKeyBlock, query: Value, panel: list[tuple[int, int]]
     ) -> None:
-        """Add the products with some vectors of values, and fetch the next block's
-        keys.
-        """
+        """Emit some vectors of a query's sums: rescaled, plus a block's values."""
         lanes, rows = self._lanes, self.value
         begin = rows.at(block.start)
         factor, left = (

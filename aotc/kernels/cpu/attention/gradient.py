@@ -45,7 +45,7 @@ def write(
     tile: AttentionTile,
     given: KernelArguments,
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of an attention gradient's kernel."""
     sizes, known = AttentionSizes.of(anchor), given.operands_of(function)
     memories = AttentionMemories(
         *(known[x] for x in (anchor.query, anchor.bias, anchor.dy, anchor.logsum))
@@ -87,7 +87,7 @@ def write(
 
 @dataclass(frozen=True)
 class GradientScratch(AttentionScratch):
-    """The memory of a workgroup, with what a gradient has besides.
+    """The scratch memory of a workgroup that computes an attention's gradient.
 
     Args:
         cotangents: of the results of queries, like `queries`.
@@ -99,7 +99,7 @@ class GradientScratch(AttentionScratch):
 
     @classmethod
     def allocate(cls, tile: AttentionTile, sizes: AttentionSizes) -> GradientScratch:
-        """Allocate the scratch memory on the stack."""
+        """Emit the allocation of the scratch memory on the stack."""
         columns, keys = tile.columns, tile.keys
         counts = sizes.depth, keys, sizes.width, keys
         return cls(*(vectors.allocate(count * columns) for count in counts))
@@ -107,7 +107,7 @@ class GradientScratch(AttentionScratch):
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights of sums, in the memory of a workgroup.
+    """A matrix of weights (P or dS) in scratch memory, with its strides.
 
     Args:
         memory: that holds them: of P or of dS.
@@ -122,7 +122,7 @@ class _Weights:
 
 @dataclass(frozen=True)
 class _GradientKernel(ScoreWriter):
-    """Writes the work of one block of queries at the insertion point.
+    """An emitter of an attention's gradient for one block of queries.
 
     Args:
         shift: memory of the term of each row.
@@ -141,17 +141,20 @@ class _GradientKernel(ScoreWriter):
 
     @property
     def _values(self) -> RowsInMemory:
+        """The rows of values of the head."""
         step = self.sizes.shared * self.sizes.width
         return RowsInMemory(self.value, self.queries.value, step, self.sizes.width)
 
     @property
     def _queries(self) -> RowsInMemory:
+        """The rows of queries of the block."""
         step = self.sizes.row_step * self.sizes.depth
         begin = self.queries.query
         return RowsInMemory(self.memories.query, begin, step, self.sizes.depth)
 
     @property
     def _cotangents(self) -> RowsInMemory:
+        """The rows of result cotangents (dy) of the block."""
         step = self.sizes.row_step * self.sizes.width
         begin = self.queries.result
         return RowsInMemory(self.memories.result, begin, step, self.sizes.width)
@@ -165,15 +168,15 @@ class _GradientKernel(ScoreWriter):
     # ---- the work -------------------------------------------------------------------
 
     def clear_keys(self) -> None:
-        """Let the sums of all keys be 0."""
+        """Emit zeros to the gradients of all keys and values of the head."""
         positions = self.given.size(self.sizes.positions)
         if self.dkey is not None:
-            self._clear(_at(self.keys, self.dkey), positions)
+            self._clear(_in_memory(self.keys, self.dkey), positions)
         if self.dvalue is not None:
-            self._clear(_at(self._values, self.dvalue), positions)
+            self._clear(_in_memory(self._values, self.dvalue), positions)
 
     def write(self) -> None:
-        """Add what a block of queries gives to the sums of keys; write its own."""
+        """Emit a block of queries: add to dkey and dvalue, and write its dquery."""
         self.transpose_queries()
         cotangents = self.scratch.cotangents
         self.transpose(self._cotangents, cotangents, lambda x: x)
@@ -183,7 +186,7 @@ class _GradientKernel(ScoreWriter):
             logsums = [finite(x) for x in logsums]
         shifts = self._numbers(self.shift)
         if self.dquery is not None:
-            self._clear(_at(self._queries, self.dquery), self._count)
+            self._clear(_in_memory(self._queries, self.dquery), self._count)
 
         def write_block(start: Value, size: Size) -> None:
             block = self.block(start, size)
@@ -204,7 +207,7 @@ class _GradientKernel(ScoreWriter):
             write_block(end, positions - whole)
 
     def _numbers(self, memory: Value) -> Values:
-        """Load a number of each query; zeros follow."""
+        """Emit the loads of one number of each query, as vectors; zeros follow."""
         lanes, count = self.tile.lanes, self._count
         return [
             vectors.load(
@@ -214,6 +217,7 @@ class _GradientKernel(ScoreWriter):
         ]
 
     def _clear(self, rows: RowsInMemory, count: Value) -> None:
+        """Emit zeros to some rows in memory."""
         assert isinstance(rows.length, int)
         lanes, found = self.tile.lanes, parts(rows.length, self.tile.lanes)
         zero = vectors.splat(0.0, lanes)
@@ -228,7 +232,7 @@ class _GradientKernel(ScoreWriter):
     # ---- weights --------------------------------------------------------------------
 
     def _weigh(self, block: KeyBlock, logsums: Values) -> None:
-        """Write the probabilities of a block."""
+        """Emit the probabilities P of a block of keys, to scratch memory."""
         self.transpose_bias(block)
 
         def write_tile(key: Value, count: int) -> None:
@@ -243,7 +247,7 @@ class _GradientKernel(ScoreWriter):
         visit_groups(block.tiles(self.tile.rows), write_tile)
 
     def _derive(self, block: KeyBlock, shifts: Values) -> None:
-        """Write the cotangents of the scores of a block, times the scale."""
+        """Emit the scores' cotangents dS of a block of keys, to scratch memory."""
         lanes = self.tile.lanes
         factor = vectors.splat(float(self.op.scale), lanes)
 
@@ -260,34 +264,35 @@ class _GradientKernel(ScoreWriter):
         visit_groups(block.tiles(self.tile.rows), write_tile)
 
     def _place(self, key: Value, place: int) -> Value:
-        """Return where a vector of a tile lies, given the tile's first key."""
+        """Emit the offset of a vector of weights, given its tile's first key."""
         row, vector = divmod(place, self.tile.vectors)
         at = scale(add(key, row), self.tile.columns)
         return add(at, vector * self.tile.lanes)
 
     def _store(self, x: Value, memory: Value, key: Value, place: int) -> None:
+        """Emit the store of a vector of weights to scratch memory."""
         vectors.store(x, memory, self._place(key, place), self.tile.lanes)
 
     # ---- sums -----------------------------------------------------------------------
 
     def _add_to_values(self, block: KeyBlock) -> None:
-        """Add P dy to the sums of the values of a block."""
+        """Emit the addition of P dy to dvalue, for a block of keys."""
         if self.dvalue is not None:
-            sums = _at(self._values, self.dvalue)
+            sums = _in_memory(self._values, self.dvalue)
             self._add_to_block(block, sums, self.scratch.scores, self._cotangents)
 
     def _add_to_keys(self, block: KeyBlock) -> None:
-        """Add dS query to the sums of the keys of a block."""
+        """Emit the addition of dS query to dkey, for a block of keys."""
         if self.dkey is not None:
-            sums = _at(self.keys, self.dkey)
+            sums = _in_memory(self.keys, self.dkey)
             self._add_to_block(block, sums, self.scratch.slopes, self._queries)
 
     def _add_to_block(
         self, block: KeyBlock, sums: RowsInMemory, memory: Value, terms: RowsInMemory
     ) -> None:
-        """Add the rows of queries, by weights in memory, to the sums of a block."""
+        """Emit the addition of weighted query rows to a block's gradient rows."""
         weights = _Weights(memory, self.tile.columns, 1)
-        start = _from(sums, self.given, block.start)
+        start = _rows_from(sums, self.given, block.start)
 
         def write_tile(key: Value, count: int) -> None:
             first = index(0)
@@ -299,12 +304,12 @@ class _GradientKernel(ScoreWriter):
         visit_groups(block.tiles(self.tile.rows), write_tile)
 
     def _add_to_queries(self, block: KeyBlock) -> None:
-        """Add dS key to the sums of the queries."""
+        """Emit the addition of dS key to dquery, for a block of keys."""
         if self.dquery is None:
             return
-        sums = _at(self._queries, self.dquery)
+        sums = _in_memory(self._queries, self.dquery)
         weights = _Weights(self.scratch.slopes, 1, self.tile.columns)
-        terms = _from(self.keys, self.given, block.start)
+        terms = _rows_from(self.keys, self.given, block.start)
 
         def write_tile(query: Value, count: int) -> None:
             last = index(block.seen) if isinstance(block.seen, int) else block.seen
@@ -323,7 +328,7 @@ class _GradientKernel(ScoreWriter):
         terms: RowsInMemory,
         bounds: tuple[Value, Value],
     ) -> None:
-        """Add weighted rows to the rows of sums.
+        """Emit the addition of weighted rows to rows of sums in memory.
 
         Args:
             sums: in memory.
@@ -364,11 +369,11 @@ class _GradientKernel(ScoreWriter):
                 vectors.store(total, sums.memory, at, lanes, n)
 
 
-def _at(rows: RowsInMemory, memory: Value) -> RowsInMemory:
-    """Return rows that lie alike in other memory."""
+def _in_memory(rows: RowsInMemory, memory: Value) -> RowsInMemory:
+    """Return rows of the same layout in another memref."""
     return replace(rows, memory=memory)
 
 
-def _from(rows: RowsInMemory, given: KernelArguments, number: Value) -> RowsInMemory:
-    """Return the rows from one on."""
+def _rows_from(rows: RowsInMemory, given: KernelArguments, number: Value) -> RowsInMemory:
+    """Return the rows from number `number` on."""
     return replace(rows, begin=rows.at(given, number))

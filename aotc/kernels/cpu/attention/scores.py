@@ -23,10 +23,10 @@ from aotc.mlir import Value, arith, math
 
 
 class ScoreWriter(TiledWork):
-    """Writes the scores of blocks at the insertion point."""
+    """An emitter of attention scores, and of the softmax over blocks of keys."""
 
     def transpose_queries(self) -> None:
-        """Transpose and scale the queries of a workgroup into its memory."""
+        """Emit scaled queries, transposed, to scratch memory."""
         sizes = self.sizes
         factor = vectors.splat(float(self.op.scale), self.tile.lanes)
         step = sizes.row_step * sizes.depth
@@ -34,7 +34,7 @@ class ScoreWriter(TiledWork):
         self.transpose(rows, self.scratch.queries, lambda x: arith.mulf(x, factor))
 
     def weigh(self, block: KeyBlock, before: OnlineSoftmax) -> OnlineSoftmax:
-        """Write e**(score - highest) of a block; returns the softmax up to its end."""
+        """Emit a block's softmax weights to scratch; return the softmax so far."""
         self.transpose_bias(block)
         highest = before.highest
         for group in block.tiles(self.tile.rows):
@@ -50,7 +50,7 @@ class ScoreWriter(TiledWork):
     def _write_exponentials(
         self, block: KeyBlock, highest: Values, totals: Values
     ) -> Values:
-        """Replace the scores of a block; returns `totals` plus their sums."""
+        """Replace a block's scores by exponentials; return `totals` plus their sums."""
         tile, lanes = self.tile, self.tile.lanes
         shifts = [finite(x) for x in highest]
 
@@ -69,9 +69,7 @@ class ScoreWriter(TiledWork):
     # ---- rows as columns ------------------------------------------------------------
 
     def transpose_bias(self, block: KeyBlock) -> None:
-        """Transpose the bias of a block, if queries differ in it, to the place of its
-        scores.
-        """
+        """Emit a block's bias, transposed, to scratch, if it varies with queries."""
         step = bias_strides(self.op).query
         if step != 0:
             begin, count = add(self.queries.bias, block.start), block.count
@@ -84,7 +82,7 @@ class ScoreWriter(TiledWork):
         target: Value,
         convert: Callable[[Value], Value],
     ) -> None:
-        """Write the rows of all queries as columns of a workgroup's memory.
+        """Emit rows, one for each query, transposed to columns in scratch memory.
 
         Columns without a query have the last query again.
 
@@ -122,7 +120,7 @@ class ScoreWriter(TiledWork):
     # ---- scores ---------------------------------------------------------------------
 
     def _score_keys(self, block: KeyBlock, group: Group, highest: Values) -> Values:
-        """Write the scores of tiles of keys; returns the highest so far.
+        """Emit the scores of a group of tiles of keys; return the highest so far.
 
         Args:
             block: of keys.
@@ -140,9 +138,7 @@ class ScoreWriter(TiledWork):
     def _score_tile(
         self, block: KeyBlock, keys: tuple[Value, int], highest: Values
     ) -> Values:
-        """Compute the scores of one tile, given its first key in the block and their
-        number.
-        """
+        """Emit the scores of one tile of keys to scratch; return the highest so far."""
         tile, lanes, (key, count) = self.tile, self.tile.lanes, keys
         first = add(block.start, key)
         sums = self.multiply(self.keys, (first, count), self.scratch.queries)
@@ -158,7 +154,7 @@ class ScoreWriter(TiledWork):
     def multiply(
         self, rows: RowsInMemory, some: tuple[Value, int], columns: Value
     ) -> Values:
-        """Multiply some rows by all columns; return vectors of sums, by rows.
+        """Emit the products of some rows and all columns; return sums by rows.
 
         Args:
             rows: of the head, such as its keys.
@@ -185,7 +181,7 @@ class ScoreWriter(TiledWork):
         return loops.loop(0, rows.length, 1, zeros, add_products)
 
     def score(self, block: KeyBlock, place: tuple[Value, int], product: Value) -> Value:
-        """A product with its bias; -infinity where the position is hidden.
+        """Emit a score: the product plus bias, or -inf where masked causally.
 
         Args:
             block: of keys.
@@ -204,6 +200,7 @@ class ScoreWriter(TiledWork):
         return arith.select(seen, score, vectors.splat(-inf, lanes))
 
     def _bias_at(self, block: KeyBlock, place: tuple[Value, int]) -> Value:
+        """Emit the bias of a key for a vector of queries."""
         lanes, strides, (key, vector) = self.tile.lanes, bias_strides(self.op), place
         if strides.query != 0:
             at = add(scale(key, self.tile.columns), vector * lanes)
@@ -215,7 +212,7 @@ class ScoreWriter(TiledWork):
 
 
 def logarithm_of_sum(softmax: OnlineSoftmax) -> Values:
-    """Return ln(sum(e**score)) of each query; -infinity for one that sees nothing."""
+    """Emit ln(sum(e**score)) of each query; -infinity for one that sees no key."""
     return [
         arith.addf(finite(highest), math.log(total))
         for highest, total in zip(softmax.highest, softmax.total, strict=True)
@@ -223,7 +220,7 @@ def logarithm_of_sum(softmax: OnlineSoftmax) -> Values:
 
 
 def rescale_factors(before: Values, after: Values) -> Values:
-    """Return the factors that rescale sums after the highest score has changed."""
+    """Emit the factors that rescale sums after the highest score has changed."""
     return [
         exp_of_negative(arith.subf(old, finite(new)))
         for old, new in zip(before, after, strict=True)
@@ -231,6 +228,6 @@ def rescale_factors(before: Values, after: Values) -> Values:
 
 
 def finite(highest: Value) -> Value:
-    """Return the value, but 0 for -infinity, so that -infinity less it is -infinity."""
+    """Emit the value, but 0 for -infinity, so that -infinity less it is -infinity."""
     none = float_compare("OEQ", highest, constant(highest.type, -inf))
     return arith.select(none, constant(highest.type, 0.0), highest)

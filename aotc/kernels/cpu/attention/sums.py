@@ -15,7 +15,7 @@ from aotc.mlir import Value, arith
 
 
 def reciprocal(total: Value, *, safe: bool) -> Value:
-    """1 / total; 1 for a query that sees no position, if that is to give zeros."""
+    """Emit 1 / total; if `safe`, 1 where the total is 0 (no key is visible)."""
     one = constant(total.type, 1.0)
     if not safe:
         return arith.divf(one, total)
@@ -25,7 +25,7 @@ def reciprocal(total: Value, *, safe: bool) -> Value:
 
 @dataclass(frozen=True)
 class _ResultVector:
-    """A vector of results.
+    """A vector of a query's result: its number and elements.
 
     Args:
         query: its number in the workgroup.
@@ -39,21 +39,21 @@ class _ResultVector:
 
 
 class WeightedSums(TiledWork):
-    """Writes the weighted sums of values at the insertion point."""
+    """An emitter of the sums of values, weighted by softmax."""
 
     scratch: SoftmaxScratch
 
     def clear(self) -> None:
-        """Let the sums be 0."""
+        """Emit zeros to all sums."""
         zero = vectors.splat(0.0, self.tile.lanes)
         self._visit_places(lambda place: self._store_sum(place, zero))
 
     def rescale(self) -> None:
-        """Let the results be the sums, times their factors."""
+        """Emit the results: all sums times their queries' factors."""
         self._visit_places(lambda place: self._store(place, self._rescaled(place)))
 
     def write_sums(self, block: KeyBlock) -> None:
-        """Store a block's weighted sums of values as the results."""
+        """Emit a block's weighted sums of values, stored as the final results."""
         zero = vectors.splat(0.0, self.tile.lanes)
 
         self._sum_rows(
@@ -65,7 +65,7 @@ class WeightedSums(TiledWork):
         )
 
     def accumulate(self, block: KeyBlock) -> None:
-        """Multiply the sums with their factors and add those of a block."""
+        """Emit all sums, rescaled, plus a block's weighted sums of values."""
         self._sum_rows(block, self._rescaled, self._store_sum)
 
     def _sum_rows(
@@ -74,7 +74,7 @@ class WeightedSums(TiledWork):
         start: Callable[[_ResultVector], Value],
         store: Callable[[_ResultVector, Value], None],
     ) -> None:
-        """Write the sums of all queries.
+        """Emit a block's sums for all queries, from `start` values, to a `store`.
 
         Args:
             block: what they are of.
@@ -99,7 +99,7 @@ class WeightedSums(TiledWork):
     def _sum_tile(
         self, block: KeyBlock, places: list[_ResultVector], count: int, sums: Values
     ) -> Values:
-        """Add up the values at some places, by queries of `count` vectors each."""
+        """Emit the addition of a block's weighted values to a tile of sums."""
         step, lanes = self.sizes.shared * self.sizes.width, self.tile.lanes
         begin = add(self.queries.value, scale(block.start, step))
 
@@ -126,7 +126,7 @@ class WeightedSums(TiledWork):
     # ---- results --------------------------------------------------------------------
 
     def _visit_places(self, visit: Callable[[_ResultVector], None]) -> None:
-        """Visit each vector of the results of a workgroup."""
+        """Emit a loop over the vectors of the workgroup's results."""
         rest = arith.subi(self.given.size(self.sizes.length), self.queries.first)
         last = arith.minsi(rest, index(self.tile.columns))
 
@@ -137,27 +137,32 @@ class WeightedSums(TiledWork):
         loops.repeat_for(0, last, 1, write_row)
 
     def _rescaled(self, place: _ResultVector) -> Value:
+        """Emit the load of a vector of sums, times its query's factor."""
         total = vectors.load(*self._sum_at(place), self.tile.lanes, place.count)
         return self._times_factor(total, place.query)
 
     def _times_factor(self, x: Value, query: Value) -> Value:
+        """Emit a vector times a query's factor from scratch memory."""
         factor = vectors.load_element(self.scratch.factors, query)
         return arith.mulf(x, vectors.repeat(factor, self.tile.lanes))
 
     def _sum_at(self, place: _ResultVector) -> tuple[Value, Value]:
-        """Return the memory of a sum, and where it is in it."""
+        """Return the memory of a vector of sums, and emit its offset."""
         if self.scratch.sums is None:
             return self.memories.result, self._at(place)
         row = scale(place.query, self.sizes.width)
         return self.scratch.sums, add(row, place.first)
 
     def _store_sum(self, place: _ResultVector, x: Value) -> None:
+        """Emit the store of a vector of sums."""
         vectors.store(x, *self._sum_at(place), self.tile.lanes, place.count)
 
     def _store(self, place: _ResultVector, x: Value) -> None:
+        """Emit the store of a vector of results, rounded to their dtype."""
         at, rounded = self._at(place), round_to(x, self.dtype, self.given.machine)
         vectors.store(rounded, self.memories.result, at, self.tile.lanes, place.count)
 
     def _at(self, place: _ResultVector) -> Value:
+        """Emit the offset of a vector of results."""
         row = scale(place.query, self.sizes.row_step * self.sizes.width)
         return add(add(self.queries.result, row), place.first)

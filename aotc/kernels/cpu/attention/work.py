@@ -32,7 +32,7 @@ from aotc.mlir import Function, Value, arith
 
 @dataclass(frozen=True)
 class Queries:
-    """The queries of a workgroup, and the starts of its operands in memory.
+    """The offsets of a workgroup's queries and of their operands in memory.
 
     Args:
         first: the number of the first one.
@@ -56,7 +56,7 @@ class Queries:
 def queries_of(
     op: Attends, given: KernelArguments, number: Value, first: Value
 ) -> Queries:
-    """The queries of a head from one on.
+    """Emit the offsets of a head's queries, from query `first` on.
 
     Args:
         op: what is computed.
@@ -86,7 +86,7 @@ def queries_of(
 
 @dataclass(frozen=True)
 class KeyBlock:
-    """A block of keys.
+    """A block of keys, and how many of them any query sees.
 
     Args:
         start: the number of the first one.
@@ -99,9 +99,7 @@ class KeyBlock:
     seen: Value | int
 
     def tiles(self, most: int) -> list[Group]:
-        """Group the keys into tiles of at most `most`: the seen keys, and a few
-        more.
-        """
+        """Group the block's keys that queries see into tiles of at most `most`."""
         if self.count is None:
             return row_groups(self.seen, most)
         found: list[Group] = []
@@ -117,7 +115,7 @@ class KeyBlock:
 
 @dataclass(frozen=True)
 class OnlineSoftmax:
-    """The highest scores and totals of each vector of queries.
+    """The state of an online softmax: running maxima and sums of exponentials.
 
     Args:
         highest: score so far.
@@ -130,7 +128,7 @@ class OnlineSoftmax:
 
 @dataclass(frozen=True)
 class RowsInMemory:
-    """A row for each query of a workgroup, or for each key of a head.
+    """Rows at one stride in memory, one for each query or key.
 
     Args:
         memory: that holds them.
@@ -146,18 +144,18 @@ class RowsInMemory:
 
     @property
     def known_step(self) -> int:
-        """The step, where no call decides it."""
+        """The stride between rows, asserted to be static."""
         assert isinstance(self.step, int)
         return self.step
 
     def at(self, given: KernelArguments, number: Value) -> Value:
-        """Return the start of a row."""
+        """Emit the offset of a row."""
         return add(self.begin, given.scale(number, self.step))
 
 
 @dataclass(frozen=True)
 class AttentionScratch:
-    """The memory of a workgroup: one column for each of its queries.
+    """The scratch memory of a workgroup: one column for each of its queries.
 
     Args:
         queries: scaled, one element of all of them after the other.
@@ -170,7 +168,7 @@ class AttentionScratch:
 
 @dataclass(frozen=True)
 class SoftmaxScratch(AttentionScratch):
-    """The memory of a workgroup that goes through keys once.
+    """The scratch memory of a workgroup of the forward attention.
 
     Args:
         factors: of results.
@@ -183,7 +181,7 @@ class SoftmaxScratch(AttentionScratch):
 
     @classmethod
     def allocate(cls, tile: AttentionTile, sizes: AttentionSizes) -> SoftmaxScratch:
-        """Allocate the scratch memory on the stack."""
+        """Emit the allocation of the scratch memory on the stack."""
         columns = tile.columns
         return cls(
             queries=vectors.allocate(sizes.depth * columns),
@@ -194,12 +192,12 @@ class SoftmaxScratch(AttentionScratch):
 
 
 def allocate_sums(sizes: AttentionSizes, queries: int) -> Value | None:
-    """Allocate memory for the sums of queries; None where results hold them."""
+    """Emit the allocation of sums on the stack; None where results hold them."""
     return vectors.allocate(queries * sizes.width) if sizes.is_narrow else None
 
 
 class AttentionMemories(NamedTuple):
-    """Places of queries, bias and results; of no logarithms if nothing reads them.
+    """The memrefs of queries, bias, result and log-sum-exp (None if not read).
 
     In the place of the result, a gradient reads the cotangent, which lies alike.
     """
@@ -213,7 +211,7 @@ class AttentionMemories(NamedTuple):
     def of(
         cls, function: Function, op: Attention, given: KernelArguments
     ) -> AttentionMemories:
-        """Return those of the anchor of a region."""
+        """Return the memrefs of the operands and results of a region's attention."""
         known, results = given.operands_of(function), dict(given.results_of(function))
         return cls(
             known[op.query], known[op.bias], results[op.y], results.get(op.logsum)
@@ -222,7 +220,7 @@ class AttentionMemories(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkgroupAttention:
-    """An attention, and a workgroup's part of it.
+    """An attention op with the part of it that one workgroup computes.
 
     Args:
         op: what is computed.
@@ -249,7 +247,7 @@ class WorkgroupAttention:
 
 @dataclass(frozen=True)
 class TiledWork(WorkgroupAttention):
-    """The work of a workgroup of many queries, in tiles.
+    """A workgroup's part of an attention of many queries, with its tile.
 
     Args:
         tile: how it is cut up.
@@ -265,12 +263,12 @@ class TiledWork(WorkgroupAttention):
 
     @property
     def keys(self) -> RowsInMemory:
-        """The keys of the head."""
+        """The rows of keys of the head."""
         step = self.sizes.shared * self.sizes.depth
         return RowsInMemory(self.key, self.queries.key, step, self.sizes.depth)
 
     def block(self, start: Value, size: Size) -> KeyBlock:
-        """Return the block of so many keys from one on."""
+        """Emit the block of `size` keys from `start` on."""
         count = size if isinstance(size, int) else None
         there = self.given.size(size)
         if not self.op.causal:
@@ -279,11 +277,11 @@ class TiledWork(WorkgroupAttention):
         return KeyBlock(start, count, arith.maxsi(seen, index(0)))
 
     def end_of_seen(self) -> Value:
-        """The first position that none of some queries sees, if they are causal."""
+        """Emit the first position that a causal mask hides from all queries here."""
         return add(self.queries.first, self.tile.columns)
 
     def visit_queries(self, write: Callable[[Value, int], None]) -> None:
-        """Write something for all queries of the workgroup, some at a time.
+        """Emit code for all queries of the workgroup, a tile at a time.
 
         Args:
             write: it, given the number of the first query, and how many there are.
@@ -304,6 +302,6 @@ class TiledWork(WorkgroupAttention):
         )
 
     def panels(self, length: int) -> list[list[tuple[int, int]]]:
-        """Return the vectors of a row: first element and count, some at a time."""
+        """Return the (start, length) of a row's vectors, grouped to fit registers."""
         found, step = parts(length, self.tile.lanes), self.tile.width
         return [found[n : n + step] for n in range(0, len(found), step)]

@@ -52,7 +52,7 @@ _AnySums = Sums | DequantizedSums | ScaledColumnSums | RoundedSums
 def write(
     function: Function, anchor: GraphOp, tile: ContractionTile, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a product's or convolution's kernel."""
     joined = Joined.of(anchor, tile)
     second = function.entry_block.arguments[1]
     totals = [each.results[0] for each in joined.anchors]
@@ -88,7 +88,7 @@ def write(
 
 
 def _write_one_of(kernels: Sequence[Contraction], panel: Value, number: Value) -> None:
-    """Write the work of the workgroup of a panel, which is of one of some products."""
+    """Emit a branch to that product of several to which a panel belongs."""
     kernel, *rest = kernels
     end = kernel.joined.first_panels[kernel.part + 1]
     loops.branch(
@@ -100,7 +100,7 @@ def _write_one_of(kernels: Sequence[Contraction], panel: Value, number: Value) -
 
 @dataclass(frozen=True)
 class Contraction:
-    """A writer of a kernel of one product, or a part of it, at the insertion point.
+    """An emitter of one product or convolution, with its epilogue.
 
     Args:
         joined: the product, and those that are computed beside it.
@@ -120,16 +120,16 @@ class Contraction:
 
     @property
     def geometry(self) -> ConvolutionGeometry:
-        """The geometry of the sums."""
+        """The geometry of this product, among those joined."""
         return self.joined.geometries[self.part]
 
     @property
     def tile(self) -> ContractionTile:
-        """The tile that cuts up the work."""
+        """The schedule, shared by all joined products."""
         return self.joined.tile
 
     def write(self, panel: Value, number: Value) -> None:
-        """Write the work of one workgroup.
+        """Emit the work of one workgroup: a panel of columns by a block of rows.
 
         Args:
             panel: its number, among those of all products.
@@ -155,7 +155,7 @@ class Contraction:
         loops.repeat_for(first, last, 1, write)
 
     def write_lines(self, first: Value, last: Value, begin: ProductOffsets) -> None:
-        """Write the work of some lines of images: all panels, one after the other.
+        """Emit a range of image lines, all panels of columns one after the other.
 
         Args:
             first: of the lines.
@@ -171,7 +171,7 @@ class Contraction:
         loops.repeat_for(0, self.joined.panels, 1, write)
 
     def _write_block(self, panel: Value, block: Value, begin: ProductOffsets) -> None:
-        """Write one panel of a block of rows of one product."""
+        """Emit one panel of columns for a block of rows of one product."""
         self._with_panel(
             panel, begin, lambda panel: self._write_rows_of_block(panel, block)
         )
@@ -179,7 +179,7 @@ class Contraction:
     def _with_panel(
         self, panel: Value, begin: ProductOffsets, write_panel: Callable[[Panel], None]
     ) -> None:
-        """Write the work of a panel, given its number: whole, or with fewer columns."""
+        """Emit code for a panel by number: a whole one, or one with fewer columns."""
         tile, features = self.tile, self.geometry.group_features
         whole, rest = divmod(features, tile.own.columns)
         needed = -(-rest // tile.lanes)
@@ -215,6 +215,7 @@ class Contraction:
         )
 
     def _write_rows_of_block(self, panel: Panel, block: Value) -> None:
+        """Emit a block of rows, or of image lines, for a panel."""
         first = scale(block, self.tile.block)
         if self.geometry.is_product:
             self._write_product(panel, first)
@@ -226,7 +227,7 @@ class Contraction:
     # ---- rows -----------------------------------------------------------------------
 
     def _write_product(self, panel: Panel, block: Value) -> None:
-        """Write the tiles of a block of rows.
+        """Emit the tiles of rows of a block of a matrix product.
 
         Args:
             panel: of columns.
@@ -255,7 +256,7 @@ class Contraction:
         split: tuple[int | Value, int | Value],
         count: int,
     ) -> None:
-        """Write a block in larger tiles, then in smaller ones.
+        """Emit a block's larger tiles of rows, then those of one row less.
 
         Args:
             panel: of columns.
@@ -285,7 +286,7 @@ class Contraction:
     def _write_few(
         self, panel: Panel, block: Value, rows: Value, counts: Sequence[int]
     ) -> None:
-        """Write the tiles of a block where a call has too few rows to split evenly.
+        """Emit a block of few rows, by tiles of which the last may overlap.
 
         The last tile ends with the last row: it computes some rows once more, which
         gives the same numbers.
@@ -319,7 +320,7 @@ class Contraction:
     def _write_rows_at(
         self, panel: Panel, row: Value, count: int, number: Value | None
     ) -> None:
-        """Write one tile of a product.
+        """Emit one tile of a matrix product, given its first row.
 
         Args:
             panel: of columns.
@@ -335,7 +336,7 @@ class Contraction:
         self._write_tile(panel, ResultRows(left, result, count, (0, 1)))
 
     def _prefetch_start(self, panel: Panel, number: Value | None) -> Value | None:
-        """Return where a tile begins to prefetch later reads; None if it does not.
+        """Emit the offset from which a tile prefetches packed weights, or None.
 
         Weights of large models come from memory in every call. The workgroups of a
         block of rows take one panel after the other, and the panels of a product of a
@@ -357,7 +358,7 @@ class Contraction:
         return add(ahead, scale(number, share))
 
     def _write_lines(self, panel: Panel, first: Value, last: Value) -> None:
-        """Write some lines, tile by tile."""
+        """Emit a range of image lines for one panel, tile by tile."""
         begin = panel.begin.left, panel.begin.result
         lines = Lines(self.geometry, self.tile.rows, begin)
 
@@ -373,6 +374,7 @@ class Contraction:
     # ---- one tile -------------------------------------------------------------------
 
     def _write_tile(self, panel: Panel, rows: ResultRows) -> None:
+        """Emit one tile: its sums, the epilogue and the stores."""
         places, step = self._places(panel, rows.result), self.geometry.features
         if not self.others:
             sums = self.sums.over_window(panel, rows)
@@ -394,7 +396,7 @@ class Contraction:
         self.epilogue.write_rows(places, step, sums, others)
 
     def _places(self, panel: Panel, row: Value) -> list[VectorPosition]:
-        """Return the places of a row of a tile, given where its results begin."""
+        """Emit the positions of a tile row's vectors, given the offset of the row."""
         lanes = self.tile.lanes
         return [
             VectorPosition(

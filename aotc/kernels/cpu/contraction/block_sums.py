@@ -13,7 +13,7 @@ from aotc.mlir import Type, Value, arith
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums in memory of the workgroup, [row][block].
+    """Sums of each row's terms by quantisation block, in stack memory [row][block].
 
     Args:
         memory: of them.
@@ -31,7 +31,7 @@ class BlockSums:
     def of(
         cls, rows: int, blocks: int, length: int, row: int, element: Type | None = None
     ) -> BlockSums:
-        """Allocate memory for the block sums of so many rows."""
+        """Emit the allocation of block sums of `rows` rows."""
         memory = vectors.allocate(rows * blocks, element)
         return cls(memory, blocks, length, row)
 
@@ -43,7 +43,7 @@ class BlockSums:
         combine: Callable[[Value, Value], Value],
         finish: Callable[[Value], Value] = lambda x: x,
     ) -> None:
-        """Write the sums of some rows.
+        """Emit the block sums of a tile's rows, stored to memory.
 
         Args:
             rows: of a tile.
@@ -66,6 +66,6 @@ class BlockSums:
         loops.repeat_for(0, self.blocks, lanes, write_some)
 
     def load(self, row: int, number: Value, lanes: int) -> Value:
-        """Return the sum of a block of a row in all lanes."""
+        """Emit a row's sum of one block, in all lanes."""
         at = add(number, row * self.blocks)
         return vectors.repeat(vectors.load_element(self.memory, at), lanes)

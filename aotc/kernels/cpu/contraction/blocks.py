@@ -19,7 +19,7 @@ from aotc.mlir import Value, arith, ir
 
 @dataclass(frozen=True)
 class BlockScaleReader:
-    """Reads numbers of blocks at the insertion point, [panel][block][column].
+    """An emitter of loads of a packed weight's scales or offsets, by block.
 
     Args:
         tile: how the weight is cut up.
@@ -39,7 +39,7 @@ class BlockScaleReader:
     def of(
         cls, part: Value, memories: Mapping[Value, Value], tile: ContractionTile
     ) -> BlockScaleReader | None:
-        """Make the blocks of a scale or an offset; None where it is a number.
+        """Return the reader of a scale or offset; None where it is one number.
 
         Args:
             part: the operand.
@@ -57,7 +57,7 @@ class BlockScaleReader:
         return cls(tile, memory, factors, sizes[0] // sizes[1], is_signed)
 
     def load(self, right: Value, number: Value, count: int) -> Values:
-        """Load the blocks' values for some vectors of columns as f32.
+        """Emit the loads of a block's scales, as f32 vectors of columns.
 
         Args:
             right: where the panel begins, in integers of the weight.
@@ -74,7 +74,7 @@ class BlockScaleReader:
         return [*map(arith.mulf, floats, factors)]
 
     def fetch(self, right: Value, number: Value, count: int) -> None:
-        """Fetch the values that the only tile of a panel reads some blocks later."""
+        """Emit the prefetch of scales that are read some blocks later."""
         if not self.tile.ahead:
             return
         size = self.memory.type.element_type.width // 8
@@ -84,15 +84,17 @@ class BlockScaleReader:
             vectors.prefetch(self.memory, add(at, place), STREAM_CACHE)
 
     def _place(self, right: Value, number: Value, together: int = 1) -> Value:
-        """Return where the numbers of a block, or of some together, begin."""
+        """Emit the offset of a block's scales, or of those that scale these."""
         first = arith.divui(right, index(self.tile.group * together))
         return add(first, scale(number, self.tile.columns))
 
     def _load(self, memory: Value, at: Value, count: int) -> Values:
+        """Emit the loads of `count` vectors of columns."""
         lanes = self.tile.lanes
         return [vectors.load(memory, add(at, n * lanes), lanes) for n in range(count)]
 
     def _as_floats(self, x: Value) -> Value:
+        """Emit the conversion of bytes to f32."""
         lanes = self.tile.lanes
         kind = vectors.vector_type(lanes, ir.IntegerType.get_signless(32))
         wide = arith.extsi(kind, x) if self.is_signed else arith.extui(kind, x)

@@ -37,7 +37,7 @@ _HALF = 16  # bits of a word, in which fields are converted where they are
 
 @dataclass(frozen=True)
 class DequantizedSums:
-    """A writer of sums of a dequantised product, at the insertion point.
+    """An emitter of a tile's sums, of f32 rows by a dequantised weight.
 
     Args:
         geometry: what is summed up.
@@ -69,7 +69,7 @@ class DequantizedSums:
         tile: ContractionTile,
         given: KernelArguments,
     ) -> DequantizedSums:
-        """Make the writer for a product in a region."""
+        """Return the emitter for a product of a region."""
         table, memories = table_of(anchor), given.operands_of(function)
         assert table is not None
         scales, offsets = (
@@ -83,7 +83,7 @@ class DequantizedSums:
         return replace(found, block_sums=found._new_sums())
 
     def _new_sums(self) -> BlockSums | None:
-        """Allocate memory for block sums of rows, if it is worthwhile."""
+        """Emit the allocation of block sums of rows; None if they are not needed."""
         tile, group = self.tile, self.tile.group
         blocks, (row, _) = self.geometry.depth // group, self.geometry.left_steps
         is_read = self.offsets is not None or (self.integers.excess and tile.rows == 1)
@@ -93,7 +93,7 @@ class DequantizedSums:
         return BlockSums.of(tile.rows, blocks, group, row)
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """The sums of a tile, row by row."""
+        """Emit the sums of a tile, row by row."""
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
         count = panel.vectors
         if self.block_sums is not None:
@@ -127,18 +127,18 @@ class DequantizedSums:
 
     @property
     def _cache(self) -> int:
-        """The cache that integers are fetched into: few bits take longer to widen."""
+        """The cache level (1 or 2) that integers are prefetched into."""
         return 1 if self.tile.has_planes else STREAM_CACHE
 
     @property
     def _row(self) -> int:
-        """Elements from a row to the next."""
+        """The stride between rows of the left operand."""
         return self.geometry.left_steps[0]
 
     def _sum_block(
         self, rows: int, count: int, begin: tuple[Value, Value], number: Value
     ) -> Values:
-        """The sums of x * q over a block.
+        """Emit the sums of x * q over one quantisation block.
 
         Args:
             rows: of the tile.
@@ -164,7 +164,7 @@ class DequantizedSums:
     def _sum_in_place(
         self, count: int, left: Value, begin: Value, block: Value
     ) -> Values:
-        """Sum one row and few bits, multiplied in the words that hold them.
+        """Emit one row's block sums without shifting bit fields down.
 
         A bit mask and a conversion make 2**p times the integer at bit p of half a word,
         for which there are sums of its own: shifts, of which processors compute two a
@@ -207,11 +207,11 @@ class DequantizedSums:
 
     @property
     def _field_width(self) -> int:
-        """Bits of a field of words in which integers are multiplied where they are."""
+        """The bits of a field in which integers are multiplied unshifted."""
         return 4 if self.tile.bits == 4 else 8
 
     def _add_run(self, at: Value, vector: int, left: Value, sums: Values) -> Values:
-        """Add the products of a run of terms to their sums.
+        """Emit sums of fields with the products of a run of terms added.
 
         Args:
             at: the first byte of the run.
@@ -234,7 +234,7 @@ class DequantizedSums:
     def _add_words(
         self, words: Value, left: Value, terms: Sequence[int], sums: Values
     ) -> Values:
-        """Add the products of the fields of words to a sum each.
+        """Emit sums of fields with the products of one word's fields added.
 
         Args:
             words: of columns.
@@ -260,7 +260,7 @@ class DequantizedSums:
         return found
 
     def _sum_row(self, row: int, left: Value, number: Value) -> Value:
-        """Return the sum of a block of a row, in all lanes.
+        """Emit the sum of a row's terms in one block, in all lanes.
 
         Args:
             row: of the tile.
@@ -275,7 +275,7 @@ class DequantizedSums:
         return vectors.pick(every, [0] * lanes)
 
     def _part_of_sum(self, begin: Value) -> Value:
-        """Return a vector whose lanes add up to the sum of a block's terms."""
+        """Emit a vector whose lanes add up to the sum of a block's terms."""
         lanes = gcd(self.tile.group, self.tile.lanes)
         count = self.tile.group // lanes
 

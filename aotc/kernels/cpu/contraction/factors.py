@@ -22,7 +22,7 @@ from aotc.mlir import Type, Value, arith, ir
 
 @dataclass(frozen=True)
 class Factors:
-    """A loader and multiplier of operands, at the insertion point.
+    """An emitter of loads of both operands, and of multiply-adds, for one dtype pair.
 
     Args:
         sources: dtypes of the left operand and of the right one.
@@ -41,13 +41,13 @@ class Factors:
         tile: ContractionTile,
         machine: Machine | None,
     ) -> Factors:
-        """Choose the factors of a kernel, as floats if the machine is not known."""
+        """Return the factors for a kernel, of f32 if the machine is unknown."""
         mma = FMA if machine is None else multiplier(geometry, machine, tile.terms)
         return cls((geometry.dtype, geometry.right_dtype), tile.lanes, mma)
 
     @property
     def terms(self) -> int:
-        """The number of neighbouring terms of a sum that one instruction multiplies."""
+        """The number of neighbouring terms that one instruction adds to each sum."""
         return self.mma.terms
 
     @property
@@ -57,22 +57,22 @@ class Factors:
 
     @property
     def element(self) -> Type:
-        """The type that elements are multiplied in."""
+        """The element type of factors."""
         return lowered_element(self.mma.factor)
 
     @property
     def zero(self) -> Value:
-        """A vector of sums before anything is added."""
+        """A vector of zero sums."""
         kind = vectors.vector_type(self.lanes, lowered_element(self.mma.sums))
         return constant(kind, 0)
 
     @property
     def _is_f32(self) -> bool:
-        """Return whether vectors are loaded as f32, whatever memory holds."""
+        """Return whether factors are f32, whatever memory holds."""
         return self.mma.factor == "f32"
 
     def rows(self, memory: Value, at: Value, count: int) -> Value:
-        """Load neighbouring elements of the left operand as factors."""
+        """Emit the load of neighbouring left elements, converted to factors."""
         if self._is_f32:
             return vectors.load(memory, at, count)
         x = self._extend(vectors.load_as_is(memory, at, count), count, self.sources[0])
@@ -80,7 +80,7 @@ class Factors:
         return arith.addi(x, self.offsets(count)) if self.mma.offset else x
 
     def offsets(self, count: int) -> Value:
-        """Return a vector that has the offset of rows in so many lanes."""
+        """Emit a constant vector of the offset added to left factors."""
         size = bits(self.mma.factor)
         number = self.mma.offset
         if number >> (size - 1) > 0:  # as it is written of a type without a sign
@@ -88,7 +88,7 @@ class Factors:
         return constant(vectors.vector_type(count, self.element), number)
 
     def columns(self, memory: Value, at: Value, count: int) -> Value:
-        """A vector of a panel, of which `count` columns are there."""
+        """Emit the load of a vector of a panel's columns, as factors."""
         if self._is_f32:
             return vectors.load(memory, at, self.lanes, count)
         lanes = self.run_lanes
@@ -96,7 +96,7 @@ class Factors:
         return self._extend(x, lanes, self.sources[1])
 
     def columns_of(self, memory: Value, places: Sequence[Value], count: int) -> Value:
-        """A vector of columns that lie by terms, the terms of each brought together.
+        """Emit the load of unpacked columns, the terms of each interleaved.
 
         Args:
             memory: that holds them.
@@ -111,11 +111,11 @@ class Factors:
 
     @property
     def run_lanes(self) -> int:
-        """The number of elements of either operand that an instruction multiplies."""
+        """The number of elements of either operand that one instruction multiplies."""
         return self.terms * self.lanes // self.mma.rows
 
     def repeat(self, memory: Value, places: Sequence[Value]) -> Value:
-        """Load some rows' terms, each repeated as often as there are columns.
+        """Emit the load of some rows' terms, repeated for all columns of a vector.
 
         Args:
             memory: that holds them; those of several terms are widened.
@@ -130,7 +130,7 @@ class Factors:
         return x if self._is_f32 else self._extend(x, self.lanes, self.sources[0])
 
     def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
-        """`total` and the products of `x` and `y`."""
+        """Emit `total` plus the products of `x` and `y`."""
         name = self.mma.intrinsic
         if not name and self._is_f32:
             return vectors.multiply_add(x, y, total)
@@ -139,7 +139,7 @@ class Factors:
         return arith.addi(self._products(x, y, total.type), total)
 
     def _products(self, x: Value, y: Value, kind: Type) -> Value:
-        """Return products of integers, those of neighbours added, as a type of sums."""
+        """Emit products of integers, neighbours added, in the type of sums."""
         name, pairs = self.mma.intrinsic, self.mma.pairs
         if not name:
             return arith.muli(arith.extsi(kind, x), arith.extsi(kind, y))
@@ -153,7 +153,7 @@ class Factors:
         return vectors.call_intrinsic(pairs, found, kind)
 
     def _extend(self, x: Value, count: int, source: str) -> Value:
-        """Extend integers to the type that they are multiplied in."""
+        """Emit the extension of integers to the element type of factors."""
         kind = vectors.vector_type(count, self.element)
         if x.type == kind:
             return x

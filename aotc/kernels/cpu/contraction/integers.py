@@ -24,7 +24,7 @@ Read = Callable[[int, int], Value]
 
 @dataclass(frozen=True)
 class PackedIntegerReader:
-    """Reads integers at the insertion point.
+    """An emitter of loads of a quantised weight's integers from its panels.
 
     Args:
         tile: how the weight is cut up.
@@ -38,28 +38,27 @@ class PackedIntegerReader:
 
     @property
     def excess(self) -> int:
-        """The excess of integers that are read as unsigned ones."""
+        """The excess of signed integers when read as unsigned: 0 or 2**(bits - 1)."""
         return 2 ** (self.tile.bits - 1) if self.is_signed else 0
 
     @property
     def looks_up(self) -> bool:
-        """Return whether one instruction looks up floats by their bits."""
+        """Return whether 4-bit integers become floats by a table in registers."""
         return self.tile.bits == 4 and self.tile.lanes in _LOOKUPS
 
     def byte(self, place: Value) -> Value:
-        """Return the offset in bytes of an integer that begins a run, by its number."""
+        """Emit the byte offset of an integer that begins a run, by its number."""
         if not self.tile.has_planes:
             return place
         words, terms = words_of_run(self.tile.bits), run_length(self.tile.bits)
         return scale(arith.divui(place, index(terms // WORD)), words)
 
     def bytes_of(self, terms: int) -> int:
-        """Return the bytes of so many terms of all columns."""
+        """Return the bytes of `terms` terms of all columns of a panel."""
         return terms * self.tile.columns * self.tile.bits // 8
 
     def floats(self, at: Value) -> Read:
-        """Return a function that loads the integers of a term and vector of columns, as
-        f32.
+        """Return a function (term, vector) that emits integers as f32.
 
         Args:
             at: the first byte of the terms.
@@ -91,14 +90,14 @@ class PackedIntegerReader:
         return of_fours
 
     def fetch(self, at: Value, count: int, cache: int) -> None:
-        """Fetch the bytes that the only tile of a panel reads some steps after `at`."""
+        """Emit the prefetch of integers that are read some steps later."""
         if self.tile.ahead:
             for place in range(0, count, LINE_BYTES):
                 later = add(at, PREFETCH_BYTES + place)
                 vectors.prefetch(self.memory, later, cache)
 
     def words(self, at: Value) -> Read:
-        """Return a function that loads a word of each column, by its number."""
+        """Return a function (word, vector) that emits loads of words, cached."""
         lanes, columns = self.tile.lanes, self.tile.columns
         known: dict[tuple[int, int], Value] = {}
 
@@ -112,7 +111,7 @@ class PackedIntegerReader:
         return word
 
     def fours(self, at: Value, *, is_signed: bool = False) -> Read:
-        """Return a function that loads four terms of each column as the bytes of words.
+        """Return a function (number, vector) that emits four terms as bytes.
 
         Args:
             at: the first byte of the terms, which begin a run.
@@ -152,7 +151,7 @@ class PackedIntegerReader:
         return four
 
     def _half_as_floats(self, words: Value, first: int) -> Value:
-        """Return four bits of each word, from the one at `first` on, as f32."""
+        """Emit four bits of each word, from bit `first` on, as f32."""
         if not self.looks_up:
             return self._as_floats(self._part(words, first, 4))
         numbers = [n - 16 if self.is_signed and n > 7 else n for n in range(16)]
@@ -161,7 +160,7 @@ class PackedIntegerReader:
         return vectors.call_intrinsic(_LOOKUPS[self.tile.lanes], given, kind)
 
     def _part(self, words: Value, first: int, bits: int) -> Value:
-        """Extract some bits of each word, from the one at `first` on, as i32."""
+        """Emit some bits of each word, from bit `first` on, as i32."""
         last = _ALL_BITS - bits
         if self.is_signed:
             top = _shift_down(words, first - last)
@@ -172,7 +171,7 @@ class PackedIntegerReader:
         return arith.andi(low, constant(words.type, (1 << bits) - 1))
 
     def _as_floats(self, x: Value) -> Value:
-        """A vector of integers as f32."""
+        """Emit the conversion of a vector of integers to f32."""
         lanes = self.tile.lanes
         wide = vectors.vector_type(lanes, ir.IntegerType.get_signless(_ALL_BITS))
         if x.type != wide:
@@ -181,7 +180,7 @@ class PackedIntegerReader:
 
 
 def _shift_down(words: Value, places: int) -> Value:
-    """Shift words towards their lowest bits, or up for negative counts."""
+    """Emit a right shift of words, or a left one for negative counts."""
     if places == 0:
         return words
     write = arith.shrui if places > 0 else arith.shli
@@ -189,7 +188,7 @@ def _shift_down(words: Value, places: int) -> Value:
 
 
 def _in_all_bytes(words: Value, byte: int) -> Value:
-    """A constant of the type of words, with a byte four times in each."""
+    """Emit a constant like `words` with a byte repeated four times in each."""
     number = byte * 0x01010101
     signed = number - (number >> (_ALL_BITS - 1) << _ALL_BITS)
     return constant(words.type, signed)

@@ -43,8 +43,7 @@ _DOT_OF_SUMS = "llvm.x86.avx512.vpdpbusd."  # of a block of a row, and ones
 
 @dataclass(frozen=True)
 class RoundedSums:
-    """A writer of sums of a dequantised product by rounded rows, at the insertion
-    point.
+    """An emitter of a tile's sums, of rounded (byte) rows by a dequantised weight.
 
     Args:
         geometry: what is summed up.
@@ -79,7 +78,7 @@ class RoundedSums:
         tile: ContractionTile,
         given: KernelArguments,
     ) -> RoundedSums:
-        """Make the writer for a product in a region."""
+        """Return the emitter for a product of a region."""
         memories = given.operands_of(function)
         table, rows = table_of(anchor), made_by(anchor.operands[0], Dequantize)
         assert table is not None
@@ -112,7 +111,7 @@ class RoundedSums:
         )
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """The sums of a tile, row by row."""
+        """Emit the sums of a tile, row by row."""
         if self.block_sums is not None:
             self._write_sums(self.block_sums, rows)
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
@@ -134,13 +133,13 @@ class RoundedSums:
             found = self._add_scaled(sums, by_row, self.scales.load(*at), totals)
             if self.offsets is None:
                 return found
-            return self._less_offsets(number, by_row, self.offsets.load(*at), found)
+            return self._subtract_offsets(number, by_row, self.offsets.load(*at), found)
 
         zeros = [vectors.splat(0.0, lanes)] * (rows.count * panel.vectors)
         return loops.loop(0, self.geometry.depth // length, 1, zeros, add_block)
 
     def _fetch(self, right: Value, block: tuple[Value, Value, int]) -> None:
-        """Fetch the values that the only tile of a panel reads some blocks later.
+        """Emit the prefetch of integers, scales and offsets read some blocks later.
 
         Args:
             right: where the block begins in the weight, in integers.
@@ -155,7 +154,7 @@ class RoundedSums:
     def _add_scaled(
         self, sums: Values, by_row: Values, scales: Values, totals: Values
     ) -> Values:
-        """Add the sums of a block, scaled, to the totals.
+        """Emit totals plus a block's integer sums times both scales.
 
         Args:
             sums: of integers, row by row.
@@ -173,10 +172,10 @@ class RoundedSums:
             for n, (x, total) in enumerate(zip(sums, totals, strict=True))
         ]
 
-    def _less_offsets(
+    def _subtract_offsets(
         self, number: Value, by_row: Values, offsets: Values, totals: Values
     ) -> Values:
-        """Subtract the contribution of a block's offsets from totals."""
+        """Emit totals less a block's offsets times its row sums."""
         found = list(totals)
         share = vectors.splat(1 / self._factor, self.tile.lanes)
         for row, by in enumerate(by_row):
@@ -192,7 +191,7 @@ class RoundedSums:
     def _multiply(
         self, rows: int, count: int, begin: tuple[Value, Value], number: Value
     ) -> Values:
-        """The sums of products of integers over a block, row by row.
+        """Emit the integer sums of one block, row by row.
 
         Args:
             rows: of the tile.
@@ -232,16 +231,16 @@ class RoundedSums:
 
     @property
     def _factor(self) -> int:
-        """The negative factor by which a row's block sum is multiplied."""
+        """The factor by which the stored block sums of rows are multiplied, negated."""
         return self.integers.excess or 1
 
     def _begin(self, row: int, number: Value) -> Value:
-        """Load a row's block sum, times the negative factor."""
+        """Emit the load of a row's block sum, times `-_factor`, in all lanes."""
         assert self.block_sums is not None
         return self.block_sums.load(row, number, self.tile.lanes)
 
     def _write_sums(self, sums: BlockSums, rows: ResultRows) -> None:
-        """Write the block sums of the rows of a tile."""
+        """Emit the block sums of a tile's rows, stored to memory."""
         i32 = ir.IntegerType.get_signless(32)
         length, lanes = self._length, self._length // TERMS
         kind = vectors.vector_type(lanes, i32)
@@ -262,15 +261,18 @@ class RoundedSums:
 
     @property
     def _length(self) -> int:
-        """The number of terms that share a scale of the row and one of the weight."""
+        """The number of terms that share a row's scale and a weight's scale."""
         return scaled_together(self.tile.group)
 
     @property
     def _words(self) -> ir.Type:
+        """The vector type of i32 sums."""
         return vectors.vector_type(self.tile.lanes, ir.IntegerType.get_signless(32))
 
     def _repeat(self, memory: Value, at: Value) -> Value:
+        """Emit the load of one number, repeated in all lanes."""
         return vectors.repeat(vectors.load_element(memory, at), self.tile.lanes)
 
     def _as_floats(self, x: Value) -> Value:
+        """Emit the conversion of i32 sums to f32."""
         return arith.sitofp(vectors.vector_type(self.tile.lanes), x)

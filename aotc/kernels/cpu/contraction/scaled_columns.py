@@ -31,7 +31,7 @@ from aotc.mlir import Function, Value, arith, ir
 
 @dataclass(frozen=True)
 class ScaledColumnSums:
-    """Writes the sums of a tile at the insertion point.
+    """An emitter of a tile's sums, by a weight with scales along its columns.
 
     Args:
         geometry: what is summed up.
@@ -59,7 +59,7 @@ class ScaledColumnSums:
         tile: ContractionTile,
         given: KernelArguments,
     ) -> ScaledColumnSums:
-        """Return the sums of a product in a region."""
+        """Return the emitter for a product of a region."""
         table, memories = table_of(anchor), given.operands_of(function)
         assert table is not None
         left, right, *_ = given.memories
@@ -67,7 +67,7 @@ class ScaledColumnSums:
         return cls(known_geometry(anchor), tile, left, integers, table, memories)
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """Return the sums of a tile, row by row."""
+        """Emit the sums of a tile, row by row."""
         lanes, table = self.tile.lanes, self.table
         begin = self.integers.byte(panel.right)
 
@@ -98,17 +98,17 @@ class ScaledColumnSums:
 
     @property
     def _vectors_of_block(self) -> int:
-        """The number of vectors of a panel, from its first on, with the same scales."""
+        """The number of vectors of a panel, from its first on, of one scale."""
         across, columns = self.tile.across, self.tile.columns
         is_one = across % columns == 0 or across >= self.geometry.features
         return self.tile.vectors if is_one else 1
 
     def _repeat(self, part: Value, term: Value, column: Value) -> Value:
-        """Return the scale or offset of a term and a column's block, in all lanes."""
+        """Emit the scale or offset of a term and column block, in all lanes."""
         return vectors.repeat(self._number(part, term, column), self.tile.lanes)
 
     def _number(self, part: Value, term: Value, column: Value) -> Value:
-        """Return a scale or offset as f32; dequantise one that is an integer.
+        """Emit a scale or offset as f32, dequantised if it is an integer.
 
         Args:
             part: a scale or an offset of the table, or what these are made of.
@@ -131,7 +131,7 @@ class ScaledColumnSums:
         return arith.subf(scaled, self._number(nested.offset, term, column))
 
     def _place(self, part: Value, term: Value, column: Value) -> tuple[Value, Value]:
-        """Return the memory of a part, [block][term], and where a number lies."""
+        """Return the memory of scales or offsets; emit the offset of one."""
         argument = argument_behind(part)
         assert argument is not None
         blocks = Tensor.of(part).shape[self.table.axis]

@@ -14,7 +14,7 @@ from aotc.kernels.cpu.vectors import Values
 
 @dataclass(frozen=True)
 class Squares:
-    """Brings the sums of a tile into squares, and back; as they are for single rows.
+    """An emitter that regroups a tile's sums for matrix instructions, and back.
 
     Args:
         rows: of the tile; the last one is there twice if it has no other one.
@@ -30,10 +30,11 @@ class Squares:
 
     @property
     def _columns(self) -> int:
+        """The number of columns in a vector of sums."""
         return self.lanes // self.together
 
     def of_rows(self, sums: Values) -> Values:
-        """Regroup row-by-row vectors into squares."""
+        """Emit sums regrouped from rows of vectors into squares [row][column]."""
         if self.together == 1:
             return sums
         found = []
@@ -51,7 +52,7 @@ class Squares:
         return found
 
     def to_rows(self, squares: Values) -> Values:
-        """Regroup squares into row-by-row vectors: the inverse of `of_rows`."""
+        """Emit sums regrouped from squares into rows: the inverse of `of_rows`."""
         if self.together == 1:
             return squares
         width = self.together * self.count

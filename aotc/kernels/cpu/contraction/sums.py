@@ -28,7 +28,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class ProductOffsets:
-    """The offsets in memory where a product of a batch begins.
+    """The memory offsets at which one product of a batch begins.
 
     Args:
         left: in the left operand; of a convolution, the first channel of the group.
@@ -48,7 +48,7 @@ class ProductOffsets:
         joined: Joined,
         given: KernelArguments,
     ) -> ProductOffsets:
-        """Compute the offsets of a product by its number.
+        """Emit the offsets of a product of the batch, by its number.
 
         Args:
             product: the number.
@@ -74,7 +74,7 @@ class ProductOffsets:
 
 @dataclass(frozen=True)
 class Panel:
-    """The columns of a panel that there are.
+    """A panel of columns of the right operand: offset, first column and vectors.
 
     Args:
         vectors: that hold them.
@@ -96,7 +96,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Sums:
-    """A writer of sums of products at the insertion point.
+    """An emitter of a tile's sums, of products and convolutions.
 
     Args:
         geometry: what is summed up.
@@ -114,26 +114,28 @@ class Sums:
 
     @property
     def _factors(self) -> Factors:
+        """The operand loads and multiply-adds for the dtypes."""
         return Factors.of(self.geometry, self.tile, self.given.machine)
 
     @property
     def _right(self) -> Value:
+        """The memory of the right operand."""
         return self.given.memories[1]
 
     @property
     def _right_step(self) -> int:
-        """Elements from a row of a panel to the next."""
+        """The stride between rows of a panel, in elements."""
         step = self.tile.columns if self.tile.packed else self.geometry.right_step
         assert step is not None
         return step
 
     @property
     def fetched_by_step(self) -> int:
-        """The number of elements that a step of a tile fetches, of its share."""
+        """The number of elements that a step of a tile prefetches."""
         return max(1, self.tile.columns // self.tile.block)
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """The sums of a tile, row by row."""
+        """Emit the sums of a tile, row by row."""
         count = rows.count * panel.vectors
         sums = [self._factors.zero] * count
         shape = self.geometry
@@ -160,7 +162,7 @@ class Sums:
         begin: tuple[Value, Value],
         sums: Values,
     ) -> Values:
-        """Add the products along some loops to sums; the last one is the innermost."""
+        """Emit sums with the products along some nested loops added."""
         loop, *inner = nest
         length = self.given.size(loop.size)
         if not inner:
@@ -180,7 +182,7 @@ class Sums:
     def _sum_line(
         self, panel: Panel, rows: ResultRows, begin: tuple[Value, Value], sums: Values
     ) -> Values:
-        """The part of the sums that one line of the window makes."""
+        """Emit sums with the products of one line of the window added."""
         shape = self.geometry
         positions, channels = shape.window[1], shape.group_channels
         is_run = shape.dilation[1] == 1 and shape.groups == 1  # side by side in memory
@@ -202,7 +204,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Add up products along both operands, for some rows of the tile."""
+        """Emit sums with the products along one stride added, for some rows."""
         count = panel.vectors
         chosen = [row * count + number for row in rows for number in range(count)]
         if not chosen:
@@ -233,7 +235,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Sum the products of rows that are widened, in parts of their terms."""
+        """Emit sums of products in parts of the terms, rows widened first."""
         assert self.widening is not None
         widen = self.widening.widen
 
@@ -259,7 +261,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Add up products of some rows side by side and the vectors of a panel."""
+        """Emit sums with the products of some rows and a panel's vectors added."""
         lanes, terms = self.tile.lanes, self.tile.terms
         factors, fetched = self._factors, terms * self.fetched_by_step
         together = factors.mma.rows

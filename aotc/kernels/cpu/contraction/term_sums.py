@@ -18,7 +18,7 @@ _UNDER_WAY = 8  # sums that multiply-adds wait for, at least
 
 @dataclass(frozen=True)
 class TermSums:
-    """Writes the sums at the insertion point.
+    """An emitter of sums of rows times floats made from a weight's integers.
 
     Args:
         tile: how the product is cut up.
@@ -38,7 +38,7 @@ class TermSums:
         left: Value,
         read: Callable[[Value, int], Read],
     ) -> Values:
-        """Return the sums, row by row.
+        """Emit the sums, row by row.
 
         Args:
             sizes: rows, and vectors of the panel.

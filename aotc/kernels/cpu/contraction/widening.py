@@ -24,7 +24,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class LeftRows:
-    """The places of rows of the left operand.
+    """Rows of the left operand in memory: offset and strides.
 
     Args:
         memory: that holds them.
@@ -41,7 +41,7 @@ class LeftRows:
 
 @dataclass(frozen=True)
 class Widening:
-    """Writes rows to memory of their own, in the type that they are multiplied in.
+    """An emitter of copies of left rows, widened, to stack memory.
 
     Args:
         memory: for `PART` terms of as many rows as a tile may have.
@@ -62,7 +62,7 @@ class Widening:
         tile: ContractionTile,
         machine: Machine | None,
     ) -> Widening | None:
-        """Make the widening of a kernel, with memory on its stack.
+        """Emit the allocation for widened rows; None where rows are read as they are.
 
         None where rows are read as they are, which are those of f32, such as lie
         neither by rows nor by terms, and bytes that are multiplied as they are.
@@ -74,7 +74,7 @@ class Widening:
         return cls(memory, tile.rows, factors, geometry.depth % factors.terms)
 
     def widen(self, left: LeftRows, rows: int, length: Value) -> LeftRows:
-        """Widen some rows: by rows or by terms, as they are in memory.
+        """Emit the widened copy of some rows; return where and how it lies.
 
         Args:
             left: the rows; one of their distances is 1.
@@ -106,7 +106,7 @@ class Widening:
     def _copy_run(
         self, memory: Value, source: Value, target: Value, length: Value
     ) -> None:
-        """Copy elements beside each other: by vectors, and the last ones by themselves.
+        """Emit the widened copy of contiguous elements, padded with zeros.
 
         Zeros follow where the last terms are fewer than are multiplied at a time.
         """
@@ -129,7 +129,7 @@ class Widening:
     def _interleave(
         self, memory: Value, sources: Sequence[Value], target: Value, rows: int
     ) -> None:
-        """Copy some terms of rows that lie side by side, those of a row together.
+        """Emit the widened copy of some terms of rows, interleaved by row.
 
         Zeros are the terms of which there is no place.
         """
@@ -140,5 +140,6 @@ class Widening:
         vectors.store(x, self.memory, target, self.factors.terms * rows)
 
     def _copy(self, memory: Value, source: Value, target: Value, count: int) -> None:
+        """Emit the widened copy of a vector."""
         x = self.factors.rows(memory, source, count)
         vectors.store(x, self.memory, target, count)

@@ -34,7 +34,7 @@ from aotc.mlir import Function, Value
 def write(
     function: Function, anchor: GraphOp, tile: RowTile, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a softmax's, norm's or reduction's kernel along rows."""
     sizes = known_matrices(anchor)
     epilogue, statistics = _split_results(
         Epilogue.of(function, anchor, given, tile.lanes), anchor
@@ -48,7 +48,7 @@ def write(
 def _split_results(
     epilogue: Epilogue, anchor: GraphOp
 ) -> tuple[Epilogue, dict[Value, Value]]:
-    """Return the epilogue of elements, and the memory of statistics that are read."""
+    """Split an epilogue's results into elementwise ones and statistics of rows."""
     statistics = {
         value: memory
         for value, memory in epilogue.results
@@ -60,7 +60,7 @@ def _split_results(
 
 @dataclass(frozen=True)
 class _RowKernel:
-    """Writes a kernel at the insertion point.
+    """An emitter of softmaxes, norms or reductions of rows.
 
     Args:
         anchor: what is computed.
@@ -77,7 +77,7 @@ class _RowKernel:
     statistics: Mapping[Value, Value]
 
     def write(self, block: Value, count: Value, *, is_even: bool) -> None:
-        """Write the work of one workgroup.
+        """Emit the work of one workgroup: a block of rows.
 
         Args:
             block: the number of its block of rows.
@@ -92,7 +92,7 @@ class _RowKernel:
             visit_by_size(first, last, rows, self._write_tile)
 
     def _write_tile(self, first: Value, rows: int) -> None:
-        """Write rows side by side."""
+        """Emit one row, or several rows side by side."""
         tile = self.tile
         walk = Walk(rows, self.length, tile.lanes, tile.vectors, width=tile.lanes)
         if isinstance(self.anchor, Reduction):
@@ -101,7 +101,7 @@ class _RowKernel:
             self._write_row(walk, first)
 
     def _write_row(self, walk: Walk, number: Value) -> None:
-        """Write a row of results for one row of the operand."""
+        """Emit a softmax or norm of one row, with statistics and epilogue."""
         x, begin = self.anchor.operands[0], scale(number, walk.length)
 
         def place(at: Value, count: int) -> VectorPosition:
@@ -129,7 +129,7 @@ class _RowKernel:
         )
 
     def _kept(self, begin: Value) -> Kept | None:
-        """Return memory to keep a row for later passes; None if it is too long.
+        """Return memory that keeps a row for later passes; None if it is too long.
 
         Args:
             begin: where the row begins in results.
@@ -148,7 +148,7 @@ class _RowKernel:
         return is_computed or isinstance(self.anchor, Softmax | ByteSoftmax)
 
     def _write_numbers(self, anchor: Reduction, walk: Walk, first: Value) -> None:
-        """Write a number for each of some rows."""
+        """Emit the reductions of rows side by side, a result in each lane."""
         how = Combination.of(type(anchor))
         begins = [scale(add(first, row), walk.length) for row in range(walk.rows)]
 

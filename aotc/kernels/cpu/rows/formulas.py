@@ -22,7 +22,7 @@ Read = Callable[[Value, int], Value]
 
 @dataclass(frozen=True)
 class Kept:
-    """Memory of f32 where something of a row is kept for a later pass.
+    """Memory of f32 in which a row is kept for a later pass.
 
     Args:
         memory: that holds it.
@@ -35,7 +35,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class RowState:
-    """The state of one row.
+    """A row during its passes: how elements are read, and where kept.
 
     Args:
         walk: goes through it.
@@ -51,24 +51,24 @@ class RowState:
     read: Read
 
     def keep(self, x: Value, at: Value, count: int) -> None:
-        """Store a vector that is read again later."""
+        """Emit the store of a vector that later passes read."""
         assert self.kept is not None
         begin, lanes = self.kept.begin, self.walk.lanes
         vectors.store(x, self.kept.memory, add(begin, at), lanes, count)
 
     def read_kept(self, at: Value, count: int) -> Value:
-        """Load a kept vector."""
+        """Emit the load of a kept vector."""
         assert self.kept is not None
         begin, lanes = self.kept.begin, self.walk.lanes
         return vectors.load(self.kept.memory, add(begin, at), lanes, count)
 
     def reduce(self, how: Combination, element: Read) -> Value:
-        """Reduce the whole row to one number, in all lanes."""
+        """Emit the reduction of the whole row to one number, in all lanes."""
         parts = self.walk.reduce(how, lambda at, count: [element(at, count)])
         return vectors.reduce_lanes(parts, how.combine)
 
     def splat(self, value: float) -> Value:
-        """A number in all lanes."""
+        """Emit a constant in all lanes."""
         return vectors.splat(value, self.walk.lanes)
 
 
@@ -79,7 +79,7 @@ _SUM, _MAXIMUM = Combination.of(ReduceSum), Combination.of(ReduceMax)
 
 @dataclass(frozen=True)
 class Formula:
-    """The vectors and numbers that an op makes of a row.
+    """The results of a softmax or norm: a function for vectors, and statistics.
 
     Args:
         result: of each vector of it.
@@ -91,7 +91,7 @@ class Formula:
 
 
 def formula(op: GraphOp, row: RowState) -> Formula:
-    """Return what an op makes of a row; write before what it needs of all of it."""
+    """Emit the passes of an op over a row; return functions for its results."""
     if isinstance(op, Normalize):
         return _normalize(op, row)
     if isinstance(op, ByteSoftmax):
@@ -100,7 +100,7 @@ def formula(op: GraphOp, row: RowState) -> Formula:
 
 
 def _softmax(row: RowState) -> Read:
-    """Compute powers of e, kept if they can be, times the inverse of their sum.
+    """Emit a row's softmax up to its sum; return a function for its vectors.
 
     A row with NaN or infinity, or of nothing but -infinity, is NaN, as x - max x is.
     """
@@ -122,7 +122,7 @@ def _softmax(row: RowState) -> Read:
 
 
 def _byte_softmax(op: ByteSoftmax, row: RowState) -> Read:
-    """Compute powers of e that are looked up, kept if they can be, over their sum.
+    """Emit a softmax of bytes by table, up to its sum; return a vector function.
 
     A sum of whole numbers of 24 bits is exact in two parts: of their upper halves, and
     of what these leave. It is rounded where the two are added.
@@ -150,7 +150,7 @@ def _byte_softmax(op: ByteSoftmax, row: RowState) -> Read:
 
 
 def _log_softmax(row: RowState) -> Read:
-    """x - max x, less the logarithm of the sum of its powers of e."""
+    """Emit a row's log-softmax up to its sum; return a function for its vectors."""
     highest = row.reduce(_MAXIMUM, row.read_first)
 
     def shifted(at: Value, count: int) -> Value:
@@ -164,7 +164,7 @@ def _log_softmax(row: RowState) -> Read:
 
 
 def _normalize(op: Normalize, row: RowState) -> Formula:
-    """x - mean, times the inverse of the deviation, in passes of their own."""
+    """Emit a row's mean and variance; return a function for normalised vectors."""
     length = row.splat(row.walk.length)
 
     def mean_of(element: Read) -> Value:

@@ -17,7 +17,7 @@ _PART = 64  # steps whose numbers are added in series
 
 @dataclass(frozen=True)
 class Combination:
-    """The combination of elements into one.
+    """A reduction's combining op and its neutral element.
 
     Args:
         start: what is made of none.
@@ -31,7 +31,7 @@ class Combination:
 
     @classmethod
     def of(cls, reduction: type[Reduction]) -> Combination:
-        """Return the combination of a reduction of f32."""
+        """Return the combination of a reduction op, for f32."""
         start, combine = reduction.start("f32"), reduction.combine["f"]
         return cls(start, combine, issubclass(reduction, ReduceSum))
 
@@ -42,7 +42,7 @@ Elements = Callable[[Value, int], Values]
 
 @dataclass(frozen=True)
 class Walk:
-    """Goes through rows of one length side by side, some vectors of each in a step.
+    """A traversal of rows by vectors, several rows side by side.
 
     Sums are made in parts: each lane of each accumulator adds up to 64 numbers in
     series, then goes on from zero, and 64 such parts are added up likewise, and so on.
@@ -66,7 +66,7 @@ class Walk:
     width: int
 
     def reduce(self, how: Combination, elements: Elements) -> Values:
-        """Return a vector for each row, whose lanes combine to the row's result."""
+        """Emit each row's reduction to one vector, whose lanes are yet to combine."""
         nothing = vectors.splat(how.start, self.lanes)
         totals = [nothing] * (self.rows * self.vectors)
         if self._steps:
@@ -85,7 +85,7 @@ class Walk:
         return totals
 
     def visit(self, visit: Callable[[Value, int], None]) -> None:
-        """Visit each vector of the rows, from the first one on."""
+        """Emit code for each vector of the rows, from the first one on."""
 
         def visit_step(number: Value) -> None:
             for place in self._places(number):
@@ -101,12 +101,12 @@ class Walk:
         return self.length // (self.vectors * self.width)
 
     def _places(self, step: Value) -> list[Value]:
-        """Return the starts of the vectors of a step."""
+        """Emit the offsets of the vectors of a step."""
         first = scale(step, self.vectors * self.width)
         return [add(first, number * self.width) for number in range(self.vectors)]
 
     def _rest(self) -> list[tuple[int, int]]:
-        """Return the starts and lengths of the vectors after the last step."""
+        """Return the (start, length) of the vectors after the last step."""
         return parts(
             self.length, self.width, first=self._steps * self.vectors * self.width
         )
@@ -114,7 +114,7 @@ class Walk:
     def _reduce_steps(
         self, how: Combination, elements: Elements, first: Value, count: int
     ) -> Values:
-        """Reduce some steps to a vector for each row and vector of a step."""
+        """Emit the reduction of some steps to a vector for each accumulator."""
         nothing = vectors.splat(how.start, self.lanes)
         start = [nothing] * (self.rows * self.vectors)
 
@@ -144,4 +144,5 @@ class Walk:
 def _combine(
     how: Combination, some: Sequence[Value], others: Sequence[Value]
 ) -> Values:
+    """Emit the pairwise combination of two lists of vectors."""
     return [how.combine(x, y) for x, y in zip(some, others, strict=True)]

@@ -55,14 +55,14 @@ from aotc.mlir import Function, Type, Value, arith
 def write(
     function: Function, anchor: GraphOp, tile: WinogradTile, given: KernelArguments
 ) -> None:
-    """Write the kernel of a region."""
+    """Emit the body of a Winograd convolution's kernel."""
     epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=1)
     Winograd(known_geometry(anchor), tile, given, epilogue).write()
 
 
 @dataclass(frozen=True)
 class Winograd:
-    """Writes a kernel at the insertion point.
+    """An emitter of one workgroup's part of a Winograd convolution.
 
     Args:
         geometry: of the convolution.
@@ -78,6 +78,7 @@ class Winograd:
 
     @property
     def _factors(self) -> Factors:
+        """The loads and multiply-adds for the dtype of transformed inputs."""
         dtypes = self.geometry.dtype, self.geometry.right_dtype
         mma = multiplier(self.geometry, self.given.known_machine)
         assert mma is not None
@@ -85,14 +86,15 @@ class Winograd:
 
     @property
     def _scratch(self) -> WinogradScratch:
+        """The layout of the scratch memory."""
         return WinogradScratch.of(self.geometry, self.tile)
 
     def _place(self, first: int) -> Value:
-        """A place in the memory of the share."""
+        """Emit an offset in the share's scratch memory."""
         return add(self.given.own.begin, first)
 
     def write(self) -> None:
-        """Write the work of one workgroup."""
+        """Emit the work of one workgroup: transforms, products and epilogue."""
         block, group = self.given.workgroup
         count = self.given.size(tile_count(self.geometry, self.tile.outputs))
         first = scale(block, self.tile.block)
@@ -110,7 +112,7 @@ class Winograd:
     # ---- inputs ---------------------------------------------------------------------
 
     def _write_input(self, tile: ImageTile) -> None:
-        """Transform the inputs of one tile."""
+        """Emit the input transform of one tile, padded by a copy at edges."""
         shape, size = self.geometry, self.tile.size
         top = add(scale(tile.line, self.tile.outputs), -shape.padding[0])
         left = add(scale(tile.position, self.tile.outputs), -shape.padding[1])
@@ -133,7 +135,7 @@ class Winograd:
         loops.branch(self._is_inside(top, left), write_inside, write_edge)
 
     def _is_inside(self, top: Value, left: Value) -> Value | bool:
-        """Return whether a tile sees no padding."""
+        """Emit whether a tile's input lies inside of the image."""
         lines, positions = (n - self.tile.size + 1 for n in self.geometry.size)
         if min(lines, positions) <= 0:
             return False
@@ -144,7 +146,7 @@ class Winograd:
         )
 
     def _copy_padded(self, begin: Value, top: Value, left: Value, copy: Value) -> None:
-        """Copy a tile's input, with zeros for padding, and behind the last channel.
+        """Emit a copy of a tile's input, with zeros for padding.
 
         Args:
             begin: of the tile in the image; before it perhaps.
@@ -200,7 +202,7 @@ class Winograd:
         steps: tuple[int, int],
         is_copy: bool,
     ) -> None:
-        """Transform a tile's input, B' d B, for all channels.
+        """Emit the transform of a tile's input, B' d B, for all channels.
 
         Args:
             tile: the tile.
@@ -233,7 +235,7 @@ class Winograd:
     def _load_inputs(
         self, image: Value, begin: Value, word: Value, count: int
     ) -> Value:
-        """A vector of channels of a pixel, as they are multiplied; zeros follow them.
+        """Emit the load of a vector of a pixel's channels, as factors.
 
         Args:
             image: the memory.
@@ -250,18 +252,19 @@ class Winograd:
     # ---- words ----------------------------------------------------------------------
 
     def _load(self, at: Value, element: Type) -> Value:
-        """A vector of the memory of the share."""
+        """Emit the load of a vector of scratch memory."""
         x = vectors.load(self.given.own.memory, at, self.tile.lanes)
         return vectors.as_elements(x, element)
 
     def _store(self, x: Value, at: Value) -> None:
+        """Emit the store of a vector to scratch memory."""
         memory = self.given.own.memory
         vectors.store(vectors.bitcast_to_floats(x), memory, at, self.tile.lanes)
 
     # ---- products -------------------------------------------------------------------
 
     def _write_products(self, panel: Value) -> None:
-        """Multiply the transformed inputs by those of the weights, for one panel."""
+        """Emit the products of transformed inputs and weights, for one panel."""
         scratch, tile = self._scratch, self.tile
         size = self.geometry.channels * tile.columns
         begin = scale(panel, tile.products * size)
@@ -285,7 +288,7 @@ class Winograd:
         *,
         fetches: bool,
     ) -> None:
-        """Write a tile of accumulators.
+        """Emit a register tile of one product, stored to scratch memory.
 
         Args:
             places: where the product begins in inputs, weights and sums.
@@ -301,7 +304,7 @@ class Winograd:
             self._store(x, add(start, place * self.tile.lanes))
 
     def _sum(self, begin: tuple[Value, Value], rows: int, *, fetches: bool) -> Values:
-        """The sums over all channels of a tile of accumulators, row by row."""
+        """Emit the sums over all channels of a register tile, row by row."""
         tile, step, factors = self.tile, self._scratch.channels, self._factors
         weights, terms = self.given.memories[1], self.tile.terms
 
@@ -333,9 +336,7 @@ class Winograd:
     # ---- results --------------------------------------------------------------------
 
     def _write_results(self, panel: Value, first: Value) -> None:
-        """Transform the sums of a panel back, apply the epilogue, and store the
-        results.
-        """
+        """Emit the output transform of a panel's sums, with epilogue and stores."""
         lanes, features = self.tile.lanes, self.geometry.features
         whole, rest = divmod(features, lanes)
         padded = (whole + (rest > 0)) * lanes
@@ -358,7 +359,7 @@ class Winograd:
     def _write_sizes(
         self, tile: ImageTile, at: Value, column: Value, count: int
     ) -> None:
-        """Write a vector of features of a tile, as far as it is within the result."""
+        """Emit the output transform of a tile, clipped at the image's borders."""
         lines, positions = self.geometry.result
 
         def write_lines(number: int) -> None:
@@ -375,9 +376,7 @@ class Winograd:
     def _write_either(
         self, number: Value, size: int, write: Callable[[int], None]
     ) -> None:
-        """Write a tile with all its outputs, or at a border with those in the
-        result.
-        """
+        """Emit a branch between all outputs of a tile and those inside the result."""
         whole, rest = divmod(size, self.tile.outputs)
         branch_at_rest(
             (whole, rest),
@@ -392,7 +391,7 @@ class Winograd:
         counts: tuple[int, int],
         vector: tuple[Value, Value, int],
     ) -> None:
-        """Transform a vector of sums back, A' m A, and write some outputs.
+        """Emit the output transform of one vector, A' m A, with its epilogue.
 
         Args:
             tile: the tile.
@@ -426,10 +425,10 @@ class Winograd:
         places = [
             VectorPosition(add(start, offset), column, 0, count) for offset in offsets
         ]
-        self.epilogue.write(places, [self._unscaled(found[i][j]) for i, j in outputs])
+        self.epilogue.write(places, [self._unscale(found[i][j]) for i, j in outputs])
 
-    def _unscaled(self, total: Value) -> Value:
-        """Undo the factor by which integer weights have enlarged a result."""
+    def _unscale(self, total: Value) -> Value:
+        """Emit a result divided by the factor of integer weights."""
         if self.geometry.is_float:
             return total
         bits = filter_scale(self.tile.outputs).bit_length() - 1

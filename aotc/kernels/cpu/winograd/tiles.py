@@ -14,7 +14,7 @@ from aotc.mlir import Value, arith
 
 @dataclass(frozen=True)
 class ImageTile:
-    """The position of an image tile.
+    """The position of an image tile: in its block, its image, and by line.
 
     Args:
         number: of it, in its block.
@@ -35,7 +35,7 @@ def for_tiles(
     tile: WinogradTile,
     write: Callable[[ImageTile], None],
 ) -> None:
-    """Visit each tile of a block, at the insertion point.
+    """Emit a loop over the image tiles of a block.
 
     Args:
         first: the number of its first tile.

@@ -19,13 +19,13 @@ from aotc.mlir import Value, arith, ir
 def transform_tile(
     matrix: Matrix, tile: Sequence[Sequence[Value]]
 ) -> list[list[Value]]:
-    """`matrix @ tile @ matrix'`, of vectors."""
+    """Emit `matrix @ tile @ matrix'`, where the elements of `tile` are vectors."""
     columns = [multiply(matrix, list(column)) for column in zip(*tile, strict=True)]
     return [multiply(matrix, list(row)) for row in zip(*columns, strict=True)]
 
 
 def multiply(matrix: Matrix, given: Sequence[Value]) -> list[Value]:
-    """`matrix @ given`, where the elements of `given` are vectors."""
+    """Emit `matrix @ given`, where the elements of `given` are vectors."""
     columns = list(zip(*matrix, strict=True))
     if len(columns) == len(matrix):
         return _multiply_pairs_of_rows(matrix, given)
@@ -33,6 +33,7 @@ def multiply(matrix: Matrix, given: Sequence[Value]) -> list[Value]:
 
 
 def _multiply_pairs_of_rows(matrix: Matrix, given: Sequence[Value]) -> list[Value]:
+    """Emit `matrix @ given`, sharing work of rows that differ in signs only."""
     found: list[Value] = []
     rows = list(matrix)
     while rows:
@@ -50,7 +51,7 @@ def _multiply_pairs_of_rows(matrix: Matrix, given: Sequence[Value]) -> list[Valu
 def _multiply_pairs_of_columns(
     columns: Sequence[Row], given: Sequence[Value]
 ) -> list[Value]:
-    """Multiply by pairs of columns: sums of two vectors where the columns agree."""
+    """Emit the product with a matrix by columns, pairing those alike but for signs."""
     terms: list[tuple[Row, Value]] = []
     rest = list(zip(columns, given, strict=True))
     while rest:
@@ -67,21 +68,20 @@ def _multiply_pairs_of_columns(
 
 
 def _differ_in_signs(row: Row, other: Row) -> bool:
+    """Return whether two rows are different, and equal but for signs."""
     pairs = zip(row, other, strict=True)
     return row != other and all(abs(x) == abs(y) for x, y in pairs)
 
 
 def _split_by_signs(row: Row, other: Row) -> tuple[Row, Row]:
-    """Split a row into the part that is equal in another, and the part of opposite
-    sign.
-    """
+    """Split a row into entries equal to another row's, and those of opposite sign."""
     pairs = list(zip(row, other, strict=True))
     same = tuple(x if x == y else Fraction(0) for x, y in pairs)
     return same, tuple(x if x != y else Fraction(0) for x, y in pairs)
 
 
 def _combine(row: Row, given: Sequence[Value]) -> Value:
-    """The sum of vectors times numbers; those with a factor of 1 come first."""
+    """Emit the sum of vectors times constant factors."""
     terms = [(factor, x) for factor, x in zip(row, given, strict=True) if factor]
     (factor, first), *rest = sorted(terms, key=lambda term: term[0] != 1)
     total = first
@@ -100,18 +100,22 @@ def _combine(row: Row, given: Sequence[Value]) -> Value:
 
 
 def _is_float(x: Value) -> bool:
+    """Return whether a vector is of floats."""
     return not isinstance(x.type.element_type, ir.IntegerType)
 
 
 def _add(x: Value, y: Value) -> Value:
+    """Emit the sum of two vectors of floats or integers."""
     return arith.addf(x, y) if _is_float(x) else arith.addi(x, y)
 
 
 def _subtract(x: Value, y: Value) -> Value:
+    """Emit the difference of two vectors of floats or integers."""
     return arith.subf(x, y) if _is_float(x) else arith.subi(x, y)
 
 
 def _multiply_add(x: Value, y: Value, total: Value) -> Value:
+    """Emit `x * y + total`, of floats or integers."""
     if _is_float(x):
         return vectors.multiply_add(x, y, total)
     return arith.addi(arith.muli(x, y), total)
