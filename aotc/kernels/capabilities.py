@@ -141,7 +141,7 @@ class Capabilities:
 
     @property
     def joins_products(self) -> bool:
-        """Return whether one kernel can compute several products of one operand."""
+        """Return whether one kernel computes several products of one operand."""
         return any(each.most_joined > 1 for each in self.families.values())
 
     def part_count(self, op: GraphOp) -> int:
@@ -174,7 +174,7 @@ class Capabilities:
         return self.emitted.factor_orders(*given, by_weight=by_weight)
 
     def is_cheap(self, op: GraphOp) -> bool:
-        """Return whether kernels can compute an elementwise op in few instructions."""
+        """Return whether kernels compute an elementwise op, by few instructions."""
         lifts = (each.lifts for each in self.families.values() if each.lifts)
         return not type(op).is_approximated and any(lift(op) for lift in lifts)
 

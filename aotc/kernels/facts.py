@@ -139,7 +139,7 @@ def _name_of(op: GraphOp) -> str:
 
 
 def flops_of(op: GraphOp) -> Size:
-    """Return the float operations of an op; one for each element if unknown."""
+    """Return the float operations of an op; one for each element if not known."""
     known = type(op).flops(op)
     return Tensor.of(op.results[0]).elements if known is None else known
 

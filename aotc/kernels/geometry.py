@@ -161,7 +161,7 @@ class ConvolutionGeometry:
 
     @property
     def is_product(self) -> bool:
-        """Return whether the op is a plain product of matrices."""
+        """Return whether the op is a product of matrices."""
         is_pixel = self.size == self.result == self.window == (1, 1)
         return is_pixel and self.padding == (0, 0) and self.groups == 1
 
@@ -188,7 +188,7 @@ class ConvolutionGeometry:
 
     @property
     def flops(self) -> Size:
-        """The float operations: a multiplication and an addition for each term."""
+        """Operations on floats: a multiplication and an addition for each term."""
         return 2 * self.products * self.rows * self.depth * self.features
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> ConvolutionGeometry:

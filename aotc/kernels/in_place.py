@@ -133,7 +133,9 @@ class InPlaceKernels:
             self.holders.pop(name).erase()
 
 
-def _clone_in_place(holder: Operation, name: str, tied: Sequence[int], awaited: int) -> Operation:
+def _clone_in_place(
+    holder: Operation, name: str, tied: Sequence[int], awaited: int
+) -> Operation:
     """Clone a kernel's module before it, renamed, as an in-place variant."""
     with ir.InsertionPoint(holder):
         made: Operation = holder.operation.clone()

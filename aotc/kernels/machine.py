@@ -286,7 +286,7 @@ def _products_of_bytes(dtype: str, sign: str) -> Mma:
 
 
 def _with_offset(mma: Mma, pair: tuple[str, str], offset: int) -> Mma:
-    """Return an instruction for a left operand of the other sign, with an offset."""
+    """Return an instruction for a left operand of the other sign, by an offset."""
     return replace(mma, dtypes=(pair,), offset=offset)
 
 

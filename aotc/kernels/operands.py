@@ -120,7 +120,7 @@ class SomeColumns(OfColumns):
     stride: int
 
     def fits(self, columns: Shape) -> bool:
-        """Return whether rows have as many columns as the slice, along one axis."""
+        """Return whether rows have as many columns, along one axis."""
         return columns == (self.width,)
 
 

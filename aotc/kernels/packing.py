@@ -53,7 +53,7 @@ def pack(
 
 
 def packed_shape(op: GraphOp, tile: ContractionTile) -> Shape:
-    """Return the shape of the packed right operand, the result of `pack`."""
+    """Return the shape of the result of `pack`."""
     shape = _packing(op, tile, Tensor.of(op.operands[1])).shape
     if not tile.has_planes:
         return shape

@@ -224,7 +224,7 @@ def _why_no_schedule(
 
 
 def _dtypes_of(op: GraphOp, capabilities: Capabilities) -> Sequence[str]:
-    """Return the element dtypes that kernels for an op can read and write."""
+    """Return the dtypes of elements that kernels for an op read and write."""
     machine, families = capabilities.machine, capabilities.families.values()
     apt = [each for each in families if isinstance(op, each.anchors)]
     found = max((each.dtypes(op, machine) for each in apt), key=len)

@@ -118,7 +118,7 @@ class Apply:
         return False
 
     def nodes(self) -> Iterator[Expression]:
-        """Yield the expression and all its subexpressions, each once."""
+        """Yield the expression and all expressions inside, each once."""
         rest, seen = [cast(Expression, self)], set[int]()
         while rest:
             node = rest.pop()
@@ -226,7 +226,9 @@ class Term:
                     highest = maxima[found.pop()]
                     (factor,) = highest.factors
                     is_same = x.value == factor.value
-                    if is_same and _strides_along(x, statement) == _strides_along(factor, highest):
+                    if is_same and _strides_along(x, statement) == _strides_along(
+                        factor, highest
+                    ):
                         return highest
         return None
 
@@ -244,7 +246,9 @@ def _behind_cast(factor: Expression) -> Expression:
     return factor
 
 
-def _strides_along(x: Expression, statement: Statement) -> list[tuple[Value, list[Strides]]]:
+def _strides_along(
+    x: Expression, statement: Statement
+) -> list[tuple[Value, list[Strides]]]:
     """Return the strides of an expression's reads along the combined loops."""
     return [
         (

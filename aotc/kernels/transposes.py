@@ -84,7 +84,7 @@ def _erase_unread(value: Value) -> None:
 
 @dataclass(frozen=True)
 class _ProductOperand:
-    """An operand of a product, with its batch axes and its contracted axes."""
+    """An operand of a product, with its batch and its contracted axes."""
 
     value: Value
     batch: Axes
@@ -158,7 +158,9 @@ def _in_order(op: DotGeneral, operand: _ProductOperand, order: Axes) -> _Product
         tuple(order.index(axis) for axis in axes)
         for axes in (operand.batch, operand.contract)
     )
-    return _ProductOperand(_find_or_insert_transpose(op, operand.value, order), batch, contract)
+    return _ProductOperand(
+        _find_or_insert_transpose(op, operand.value, order), batch, contract
+    )
 
 
 def _find_or_insert_transpose(op: DotGeneral, value: Value, order: Axes) -> Value:

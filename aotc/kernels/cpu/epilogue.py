@@ -309,7 +309,7 @@ class Epilogue:
         return [self._value(each, known, [place], shared)[0] for each in values]
 
     def is_read(self, value: Value) -> bool:
-        """Return whether a value is loaded from memory, not computed."""
+        """Return whether a value is read from memory, not computed."""
         return value in self.memories
 
     def _value(

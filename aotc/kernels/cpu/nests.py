@@ -94,7 +94,7 @@ def _groups(statements: Sequence[Statement]) -> list[list[Statement]]:
 
 
 def _can_join(statement: Statement, group: Sequence[Statement]) -> bool:
-    """Return whether a statement can share the loops of the group before it."""
+    """Return whether a statement can share the loops of those before it."""
     nests = [each.nest for each in (*group, statement)]
     if any(x.combine != COPY or x.sizes != nests[0].sizes for x in nests):
         return False

@@ -68,7 +68,7 @@ def _positions(x: Expression) -> View | None:
 
 
 def _is_index(view: View, loop: int) -> bool:
-    """Return whether a view of 0, 1, … is the plain index of a loop."""
+    """Return whether a view of 0, 1, … is the index of a loop."""
     steps = [
         (number, each.step)
         for number, own in enumerate(view.axes)

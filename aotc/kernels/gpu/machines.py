@@ -59,7 +59,7 @@ class Gpu:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The float dtypes that kernels compute with."""
+        """The dtypes of floats that kernels compute with."""
         return "f32", "bf16", "f16"
 
     @property

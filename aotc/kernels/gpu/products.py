@@ -108,7 +108,7 @@ def plan_for(anchors: Sequence[Statement], machine: Gpu) -> ProductTile:
 
 
 def plan_joined(anchors: Sequence[Statement], machine: Gpu) -> ProductTile | None:
-    """Return the schedule of one kernel for several products; None if no faster."""
+    """Return the schedule of one kernel for products; None if it is no faster."""
     joined, dtype = _counts_of(anchors), factor_dtype(anchors[0])
 
     def time(products: tuple[Counts, ...]) -> float:

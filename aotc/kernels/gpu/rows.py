@@ -138,7 +138,7 @@ class ReductionWork:
 
 
 def moved_bytes(term: Term) -> int:
-    """Return the bytes that a kernel reads and writes in typical calls.
+    """Return the bytes that a kernel reads and writes in most calls.
 
     Of a table of which it looks rows up, no more than it reads.
     """

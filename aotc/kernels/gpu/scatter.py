@@ -118,7 +118,7 @@ def parts_of(term: Term) -> ScatterParts | None:
 
 
 def _is_zero(x: Expression) -> bool:
-    """Return whether an expression is the constant 0."""
+    """Return whether an expression is the number 0."""
     op = x.op if isinstance(x, Read) else None
     return isinstance(op, Constant) and bool(np.size(op.value) == 1 and not op.value)
 

@@ -71,7 +71,7 @@ def anchor_of(term: Term) -> Statement | None:
 
 
 def _is_in_order(anchor: Statement) -> bool:
-    """Return whether the loops over the result are its axes, in order."""
+    """Return whether the loops over the result are its axes, in their order."""
     place = anchor.place()
     return place is not None and place.is_identity
 

@@ -157,7 +157,7 @@ class SumGroup:
 
 
 def _is_computed(op: GraphOp) -> bool:
-    """Return whether kernels compute an elementwise op in few instructions."""
+    """Return whether kernels compute an elementwise op, in few instructions."""
     kinds = (Tensor.of(x).dtype for x in (*op.operands, *op.results))
     if isinstance(op, Broadcast) or type(op).is_approximated:
         return False

@@ -62,7 +62,7 @@ def safe_parts(function: Function) -> tuple[list[int], list[int]]:
 
 
 def why_misread(function: Function, anchor: GraphOp, schedule: ElementTile) -> str:
-    """Return why a kernel would misread a region's arguments; "" if it would not."""
+    """Return why a kernel would misread arguments of a region; "" if it would not."""
     known = Elementwise(OF_NUMBERS, (), _DTYPES, lifts=can_lift)
     return why_not_elementwise(function, known)
 

@@ -74,7 +74,7 @@ class AttentionSizes:
 
     @property
     def scratch(self) -> tuple[int, int]:
-        """The stack elements that a query takes: of its own, and for each key."""
+        """The elements that a query has on the stack: of its own, and for each key."""
         if self.is_gradient:  # itself and its cotangent; a weight and a slope
             return self.depth + self.width, 2
         return 1 + self.depth + (self.width if self.is_narrow else 0), 1

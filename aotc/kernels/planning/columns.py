@@ -170,7 +170,7 @@ def vectors_of(count: int, machine: Machine) -> int:
 
 
 def workgroups(op: Reduction | Normalize, tile: ColumnTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: groups of columns, and blocks of matrices."""
+    """Return the numbers of workgroups: parts of the columns, blocks of matrices."""
     sizes = known_matrices(op)
     parts = ceil_divide(sizes.width, tile.columns * tile.tiles)
     return parts, ceil_divide(sizes.count, tile.block)

@@ -166,12 +166,12 @@ def _is_short(geometry: ConvolutionGeometry) -> bool:
 
 
 def workgroups(op: GraphOp, sweep: Sweep) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: blocks of channels, and blocks of lines."""
+    """Return the numbers of workgroups: parts of the channels, and blocks of lines."""
     return sweep.workgroups(known_geometry(op))
 
 
 def choose_sweep(geometry: ConvolutionGeometry, machine: Machine) -> Sweep:
-    """Return the schedule of windows over images for a machine.
+    """Choose the schedule of windows over images for a machine.
 
     Args:
         geometry: of static sizes, see `ConvolutionGeometry.typical`.

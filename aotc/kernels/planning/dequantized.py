@@ -83,7 +83,7 @@ def parts_of(table: Dequantize) -> list[Value]:
 def plan(
     op: GraphOp, geometry: ConvolutionGeometry | None, machine: Machine
 ) -> ContractionTile | None:
-    """Return the tile for a product by a dequantised weight; None for others."""
+    """Return the tile for a product by a dequantised weight; None if it is no such."""
     table = table_of(op)
     if table is None or geometry is None or why_not(op, table, geometry):
         return None

@@ -55,7 +55,7 @@ def workgroups(op: GraphOp, schedule: NestSchedule) -> tuple[Size, Size]:
 
 
 def is_writable(term: Term) -> bool:
-    """Return whether code can be written for each statement of a term."""
+    """Return whether there is code for each statement of a term."""
     known = {*term.arguments}
     for statement in term.statements:
         if not _is_statement_writable(statement, known):

@@ -70,7 +70,7 @@ def column_loops(op: GraphOp) -> list[int]:
 
 
 def _is_along(read: Read, columns: Sequence[int]) -> bool:
-    """Return whether a read yields a scalar, or a vector along the columns."""
+    """Return whether a read gives a number, or a vector along the columns."""
     if read.op is not None:
         return read.is_number
     view = read.view

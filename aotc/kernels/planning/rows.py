@@ -117,7 +117,7 @@ def column_axes(op: GraphOp) -> int:
 
 
 def row_axes(op: GraphOp) -> int:
-    """Return how many of the operand's last axes a row has."""
+    """Return the number of the operand's last axes that a row has."""
     return len(reduced_axes(op))
 
 

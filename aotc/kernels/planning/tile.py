@@ -183,7 +183,7 @@ def choose_tile(
 
 
 def widths_of(geometry: ConvolutionGeometry, machine: Machine) -> range:
-    """Return the numbers of vectors that a panel may have."""
+    """Return the numbers of vectors that a panel can have."""
     return range(1, _most_vectors(geometry, machine) + 1)
 
 

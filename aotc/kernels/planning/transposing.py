@@ -50,7 +50,7 @@ class TransposeLoops:
 
     @property
     def is_of_runs(self) -> bool:
-        """Return whether contiguous elements stay contiguous."""
+        """Return whether contiguous elements stay so."""
         return self.last.steps == (1, 1)
 
     @property
@@ -105,7 +105,7 @@ def plan(op: Transpose, machine: Machine) -> MovementBlocks | None:
 
 
 def _is_dispatched(op: Transpose, nest: TransposeLoops) -> bool:
-    """Return whether a transpose is faster as a dispatch of its own."""
+    """Return whether a transpose is better a dispatch of its own."""
     dtype = Tensor.of(op.x).dtype
     if nest.together == 1 and dtype in _NARROW:
         return nest.is_of_few and bits(dtype) == 8  # the channels of an image

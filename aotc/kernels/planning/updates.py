@@ -129,7 +129,7 @@ def _read_elsewhere(function: Function) -> list[Value]:
 
 
 def why_misread(function: Function, anchor: GraphOp, schedule: UpdateBlocks) -> str:
-    """Return why a kernel would misread a region's arguments; "" if it would not."""
+    """Return why a kernel would misread arguments of a region; "" if it would not."""
     return why_not_elementwise(function, _ON_PROCESSORS)
 
 

@@ -42,7 +42,7 @@ _TRANSFORM = {2: 70, 4: 200}  # cycles for a vector of a tile, of inputs or resu
 
 @dataclass(frozen=True)
 class WinogradTile(Schedule):
-    """The schedule of a Winograd convolution.
+    """The schedule of one Winograd convolution.
 
     Args:
         lanes: elements of a vector.
@@ -72,7 +72,7 @@ class WinogradTile(Schedule):
 
     @property
     def size(self) -> int:
-        """The inputs of an image tile, along each axis."""
+        """Inputs of an image tile, along each axis."""
         return self.outputs + WINDOW - 1
 
     @property

@@ -178,7 +178,7 @@ class Buffer:
 
 
 def _in_memory(dtype: np.dtype) -> np.dtype:
-    """Return the dtype that memory has for a dtype: signless for unsigned and bool."""
+    """Return the dtype in memory for elements: signless for unsigned and bool."""
     return np.dtype(f"i{dtype.itemsize}") if dtype.kind in "ub" else dtype
 
 

@@ -59,7 +59,7 @@ def rows_of(
     queries: Queries,
     lanes: int,
 ) -> tuple[HeadRows, HeadRows]:
-    """Return the readers of the keys and of the values of a workgroup's head.
+    """Make readers of the keys and the values of a workgroup's head.
 
     Args:
         function: the region.

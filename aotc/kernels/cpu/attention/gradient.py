@@ -374,6 +374,8 @@ def _in_memory(rows: RowsInMemory, memory: Value) -> RowsInMemory:
     return replace(rows, memory=memory)
 
 
-def _rows_from(rows: RowsInMemory, given: KernelArguments, number: Value) -> RowsInMemory:
+def _rows_from(
+    rows: RowsInMemory, given: KernelArguments, number: Value
+) -> RowsInMemory:
     """Return the rows from number `number` on."""
     return replace(rows, begin=rows.at(given, number))

@@ -155,7 +155,7 @@ class RowsInMemory:
 
 @dataclass(frozen=True)
 class AttentionScratch:
-    """The scratch memory of a workgroup: one column for each of its queries.
+    """The memory of a workgroup: one column for each of its queries.
 
     Args:
         queries: scaled, one element of all of them after the other.

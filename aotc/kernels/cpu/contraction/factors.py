@@ -111,7 +111,7 @@ class Factors:
 
     @property
     def run_lanes(self) -> int:
-        """The number of elements of either operand that one instruction multiplies."""
+        """The number of elements of either operand that an instruction multiplies."""
         return self.terms * self.lanes // self.mma.rows
 
     def repeat(self, memory: Value, places: Sequence[Value]) -> Value:

@@ -98,7 +98,7 @@ class ScaledColumnSums:
 
     @property
     def _vectors_of_block(self) -> int:
-        """The number of vectors of a panel, from its first on, of one scale."""
+        """The number of vectors of a panel, from its first on, with the same scales."""
         across, columns = self.tile.across, self.tile.columns
         is_one = across % columns == 0 or across >= self.geometry.features
         return self.tile.vectors if is_one else 1

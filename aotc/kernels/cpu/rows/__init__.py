@@ -129,7 +129,7 @@ class _RowKernel:
         )
 
     def _kept(self, begin: Value) -> Kept | None:
-        """Return memory that keeps a row for later passes; None if it is too long.
+        """Return memory to keep a row for later passes; None if it is too long.
 
         Args:
             begin: where the row begins in results.
