@@ -88,7 +88,7 @@ def _usual_symbol(position: int) -> int:
 def work_of(kernel: PlannedKernel[Any, Any]) -> Size:
     """Return the cost of a region: its float operations plus weighted bytes (`grain`).
 
-    That of a loop is what the regions of its steps have.
+    The cost of a loop is that of the regions of all its steps.
     """
     times, inner = kernel.inner()
     if inner:

@@ -96,9 +96,10 @@ class ConvolutionGeometry:
         return self.dtype in _FLOATS
 
     def has_runs_of(self, terms: int) -> bool:
-        """Return whether terms are contiguous in groups of `terms`, always.
+        """Return whether terms are contiguous by groups of `terms`, throughout.
 
-        So they do if all terms do, or if those of each place are a multiple of them.
+        So it is where all terms are contiguous, or those of each window position, or of
+        the innermost loop, are a multiple of `terms`.
         """
         if terms == 1:
             return True
@@ -113,8 +114,9 @@ class ConvolutionGeometry:
     def interleaves_runs_of(self, terms: int) -> bool:
         """Return whether a kernel can interleave `terms` terms of each row.
 
-        So it can, as it copies rows of floats that lie side by side, where all terms
-        have one distance, or those of each place are a multiple of so many.
+        Kernels interleave terms as they copy rows of floats that lie side by side,
+        where all terms have one stride, or those of the innermost loop are a multiple
+        of `terms`.
         """
         if self.layout is None or not self.is_float or self.left_steps[0] != 1:
             return False

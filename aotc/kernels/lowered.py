@@ -151,7 +151,7 @@ def dispatched_kernel(name: str) -> str | None:
 def strip_kernels(module: Module) -> None:
     """Unwrap each CPU kernel to a private function `NAME.body`; erase GPU kernels.
 
-    Those for GPUs have none: what is beside their text is erased as well.
+    The fallback functions beside the text of GPU kernels are erased as well.
     """
     for op in [*module.body.operations]:
         if LAUNCH in op.attributes:

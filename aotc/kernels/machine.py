@@ -216,9 +216,9 @@ def _dot_of_bytes(intrinsic: str) -> tuple[Mma, ...]:
 
 
 def _saturating(bytes_by: str, pairs_by: str) -> tuple[Mma, ...]:
-    """Return x86's instructions that add two byte products as i16, which saturates.
+    """Return x86's instructions that sum pairs of byte products, saturating at i16.
 
-    Those saturate: 255 * 64 * 2 is the most that an i16 holds.
+    They do not saturate for right elements up to 64: an i16 holds 255 * 64 * 2.
     """
     return tuple(
         replace(

@@ -62,9 +62,9 @@ def packed_shape(op: GraphOp, tile: ContractionTile) -> Shape:
 
 
 def pack_blocks(b: Builder, op: GraphOp, part: Value, tile: ContractionTile) -> Value:
-    """Emit ops that pack the scales or zeros of quantisation blocks for a kernel.
+    """Emit ops that pack block scales or offsets as [panel][block][column].
 
-    Of blocks of columns as [block][term].
+    Scales of blocks along columns become [block][term].
     """
     return _packing_of_blocks(op, tile, Tensor.of(part)).apply(b, part)
 

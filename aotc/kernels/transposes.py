@@ -132,7 +132,7 @@ def without_transposes(op: DotGeneral) -> DotGeneral:
 def with_factors_in_order(op: DotGeneral, orders: Mapping[int, Axes]) -> DotGeneral:
     """Replace a product by one of operands transposed to the given axis orders.
 
-    It takes the place of `op`, if there are any.
+    The result is `op` itself if there are no orders.
 
     Args:
         op: a product.

@@ -88,7 +88,7 @@ class CpuKernelCalls:
     def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
         """Emit the dispatch of a region's kernel; return its lowered results.
 
-        Its kernel is written at the end of the module, unless it is there.
+        The kernel is written at the end of the module, unless it is there.
         """
         name, lowering = name_of(region), self.lowering
         if name not in self.known:

@@ -86,7 +86,8 @@ def _round_to_bf16(x: Value, machine: Machine | None) -> Value:
 def _round_to_f16(x: Value) -> Value:
     """Emit rounding to f16: add and subtract a number that drops the lower bits.
 
-    It is 1.5 times the power of two of `x`, times 2**13: f32 has so many bits more.
+    That number is 1.5 times the power of two of `x`, times 2**13: f32 has so many bits
+    more.
     """
     bits = bits_of(x)
     power = arith.andi(bits, _integers(x, _EXPONENT))

@@ -400,7 +400,7 @@ def narrow(value: Value) -> Value:
 def allocate(count: int, element: Type | None = None) -> Value:
     """Emit a stack allocation of some elements, where the function begins.
 
-    It is allocated where the function begins: in a loop, each round would take more.
+    Inside of a loop, each iteration would allocate more.
     """
     with ir.InsertionPoint.at_block_begin(current_function().entry_block):
         return _make(

@@ -33,8 +33,9 @@ _GAIN = 0.7  # of the time of one kernel, at most
 def is_better_composed(op: GraphOp, machine: Gpu) -> bool:
     """Return whether an op is faster decomposed than as one GPU kernel.
 
-    So are norms along other axes than the last, and attention of few queries by keys
-    enough, whose logarithms of sums nothing reads. (`causal` hides all but few keys.)
+    Such ops are norms along other axes than the last, and attention of few queries by
+    many keys, whose logarithms of sums nothing reads. (`causal` hides all but few
+    keys.)
     """
     if isinstance(op, Attention):
         is_plain = not op.causal and not [*op.logsum.uses]

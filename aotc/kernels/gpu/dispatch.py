@@ -69,7 +69,7 @@ class GpuKernelCalls:
     def __call__(self, region: Function, operands: Sequence[Value]) -> list[Value]:
         """Emit the dispatch of a region's kernel; return its lowered results.
 
-        Its kernel is written at the end of the module, unless it is there.
+        The kernel is written at the end of the module, unless it is there.
 
         Raises:
             CompileError: `no-kernel`: there is no code for the region, which was

@@ -57,10 +57,7 @@ class ProductWithEpilogue:
 
 
 def groups_of(term: Term) -> list[ProductWithEpilogue]:
-    """Return a term's independent products with their epilogues; [] for other terms.
-
-    None if it is of another form.
-    """
+    """Return a term's independent products with their epilogues; [] for other terms."""
     anchors = [each for each in term.statements if each.nest.combine != COPY]
     if not all(map(_is_product, anchors)):
         return []

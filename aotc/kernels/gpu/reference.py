@@ -105,7 +105,7 @@ def _is_planned(region: Function) -> bool:
 class KernelsOfRegions:
     """An evaluator of regions by their GPU kernels, for `with_region` of a reference.
 
-    Those of a program for GPUs have kernels as they are planned, others in the form
+    Regions of a program for GPUs have kernels as they are planned, others in the form
     that takes them.
 
     Args:

@@ -37,8 +37,8 @@ def part_count(
 ) -> int:
     """Return how many partial sums make a reduction fastest on a chip; 1 for no split.
 
-    They are parts of the first axis that a product sums over, and of all axes from the
-    first one on that a reduction goes over.
+    The sum is split along the first axis that a product sums over, or along all axes
+    from the first one on that a reduction goes over.
 
     Args:
         op: a product, a reduction, or a norm over the first axes.

@@ -194,10 +194,7 @@ def _kept_elements(stages: ChainStages) -> int:
 def _with_lines(
     stages: ChainStages, schedule: ChainSchedule, machine: Machine
 ) -> ChainSchedule | None:
-    """Return the schedule with the most lines whose buffers fit half of L2, or None.
-
-    None if that is not one.
-    """
+    """Return the schedule with the most lines whose buffers fit half of L2, or None."""
     total = geometry_of_stage(stages.depthwise).result[0]
     for most in range(total, 0, -1):
         found = replace(schedule, lines=max(split_evenly(total, most)))

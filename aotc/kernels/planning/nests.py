@@ -131,8 +131,7 @@ def _is_statement_writable(statement: Statement, known: set[Value]) -> bool:
 def block_of(statement: Statement) -> int | None:
     """Return how many iterations of the first combined loop form a partial sum.
 
-    None where that are all; blocks of turns, and then these, if a call decides how many
-    there are.
+    None where their number is static: then all iterations are combined in order.
     """
     sizes = [statement.nest.sizes[loop] for loop in statement.nest.combined_loops]
     static = [size for size in sizes if isinstance(size, int)]

@@ -142,8 +142,9 @@ def multiplier(geometry: ConvolutionGeometry, machine: Machine, terms: int) -> M
 def widens(geometry: ConvolutionGeometry, mma: Mma) -> bool:
     """Return whether a kernel first copies left rows, widened, to a buffer.
 
-    Those of narrow elements, in the type that they are multiplied in; not such as are
-    multiplied as they are, if those of each run are a multiple of its terms.
+    Rows of narrow elements are copied, in the type that they are multiplied in, unless
+    they are multiplied as they are and each run is a multiple of the instruction's
+    terms.
 
     Args:
         geometry: what is computed.
@@ -279,9 +280,9 @@ def group_count(geometry: ConvolutionGeometry, tile: ContractionTile) -> Size:
 def row_counts(geometry: ConvolutionGeometry, tile: ContractionTile) -> list[int]:
     """Return the rows of smaller tiles, for calls whose rows do not split evenly.
 
-    So many are split into tiles of n rows and of n - 1; which n * (n - 1) rows always
-    are, and some fewer. All tiles of a call of others have as many rows: half of n, or
-    as often half of that as there are not too few rows for.
+    A call of n * (n - 1) rows or more, and of some fewer, is split into tiles of n rows
+    and of n - 1. All tiles of another call have one number of rows: half of n, or as
+    often half of that as there are not too few rows for.
     """
     least, _ = bounds(geometry.rows)
     found: list[int] = []

@@ -64,8 +64,8 @@ class Widening:
     ) -> Widening | None:
         """Emit the allocation for widened rows; None where rows are read as they are.
 
-        None where rows are read as they are, which are those of f32, such as lie
-        neither by rows nor by terms, and bytes that are multiplied as they are.
+        Rows are read as they are where they are f32, have unit stride along neither
+        rows nor terms, or are bytes that are multiplied as bytes.
         """
         factors = Factors.of(geometry, tile, machine)
         if not widens(geometry, factors.mma):
@@ -131,7 +131,7 @@ class Widening:
     ) -> None:
         """Emit the widened copy of some terms of rows, interleaved by row.
 
-        Zeros are the terms of which there is no place.
+        Terms without a source are zeros.
         """
         found = [self.factors.rows(memory, source, rows) for source in sources]
         missing = self.factors.terms - len(found)
