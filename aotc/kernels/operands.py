@@ -57,11 +57,6 @@ class Counted(KernelOperand):
 
 
 @dataclass(frozen=True)
-class Viewed(KernelOperand):
-    """An operand that repeats elements in memory."""
-
-
-@dataclass(frozen=True)
 class Whole(KernelOperand):
     """An element of its own for each of the result."""
 
