@@ -5,10 +5,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import aotc
 
 ROOT = Path(__file__).parent.parent
 MAPPED = {"dialects", "passes", "cli", "artifacts"}
+BESIDE = {"aotc", "tests", "examples", "benchmarks", "docs"}
 
 
 def test_every_package_on_disk_is_declared():
@@ -22,6 +25,14 @@ def test_every_package_on_disk_is_declared():
         elif parts[0] == "aotc":
             on_disk.add(".".join(parts))
     assert on_disk == declared
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git knows the tree's files")
+def test_no_other_folder_stands_at_the_top():
+    files = ["git", "ls-files"]
+    listed = subprocess.run(files, cwd=ROOT, capture_output=True, text=True, check=True)
+    folders = {name.split("/")[0] for name in listed.stdout.splitlines() if "/" in name}
+    assert folders == MAPPED | BESIDE | {".ci"}
 
 
 def test_no_module_is_imported_twice_under_another_name():

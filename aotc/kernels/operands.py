@@ -53,11 +53,6 @@ class Counted(KernelOperand):
 
 
 @dataclass(frozen=True)
-class Viewed(KernelOperand):
-    """An operand that repeats elements in memory."""
-
-
-@dataclass(frozen=True)
 class Whole(KernelOperand):
     """An operand with the result's shape: one element for each of the result."""
 
