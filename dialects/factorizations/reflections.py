@@ -25,7 +25,7 @@ from aotc.mlir import Value
 
 
 def qr(b: Builder, x: Value) -> list[Value]:
-    """Return orthonormal columns and a triangle with a diagonal of at least 0.
+    """Emit Q and R by Householder reflections; the diagonal of R is nonnegative.
 
     The reflections I - v vᵀ multiply to I - V T Vᵀ with T⁻¹ = I + the part of Vᵀ V
     above its diagonal: Schreiber and Van Loan, "A storage-efficient WY representation
@@ -56,7 +56,7 @@ def qr(b: Builder, x: Value) -> list[Value]:
 
 
 def _reflect(values: list[Value]) -> list[Value]:
-    """Reflect column k onto axis k; `vectors` gets the vector that it takes."""
+    """Run step k of the scan: reflect column k onto axis k, store the reflection."""
     b, (x, vectors, k) = Builder(), values
     kind = Tensor.of(x)
     here = column(b, x, k)
@@ -73,7 +73,10 @@ def _reflect(values: list[Value]) -> list[Value]:
 
 
 def _mirror(b: Builder, here: Value, k: Value) -> Value:
-    """(x + sign(x[k]) ‖x‖ e[k]), scaled to length sqrt 2; sqrt 2 e[k] for x = 0."""
+    """Emit the Householder vector x + sign(x[k]) ‖x‖ e[k], scaled to length sqrt 2.
+
+    For x = 0 it is sqrt 2 e[k].
+    """
     shape = Tensor.of(here).shape
     norm = b.sqrt(b.reduce_sum(b.multiply(here, here), axes=(len(shape) - 1,)))
     pivot = element(b, here, k)
