@@ -261,7 +261,7 @@ def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
     return [tangent_or_zero(b, op.operands[i], given[i]) for i in smooth]
 
 
-def keeping_products(function: Function) -> CheckpointProducts:
+def define_product_checkpoint(function: Function) -> CheckpointProducts:
     """Define the functions of a checkpoint that saves costly products; return it."""
     name, (inputs, _) = functions.name_of(function), functions.signature(function)
     products = filter(_is_costly, function.entry_block.operations)

@@ -85,7 +85,7 @@ def add_specialization(module: Module, entry: Entry, sizes: Mapping[str, int]) -
     with module.context:
         for reached in reachable_functions(functions, entry.name)[1:]:
             names[reached] = unique_name(module, f"{reached}.{name}")
-        fixing = _Fixing(entry, sizes, names)
+        fixing = _SizeFixer(entry, sizes, names)
         for old, new in names.items():
             fixing.fix(_copy(functions[old], new))
         function = functions_of(module)[name]
@@ -100,7 +100,7 @@ def specialized_types(
     entry: Entry, sizes: Mapping[str, int]
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Return the types of the inputs and of the outputs of an entry, for some sizes."""
-    fixing = _Fixing(entry, sizes, {})
+    fixing = _SizeFixer(entry, sizes, {})
     inputs, outputs = (
         [fixing.fixed_type(port.type) for port in entry.ports(kind)]
         for kind in ("input", "output")
@@ -110,7 +110,7 @@ def specialized_types(
 
 def fix_sizes(entry: Entry, sizes: Mapping[str, int]) -> Entry:
     """Return an entry with the types for some sizes, and without the fixed symbols."""
-    fixing = _Fixing(entry, sizes, {})
+    fixing = _SizeFixer(entry, sizes, {})
     arguments, results = (
         tuple(replace(port, type=fixing.fixed_type(port.type)) for port in ports)
         for ports in (entry.arguments, entry.results)
@@ -128,7 +128,7 @@ def _copy(function: Function, name: str) -> Function:
     return copy
 
 
-class _Fixing:
+class _SizeFixer:
     """Replaces some symbols of functions by numbers, in types and attributes.
 
     Args:

@@ -156,8 +156,11 @@ def triangular_solve(b: Builder, a: Value, y: Value, lower: bool) -> Value:
     if n <= BLOCK:
         return product(b, _inverse(b, a, lower), y)
     count = -(-n // BLOCK)
-    a, y = _with_ones(b, a, count * BLOCK), _with_rows(b, y, count * BLOCK)
-    x = _by_blocks(b, _rows_of_blocks(b, a), _rows_of_blocks(b, y), lower)
+    a, y = (
+        _extend_by_identity(b, a, count * BLOCK),
+        _extend_by_zero_rows(b, y, count * BLOCK),
+    )
+    x = _solve_by_blocks(b, _rows_of_blocks(b, a), _rows_of_blocks(b, y), lower)
     x = b.reshape(x, shape=Tensor.of(y).shape)
     return block(b, x, (0, n), (0, k))
 
@@ -173,7 +176,7 @@ def _inverse(b: Builder, a: Value, lower: bool) -> Value:
     inverse = b.where_true(on_diagonal(b, a), b.divide(one, a))
     half = 1
     while half < n:
-        between = b.constant(value=_between(n, half, lower))
+        between = b.constant(value=_block_pair_mask(n, half, lower))
         axes = (kind.rank - 2, kind.rank - 1)
         mask = b.broadcast(between, shape=kind.shape, axes=axes)
         outer = product(b, inverse, b.where_true(mask, a))
@@ -182,7 +185,7 @@ def _inverse(b: Builder, a: Value, lower: bool) -> Value:
     return inverse
 
 
-def _between(n: int, half: int, lower: bool) -> np.ndarray:
+def _block_pair_mask(n: int, half: int, lower: bool) -> np.ndarray:
     """Return a mask of the off-diagonal block in each pair of `half`-sized blocks."""
     number = np.arange(n) // half
     pair = number[:, None] // 2 == number[None, :] // 2
@@ -191,7 +194,7 @@ def _between(n: int, half: int, lower: bool) -> np.ndarray:
     return masked
 
 
-def _with_ones(b: Builder, a: Value, size: int) -> Value:
+def _extend_by_identity(b: Builder, a: Value, size: int) -> Value:
     """Emit square matrices extended to `size` by an identity block behind `a`."""
     n, _ = extents(a)
     wide = pad_matrices(b, a, size - n, size - n)
@@ -203,7 +206,7 @@ def _with_ones(b: Builder, a: Value, size: int) -> Value:
     return b.select(added, identity(b, Tensor.of(wide)), wide)
 
 
-def _with_rows(b: Builder, y: Value, size: int) -> Value:
+def _extend_by_zero_rows(b: Builder, y: Value, size: int) -> Value:
     """Emit matrices extended to `size` rows of zeros."""
     return pad_matrices(b, y, size - extents(y)[0], 0)
 
@@ -214,7 +217,7 @@ def _rows_of_blocks(b: Builder, x: Value) -> Value:
     return b.reshape(x, shape=(*lead, rows // BLOCK, BLOCK, k))
 
 
-def _by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
+def _solve_by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
     """Emit a scan that solves by substitution, a block of rows at a time."""
     lead, count = Tensor.of(y).rank - 3, extents(a)[1] // BLOCK
     blocks = b.move_axis(_diagonal_blocks(b, a), lead, 0)

@@ -63,7 +63,7 @@ def _reflect(values: list[Value]) -> list[Value]:
     at = axis_positions(b, here, -1)
     below = b.compare(at, number(b, k, at), direction="ge")
     here = b.where_true(below, here)
-    v = _mirror(b, here, k)
+    v = _householder_vector(b, here, k)
     shares = b.multiply(along_rows(b, v, kind), x)
     shares = b.reduce_sum(shares, axes=(kind.rank - 2,))
     rank_one = b.multiply(along_rows(b, v, kind), along_columns(b, shares, kind))
@@ -72,7 +72,7 @@ def _reflect(values: list[Value]) -> list[Value]:
     return [b.subtract(x, rank_one), b.select(now, along_rows(b, v, kind), vectors)]
 
 
-def _mirror(b: Builder, here: Value, k: Value) -> Value:
+def _householder_vector(b: Builder, here: Value, k: Value) -> Value:
     """Emit the Householder vector x + sign(x[k]) ‖x‖ e[k], scaled to length sqrt 2.
 
     For x = 0 it is sqrt 2 e[k].
