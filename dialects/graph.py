@@ -273,8 +273,6 @@ class GraphOp(_Declared):
         """Return the op's result as a view, given its first operand as one; or None.
 
         None where the result is no view, or the two have none together.
-
-        None where the result is no view, or the two have none together.
         """
         return None
 

@@ -141,8 +141,6 @@ class Entry:
         """Return whether all guards hold for these symbol values.
 
         Values are in units of the symbols' multiples; contracts are not checked.
-
-        That they are within the contracts is not asked.
         """
         sizes = {
             contract.name: part * contract.multiple_of

@@ -325,9 +325,8 @@ class Lowering:
     def materialize(self, x: Value) -> Value:
         """Emit a barrier that stores `x` in memory if IREE could not index it.
 
-        That is, by position or in steps.
-
-        See Notes [reads with gaps] and [widened reads]; `extract` is for nothing else.
+        To index is to read by position or in steps. See Notes [reads with gaps] and
+        [widened reads]; `extract` is for nothing else.
         """
         is_needed = needs_memory(x, self._known, on_gpu=self.on_gpu)
         return iree_text.optimization_barrier(x) if is_needed else x
@@ -492,9 +491,7 @@ def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
 def _map_of(expr: AffineExpr) -> AffineMap | None:
     """Return an expression as an affine map of symbols; None if IREE needs parts.
 
-    That is where it has a min or max, or IREE would be wrong about it.
-
-    None where it says min or max, or IREE would be wrong about it.
+    None where it has a min or max, or IREE would be wrong about it.
     """
     if affine.has_extremum(expr) or affine.is_misjudged(expr):
         return None

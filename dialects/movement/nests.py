@@ -67,8 +67,6 @@ class Nest:
         """Return the views that the nest reads, given its operands as views; or None.
 
         None where one of them is no view.
-
-        None where that is no view.
         """
         pairs = zip(self.reads, operands, strict=True)
         found = [read(view) for read, view in pairs]

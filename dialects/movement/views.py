@@ -143,8 +143,6 @@ class View:
     def reshape(self, shape: Shape) -> "View | None":
         """Return the view in another shape; None if that would divide a stride.
 
-        That is, where an axis would begin or end within one.
-
         None where an axis would begin or end between the strides that there are.
         """
         axes = split(self.group(range(len(self.axes))), shape)
@@ -152,8 +150,6 @@ class View:
 
     def split_axis(self, axis: int, shape: Shape) -> "View | None":
         """Return the view with one axis split into axes of a shape; or None.
-
-        None where one of them would begin or end within a stride.
 
         None where one of them would begin or end between the strides that there are.
         """
@@ -186,8 +182,6 @@ class View:
         """Return the strided slice of the view; None if it would cut a merged axis.
 
         None where an axis is cut that is several strides.
-
-        None where an axis is cut that is several strides.
         """
         axes, begin = [], [*self.begin]
         for own, first, size, stride in zip(
@@ -216,8 +210,6 @@ class View:
 
     def pad(self, low: Shape, high: Shape, fill: float) -> "View | None":
         """Return the view with `fill` around each axis; None if not representable.
-
-        None where what is there would not be outside of the source, or not provably.
 
         None where what is there would not be outside of the source, or not provably.
         """
@@ -257,8 +249,6 @@ class View:
         dilation: Sequence[int],
     ) -> "View | None":
         """Return the view of sliding windows over the spatial axes, or None.
-
-        Its axes are the first, the places of windows, those in a window, and the last.
 
         Its axes are the first, the places of windows, those in a window, and the last.
 
@@ -330,8 +320,6 @@ class View:
 
     def _ordered_strides(self, axis: int) -> Strides:
         """Return the strides along a source axis, outermost first; () if incomplete.
-
-        That is, unless they reach every index of it once.
 
         None of them, unless they reach every index of it once.
         """
