@@ -54,15 +54,15 @@ class Rules(Protocol):
 
     @property
     def jvp(self) -> Callable[..., Values]:
-        """(builder, call, tangents) → tangents."""
+        """The `jvp` rule: (builder, call, tangents) → tangents of the results."""
 
     @property
     def vjp(self) -> Callable[..., Values]:
-        """(builder, call, cotangents, wanted) → cotangents."""
+        """The `vjp` rule: (builder, call, cotangents, wanted) → cotangents."""
 
     @property
     def batch(self) -> Callable[..., Values]:
-        """(builder, call, operands, which of them are stacked, size) → results."""
+        """The `batch` rule: (builder, call, operands, batched, size) → results."""
 
     @property
     def keeps_precision(self) -> bool:

@@ -90,7 +90,7 @@ def public_function(entry: Entry, graph: str) -> list[str]:
 
 
 def _return(values: Sequence[str], types: Sequence[str]) -> str:
-    """Return the text of a return op."""
+    """Return the text of a return op of some values."""
     if not values:
         return "return"
     return f"return {', '.join(values)} : {', '.join(types)}"

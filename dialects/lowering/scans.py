@@ -120,7 +120,7 @@ class ScanLowering:
     # ---- bodies -------------------------------------------------------------------
 
     def _fold(self, elements: Sequence[Value], blocks: ScanBlocks) -> list[Value]:
-        """Emit the total of each block."""
+        """Emit the total of each block, by one elementwise op."""
 
         def body(*flat: Value) -> Element:
             total = self._neutral(blocks)
@@ -162,7 +162,7 @@ class ScanLowering:
         ]
 
     def _neutral(self, blocks: ScanBlocks) -> Element:
-        """Emit the neutral element."""
+        """Emit the monoid's neutral element as constants."""
         return [self.low.scalar(blocks.of.dtype, x) for x in self.monoid.neutral]
 
     def _before(self, totals: Element, blocks: ScanBlocks) -> Element:

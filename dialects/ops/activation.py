@@ -87,7 +87,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, form: str) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, cls.dtypes)
         if form not in ("exact", "tanh"):
             raise InputError(

@@ -108,7 +108,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         causal: bool,
         safe: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the formula in NumPy, with every key head repeated."""
+        """Return y and logsum by the formula in NumPy, with every key head repeated."""
         wide = dt.to_numpy(accumulator(dt.canonical_dtype(query.dtype)))
         groups = query.shape[2] // max(key.shape[2], 1)
         query, key, value = (x.astype(wide) for x in (query, key, value))

@@ -43,7 +43,7 @@ class Binary(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, lhs: Tensor, rhs: Tensor) -> Tensor:
-        """Return the operands' common type."""
+        """Return the result type, which both operands have."""
         require_dtype(lhs, cls.dtypes)
         require_equal(lhs, rhs)
         return lhs

@@ -172,7 +172,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, dtype: str) -> Tensor:
-        """Return the operand's shape with the new dtype."""
+        """Return the result type: the operand's shape with the new dtype."""
         require_dtype(x, cls.dtypes)
         result = x.with_dtype(dt.canonical_dtype(dtype))
         require_dtype(result, cls.dtypes)

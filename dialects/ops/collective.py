@@ -166,7 +166,7 @@ class AllReduce(Collective, name="all_reduce"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, kind: str) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, AllReduce.dtypes)
         _require_devices(axis_size)
         if kind not in _REDUCTIONS:
@@ -338,7 +338,7 @@ class Permute(Collective, name="permute"):
         sources: tuple[int, ...],
         targets: tuple[int, ...],
     ) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         _require_devices(axis_size)
         for ends in (sources, targets):
             valid = all(0 <= device < axis_size for device in ends)
@@ -398,7 +398,7 @@ class AxisIndex(OverDevices, name="axis_index"):
 
     @staticmethod
     def infer(*, axis_name: str, axis_size: int) -> Tensor:
-        """Return the type of an i32 scalar."""
+        """Return the result type: an i32 scalar."""
         _require_devices(axis_size)
         return Tensor((), "i32")
 

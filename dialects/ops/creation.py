@@ -45,7 +45,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @staticmethod
     def infer(*, value: np.ndarray) -> Tensor:
-        """Return the array's shape and dtype."""
+        """Return the result type: the array's shape and dtype."""
         return Tensor(np.shape(value), dt.canonical_dtype(value.dtype))
 
     @staticmethod
@@ -96,7 +96,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def infer(*, shape: Shape, axis: int, dtype: str) -> Tensor:
-        """Return the given shape and dtype."""
+        """Return the result type: the given shape and dtype."""
         result = Tensor(tuple(shape), dtype)
         require_dtype(result, dt.NUMBERS)
         if not 0 <= axis < result.rank:
@@ -164,7 +164,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def infer(*, size: Shape, dtype: str) -> Tensor:
-        """Return the type of a scalar."""
+        """Return the result type: a scalar of `dtype`."""
         if len(size) != 1:
             raise InputError("bad-attribute", f"expected one size; got {tuple(size)}")
         result = Tensor((), dtype)

@@ -52,7 +52,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def infer(a: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
-        """Return the type of x."""
+        """Return the result type, that of x."""
         require_dtype(x, dt.FLOATS)
         require_equal(a, x)
         require_axes(x, (axis,))
@@ -141,7 +141,7 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, cls.dtypes)
         require_axes(x, (axis,))
         return x

@@ -148,7 +148,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, update: Tensor, starts: Tensor) -> Tensor:
-        """Return the type of x."""
+        """Return the result type, that of x."""
         require_dtype(update, (x.dtype,))
         _require_fit(x, starts, update.shape)
         return x

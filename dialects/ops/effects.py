@@ -32,7 +32,7 @@ class Effect(GraphOp):
 
     @classmethod
     def infer(cls, x: Tensor, **_: object) -> tuple[Tensor, ...]:
-        """Return no types."""
+        """Return no result types, as there are no results."""
         require_dtype(x, cls.dtypes)
         return ()
 
@@ -128,7 +128,7 @@ class Barrier(GraphOp, name="barrier"):
 
     @staticmethod
     def infer(x: Tensor) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         return x
 
     @staticmethod
@@ -171,12 +171,12 @@ class After(GraphOp, name="after", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, event: Tensor) -> Tensor:
-        """Return the first operand's type."""
+        """Return the result type, that of the first operand."""
         return x
 
     @staticmethod
     def ref(x: np.ndarray, event: np.ndarray) -> np.ndarray:
-        """Return the first operand."""
+        """Return the first operand unchanged."""
         return x
 
     @staticmethod

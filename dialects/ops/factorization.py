@@ -62,7 +62,7 @@ class Cholesky(MatrixEquation, name="cholesky", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor) -> Tensor:
-        """Return the type of x."""
+        """Return the result type, that of x."""
         require_square(x)
         return x
 

@@ -53,7 +53,7 @@ MODES = ("clip", "drop")
 
 @dataclass(frozen=True)
 class IndexMap:
-    """How a gather or scatter maps axes of x and of indices; see Note [index maps]."""
+    """The axis mapping of a gather or scatter; see Note [index maps]."""
 
     axes: tuple[int, ...]
     along: tuple[int, ...]

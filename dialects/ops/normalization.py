@@ -44,7 +44,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, dt.FLOATS)
         require_axes(x, (axis,))
         return x
@@ -199,7 +199,7 @@ def _with_maximum(b: Builder, op: Softmax | LogSoftmax) -> tuple[Value, Value]:
 
 
 def _long_softmax(low: Lowering, x: Value, wide: Tensor, axis: int) -> Value:
-    """Emit exponentials by their sum, which is made in blocks.
+    """Emit exponentials divided by their sum, which is made in blocks.
 
     Powers of many numbers are computed twice rather than kept: 4e6 take twice as long
     to write and read as to compute (AVX2). A symbolic size may well be small, and then

@@ -123,7 +123,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Pad", dy: Value) -> list[Value]:
-        """Return the cotangent padded by the negative, then strided by interior + 1."""
+        """Return the cotangent padded by the opposite, then strided by interior + 1."""
         x = Tensor.of(op.x)
         none = (0,) * x.rank
         low, high = ([0 - n for n in sizes] for sizes in (op.low, op.high))

@@ -56,7 +56,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
     def infer(
         cls, q: Tensor, scale: Tensor, offset: Tensor, *, axis: int, bits: int
     ) -> Tensor:
-        """Return the shape of q, with f32."""
+        """Return the result type: the shape of q, with f32."""
         require_dtype(q, BYTES)
         require_dtype(scale, SCALES)
         require_dtype(offset, SCALES)
@@ -83,7 +83,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
     def ref(
         q: np.ndarray, scale: np.ndarray, offset: np.ndarray, *, axis: int, bits: int
     ) -> Any:
-        """Return the formula in f32, in NumPy."""
+        """Return q * scale - offset in f32, in NumPy."""
         spare = 8 - bits
         steps = np.right_shift(np.left_shift(q, spare), spare).astype(np.float32)
         blocks = scale.shape[axis]
@@ -179,7 +179,7 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, table: np.ndarray) -> Tensor:
-        """Return the shape of x, with the dtype of the table."""
+        """Return the result type: the shape of x, with the dtype of the table."""
         require_dtype(x, BYTES)
         return x.with_dtype(_require_table(table, (*BYTES, "f32")).dtype)
 
@@ -246,7 +246,7 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, step: float, axis: int) -> Tensor:
-        """Return the shape of x, with f32."""
+        """Return the result type: the shape of x, with f32."""
         require_dtype(x, BYTES)
         require_axes(x, (axis,))
         if not 0 <= step < np.inf:
@@ -257,7 +257,7 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, step: float, axis: int) -> Any:
-        """Return the formula in NumPy, with sums of i64."""
+        """Return table entries divided by their i64 sum, in NumPy."""
         least = np.iinfo(x.dtype).min
         below = np.max(x, axis, keepdims=True, initial=least) - x  # modulo 256
         p = shares(step)[below.view(np.uint8)]

@@ -80,7 +80,7 @@ class Scatter(GraphOp, traits=[Pure]):
     def infer(
         cls, x: Tensor, updates: Tensor, *indices: Tensor, **attributes: Any
     ) -> Tensor:
-        """Return the type of x."""
+        """Return the result type, that of x."""
         require_dtype(x, cls.dtypes)
         expected = read_type(x, indices, IndexMap(**attributes))
         if updates != expected:

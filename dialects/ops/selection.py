@@ -171,7 +171,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @staticmethod
     def infer(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor:
-        """Return the common type of both choices."""
+        """Return the result type, that of both choices."""
         require_dtype(condition, ("bool",))
         require_equal(on_true, on_false)
         require_equal(condition, on_true.with_dtype("bool"))
@@ -265,7 +265,7 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """Return the common type of the operands."""
+        """Return the result type, which all operands have."""
         require_dtype(x, dt.NUMBERS)
         require_equal(x, low, high)
         return x
@@ -334,7 +334,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, dtype: str) -> Tensor:
-        """Return the operand's shape with the new dtype."""
+        """Return the result type: the operand's shape with the new dtype."""
         return x.with_dtype(dt.canonical_dtype(dtype))
 
     @staticmethod

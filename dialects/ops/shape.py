@@ -257,17 +257,17 @@ class Transpose(Movement, name="transpose"):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Return 0, as elements only move."""
+        """Return 0 operations, as elements only move."""
         return 0
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Return True."""
+        """Return True: IREE fuses a transpose into readers of its result."""
         return True
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return all axes, in another order."""
+        """Return all axes of x, each with the result's axis that it becomes."""
         return {axis: at for at, axis in enumerate(op.permutation)}
 
     @staticmethod
@@ -397,12 +397,12 @@ class Broadcast(Movement, name="broadcast"):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Return True."""
+        """Return True: IREE fuses a broadcast into readers of its result."""
         return True
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return all axes of x."""
+        """Return all axes of x, each with the result's axis that it becomes."""
         return dict(enumerate(op.axes))
 
     @staticmethod
@@ -449,7 +449,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def infer(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         if any(not 0 <= axis < x.rank for axis in axes):
             raise InputError("bad-axis", f"expected axes of {x}; got {tuple(axes)}")
         return x
@@ -471,7 +471,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def lower(low: Lowering, op: "Reverse", x: Value) -> Value:
-        """Emit reads of element n - 1 - i."""
+        """Emit reads of element n - 1 - i along the reversed axes."""
         source, x = Tensor.of(op.x), low.materialize(x)
 
         def element(indices: list[Value]) -> Value:

@@ -352,7 +352,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Return 0, as elements only move."""
+        """Return 0 operations, as elements only move."""
         return 0
 
     @classmethod

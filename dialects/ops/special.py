@@ -125,7 +125,7 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, order: int) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, cls.dtypes)
         if order < 0:
             raise InputError("bad-attribute", f"expected an order from 0; got {order}")

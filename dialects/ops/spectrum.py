@@ -180,8 +180,9 @@ class Svd(MatrixEquation, name="svd", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Svd", dx: Value) -> tuple[Value, Value, Value]:
-        """ds is the diagonal of e = uᵀ dx v; with f[i, k] = 1 / (s[k]² - s[i]²)
+        """Return the tangents of u, s and vh; ds is the diagonal of e = uᵀ dx v.
 
+        With f[i, k] = 1 / (s[k]² - s[i]²):
         du = u f (e s + s eᵀ) + (1 - u uᵀ) dx v / s  and  dv = v f (s e + eᵀ s).
         """
         v, across = matrix_transpose(b, op.vh), _across(b, op.s)
@@ -197,9 +198,9 @@ class Svd(MatrixEquation, name="svd", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Svd", du: Value, ds: Value, dvh: Value) -> list[Value]:
-        """u (j s + s k + diag ds) vᵀ + (1 - u uᵀ) du / s vᵀ,
+        """Return u (j s + s k + diag ds) vᵀ + (1 - u uᵀ) du / s vᵀ.
 
-        where j and k are the symmetric parts of 2 f uᵀ du and 2 f vᵀ dv.
+        Here j and k are the symmetric parts of 2 f uᵀ du and 2 f vᵀ dv.
         """
         right, left = _across(b, op.s)
         f = _square_gaps(b, op.s)

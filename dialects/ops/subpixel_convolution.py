@@ -37,7 +37,7 @@ _LEAST_FLOPS = 1 << 20  # of an image with zeros, for that
 
 
 class SubpixelAxis(NamedTuple):
-    """How one spatial axis of a transposed convolution is computed without zeros.
+    """Spatial axis of a transposed convolution, to be computed without zeros.
 
     Attributes:
         phases: windows at different offsets, s; 1 where the image has no zeros.

@@ -34,7 +34,7 @@ class Unary(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, cls.dtypes)
         return x
 

@@ -28,7 +28,7 @@ class Mixed(Protocol):
 
     @property
     def kind(self) -> str:
-        """How ops take the value: GIVEN, LOW, WIDE, WHOLE, WIDENS or FOLLOWS."""
+        """The kind, which says how ops take the value: GIVEN, LOW, WIDE, WHOLE, …."""
 
 
 def kind_of(

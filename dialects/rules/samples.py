@@ -37,4 +37,5 @@ def boolean(*shape: int | str) -> Tensor:
 
 
 def _operand(shape: Any, dtype: str) -> Tensor:
+    """Return the type of an operand of a sample."""
     return Tensor(shape, dtype)

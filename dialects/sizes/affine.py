@@ -87,10 +87,7 @@ def _order_products(expr: Expr) -> Expr:
 
 
 def _round_up_quotients(expr: Expr) -> Expr:
-    """Return an expression with each (-a)
-
-    b in a sum as -((a + b - 1) // b).
-    """
+    """Return an expression with each (-a) // b in a sum as -((a + b - 1) // b)."""
     atoms, number = as_sum(expr)
     negated = {
         atom: up for atom in atoms if (up := _negated_quotient(atom)) is not None
@@ -105,10 +102,7 @@ def _round_up_quotients(expr: Expr) -> Expr:
 
 
 def _negated_quotient(atom: Expr) -> Expr | None:
-    """Return (a + b - 1)
-
-    b for an atom (-a) // b; None for other atoms.
-    """
+    """Return (a + b - 1) // b for an atom (-a) // b; None for other atoms."""
     if not isinstance(atom, ir.AffineFloorDivExpr):
         return None
     by = atom.rhs.maybe_downcast()
@@ -382,7 +376,7 @@ def _match_clamp(
 
 
 def _drop_atoms(atoms: Atoms, *gone: Expr) -> Atoms:
-    """Return a sum's atoms without some of them."""
+    """Return the atoms of a sum without those of `gone`."""
     return {atom: factor for atom, factor in atoms.items() if atom not in gone}
 
 

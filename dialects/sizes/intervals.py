@@ -69,9 +69,9 @@ def _least_sum(atoms: Atoms, number: Number) -> Number:
 
 
 def _relaxed_least(atoms: Atoms, number: int) -> Number:
-    """Return a lower bound of a sum with quotients as fractions, so `n - n
+    """Return a lower bound of a sum with its quotients relaxed to fractions.
 
-    2` adds up.
+    So `n - n // 2` adds up.
     """
     relaxed: Atoms = {}
     total = Fraction(number)
