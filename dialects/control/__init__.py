@@ -108,7 +108,7 @@ def _read_size(facts: ir.DictAttr, name: str) -> Size:
 
 
 def verify(module: Module) -> None:
-    """Refuse control flow whose functions are missing or do not fit.
+    """Raise InputError for control flow whose functions are missing or do not fit.
 
     Raises:
         InputError: it names the function and what it should take or return.
@@ -126,7 +126,7 @@ def verify(module: Module) -> None:
 def _require_fit(
     control: Control, function: Function, known: Mapping[str, Function]
 ) -> None:
-    """Refuse control flow over missing functions, or with the wrong signature."""
+    """Raise InputError for control flow that does not fit the functions it runs."""
     missing = [other for other in control.functions if other not in known]
     if missing:
         raise InputError(

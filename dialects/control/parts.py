@@ -134,7 +134,7 @@ def shape_of(shape: Shape, symbols: Sequence[int]) -> tuple[int, ...]:
 
 
 def require_count(name: str, count: int, most: int) -> None:
-    """Refuse a count of operands, named `name` in the message, that is above `most`."""
+    """Raise InputError for a count of operands, called `name`, that is above `most`."""
     if count > most:
         raise InputError(
             "malformed-op", f"expected {name} of up to {most}; got {count}"
@@ -142,7 +142,7 @@ def require_count(name: str, count: int, most: int) -> None:
 
 
 def require_same(what: str, expected: Types, got: Types) -> None:
-    """Refuse types that differ from the expected ones; `what` begins the message."""
+    """Raise InputError for other types than expected; `what` begins the message."""
     if expected != got:
         raise InputError(
             "control-mismatch",

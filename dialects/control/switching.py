@@ -128,5 +128,5 @@ class Switch(ControlFlow):
         return list(branch.results)
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """Return no attributes beside the functions."""
+        """Return {}, as a switch has no attributes beside its functions."""
         return {}

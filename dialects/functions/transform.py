@@ -52,11 +52,11 @@ class _Transformation:
         return (self.of,)
 
     def evaluate(self, *_: object) -> NoReturn:
-        """Refuse to evaluate a function without a body."""
+        """Raise CompileError: a function without a body cannot be evaluated."""
         raise _unwritten_error(f"{self.of}.{self.kind}")
 
     def lower(self, _: object, op: func.CallOp, *__: object) -> NoReturn:
-        """Refuse to lower a function without a body."""
+        """Raise CompileError: a function without a body cannot be lowered."""
         raise _unwritten_error(op.callee, where_of(op))
 
 

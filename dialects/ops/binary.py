@@ -404,7 +404,7 @@ class Maximum(Choice, name="maximum"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether an operand is not negative."""
+        """Return whether the result is provably nonnegative: one operand is."""
         return is_known(op.lhs) or is_known(op.rhs)
 
 
@@ -419,7 +419,7 @@ class Minimum(Choice, name="minimum"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether both operands are not negative."""
+        """Return whether the result is provably nonnegative: both operands are."""
         return is_known(op.lhs) and is_known(op.rhs)
 
 

@@ -103,7 +103,7 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether an operand is not negative."""
+        """Return whether the result is provably nonnegative: one operand is."""
         return is_known(op.lhs) or is_known(op.rhs)
 
 

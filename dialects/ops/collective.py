@@ -294,7 +294,7 @@ class AllToAll(Collective, name="all_to_all"):
     def infer(
         x: Tensor, *, axis_name: str, axis_size: int, split_axis: int, concat_axis: int
     ) -> Tensor:
-        """Return the type with one axis an n-th, and the other n times as long."""
+        """Return the result type: one axis an n-th as long, the other n times."""
         _require_devices(axis_size)
         _require_blocks(x, split_axis, axis_size)
         _require_axis(x, concat_axis)

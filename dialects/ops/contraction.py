@@ -258,7 +258,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Return whether nothing is summed."""
+        """Return whether IREE fuses the op into its readers: if nothing is summed."""
         return not op.lhs_contract
 
     @classmethod

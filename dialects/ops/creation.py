@@ -65,7 +65,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether no element is negative."""
+        """Return whether no element of the constant is negative."""
         return has_no_negative(op.attributes["value"])
 
     @staticmethod
@@ -128,7 +128,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether positions do not wrap around."""
+        """Return whether all positions fit the dtype, and so are not negative."""
         return never_wraps(op.shape[op.axis], op.dtype)
 
     @staticmethod
@@ -189,7 +189,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether the size does not wrap around."""
+        """Return whether the size fits its dtype, and so is not negative."""
         return never_wraps(op.size[0], op.dtype)
 
     samples = [

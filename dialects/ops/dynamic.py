@@ -75,7 +75,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, starts: Tensor, *, sizes: Shape) -> Tensor:
-        """Return the type of the given sizes."""
+        """Return the result type: x with the given sizes."""
         _require_fit(x, starts, tuple(sizes))
         return x.with_shape(sizes)
 

@@ -239,7 +239,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether both choices are not negative."""
+        """Return whether the result is provably nonnegative: both choices are."""
         return is_known(op.on_true) and is_known(op.on_false)
 
     samples = [

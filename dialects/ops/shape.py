@@ -148,7 +148,7 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def view(op: "Reshape", x: View) -> View | None:
-        """Return the view of the same elements."""
+        """Return the operand's view `x`, reshaped; None if that is no view."""
         return x.reshape(op.shape)
 
     samples = [
@@ -272,7 +272,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def view(op: "Transpose", x: View) -> View | None:
-        """Return the view with axes in another order."""
+        """Return the operand's view `x`, transposed."""
         return x.transpose(op.permutation)
 
     samples = [
@@ -413,7 +413,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @staticmethod
     def view(op: "Broadcast", x: View) -> View | None:
-        """Return the view broadcast to the shape."""
+        """Return the operand's view `x`, broadcast."""
         return x.broadcast(op.shape, op.axes)
 
     samples = [
@@ -507,7 +507,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def view(op: "Reverse", x: View) -> View | None:
-        """Return the view with reversed axes."""
+        """Return the operand's view `x`, with some axes reversed."""
         return x.reverse(op.axes)
 
     samples = [

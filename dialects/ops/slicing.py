@@ -162,7 +162,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def view(op: "Slice", x: View) -> View | None:
-        """Return the view of some elements of each axis."""
+        """Return the operand's view `x`, sliced."""
         return x.slice(op.start, op.sizes, op.strides)
 
     samples = [
@@ -357,7 +357,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether both operands are not negative."""
+        """Return whether the result is provably nonnegative: both operands are."""
         return is_known(op.lhs) and is_known(op.rhs)
 
     samples = [

@@ -206,7 +206,7 @@ def _heads_of(term: Term) -> frozenset[str] | None:
 
 
 def _is_open(number: Constant, parts: tuple[Term, ...]) -> bool:
-    """Return whether a number alone may match, or a part beside any number."""
+    """Return whether a sum or product term can match a value of any op."""
     return not parts or (len(parts) == 1 and isinstance(number, str))
 
 

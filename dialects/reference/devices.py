@@ -103,7 +103,7 @@ class SimulatedDevices:
             self._turn_passed.wait_for(lambda: self._turn == number)
 
     def _pass_turn(self, number: int) -> None:
-        """End the turn of device `number`, if it is its turn."""
+        """Let the next device compute, if it is the turn of device `number`."""
         with self._turn_passed:
             if self._turn == number:
                 self._turn = (number + 1) % self.size
