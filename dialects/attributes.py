@@ -29,7 +29,7 @@ LARGEST = 2**47  # bytes of a constant; more than one process can have
 
 
 class Attribute(Generic[T]):
-    """A kind of attribute: its MLIR form, and its value in Python, a T.
+    """Codec of one kind of op attribute: between MLIR and a Python value of type T.
 
     It stands as the type of a field of an op, where the op's value is a T.
     """
@@ -38,12 +38,12 @@ class Attribute(Generic[T]):
 
     @staticmethod
     def encode(value: T) -> ir.Attribute:
-        """The MLIR attribute of a Python value."""
+        """Return the MLIR attribute that holds a Python value."""
         raise NotImplementedError
 
     @staticmethod
     def decode(attr: ir.Attribute) -> T:
-        """The Python value of an MLIR attribute; the inverse of `encode`."""
+        """Return the Python value of an MLIR attribute; the inverse of `encode`."""
         raise NotImplementedError
 
     if TYPE_CHECKING:  # `GraphOp` puts a property in the place of the field
@@ -56,7 +56,7 @@ def read_attribute(
     name: str,
     codec: type[Attribute[T]],
 ) -> T:
-    """The Python value of the attribute `name` of an op, or of a dictionary.
+    """Return the attribute `name` of an op or of a dictionary, decoded by `codec`.
 
     Raises:
         InputError: it is missing, or of another kind.
@@ -74,7 +74,7 @@ def read_attribute(
 def read_dictionary(
     stored: Mapping[str, ir.Attribute] | ir.OpAttributeMap, name: str
 ) -> ir.DictAttr:
-    """The attribute `name`, which is there, as a dictionary.
+    """Return the attribute `name`, which must exist, as an MLIR dictionary.
 
     Raises:
         InputError: it is of another kind.
@@ -86,7 +86,7 @@ def read_dictionary(
 
 
 class Int(Attribute[int]):
-    """An integer attribute."""
+    """Codec of a 64-bit integer attribute."""
 
     mlir = ir.IntegerAttr
     encode = staticmethod(
@@ -96,7 +96,7 @@ class Int(Attribute[int]):
 
 
 class Ints(Attribute[tuple[int, ...]]):
-    """A tuple of integers."""
+    """Codec of a dense array of integers, in Python a tuple."""
 
     mlir = ir.DenseI64ArrayAttr
     encode = staticmethod(lambda value: ir.DenseI64ArrayAttr.get(list(value)))
@@ -104,7 +104,7 @@ class Ints(Attribute[tuple[int, ...]]):
 
 
 class Float(Attribute[float]):
-    """A float (f64, so that no digit of the user's is lost)."""
+    """Codec of a float attribute (f64, so that no digit of the user's is lost)."""
 
     mlir = ir.FloatAttr
     encode = staticmethod(lambda value: ir.FloatAttr.get_f64(value))
@@ -112,7 +112,7 @@ class Float(Attribute[float]):
 
 
 class Str(Attribute[str]):
-    """A word out of a small vocabulary, such as a comparison's direction."""
+    """Codec of a string from a small vocabulary, such as a comparison's direction."""
 
     mlir = ir.StringAttr
     encode = staticmethod(lambda value: ir.StringAttr.get(value))
@@ -120,7 +120,7 @@ class Str(Attribute[str]):
 
 
 class Bool(Attribute[bool]):
-    """A boolean attribute."""
+    """Codec of a boolean attribute."""
 
     mlir = ir.BoolAttr
     encode = staticmethod(lambda value: ir.BoolAttr.get(value))
@@ -128,7 +128,7 @@ class Bool(Attribute[bool]):
 
 
 class Sizes(Attribute[Shape]):
-    """A shape whose sizes may be symbolic."""
+    """Codec of a shape whose sizes may be symbolic, in MLIR an affine map."""
 
     mlir = ir.AffineMapAttr
     encode = staticmethod(lambda value: ir.AffineMapAttr.get(shape_map(tuple(value))))
@@ -138,14 +138,14 @@ class Sizes(Attribute[Shape]):
 
 
 class OneSize(Attribute[Size]):
-    """A size that may be symbolic."""
+    """Codec of one size that may be symbolic, in MLIR an affine map of one result."""
 
     mlir = ir.AffineMapAttr
     encode = staticmethod(lambda value: Sizes.encode((value,)))
 
     @staticmethod
     def decode(attr: ir.Attribute) -> Size:
-        """Return the size.
+        """Return the size that an affine map of one result holds.
 
         Raises:
             InputError: there is another number of them.
@@ -157,7 +157,7 @@ class OneSize(Attribute[Size]):
 
 
 class SymbolReference(Attribute[str]):
-    """The name of a function."""
+    """Codec of a reference to a function, in Python its name."""
 
     mlir = ir.FlatSymbolRefAttr
     encode = staticmethod(lambda value: ir.FlatSymbolRefAttr.get(value))
@@ -165,7 +165,7 @@ class SymbolReference(Attribute[str]):
 
 
 class SymbolReferences(Attribute[tuple[str, ...]]):
-    """The names of several functions."""
+    """Codec of an array of references to functions, in Python their names."""
 
     mlir = ir.ArrayAttr
     encode = staticmethod(
@@ -175,7 +175,7 @@ class SymbolReferences(Attribute[tuple[str, ...]]):
     @staticmethod
     @remembered
     def decode(attr: ir.Attribute) -> tuple[str, ...]:
-        """The names, in order."""
+        """Return the function names that an array of references holds, in order."""
         names = ir.ArrayAttr(attr)
         for name in names:
             if not isinstance(name, ir.FlatSymbolRefAttr):
@@ -184,13 +184,13 @@ class SymbolReferences(Attribute[tuple[str, ...]]):
 
 
 class DenseElements(Attribute[np.ndarray]):
-    """The elements of a constant, as a NumPy array."""
+    """Codec of the elements of a constant, in Python a NumPy array."""
 
     mlir = ir.DenseElementsAttr
 
     @staticmethod
     def encode(value: "ArrayLike") -> ir.Attribute:
-        """Encode dense elements of the array's shape and dtype."""
+        """Return a dense MLIR attribute of the array's elements, shape and dtype."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         dtype = dtypes.canonical_dtype(array.dtype)
         mlir_type = ir.RankedTensorType.get(array.shape, element_type(dtype))
@@ -204,7 +204,7 @@ class DenseElements(Attribute[np.ndarray]):
 
     @staticmethod
     def decode(attr: ir.Attribute) -> np.ndarray:
-        """The array that `encode` was given.
+        """Return the NumPy array of a dense MLIR attribute.
 
         Raises:
             InputError: `malformed-op`: no memory can hold so many elements.
@@ -222,7 +222,7 @@ class DenseElements(Attribute[np.ndarray]):
 
 
 def _bf16_words(attr: ir.Attribute) -> np.ndarray:
-    """Read the bits of bf16 elements from the attribute's text: it has no buffer."""
+    """Return the bits of bf16 elements, parsed from the attribute's text."""
     text = str(attr).partition("<")[2].rpartition(">")[0].rpartition(">")[0]
     if text.startswith('"0x'):
         return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), "<u2")
@@ -231,7 +231,7 @@ def _bf16_words(attr: ir.Attribute) -> np.ndarray:
 
 
 def _bf16_word(text: str) -> int:
-    """The bits of an element: the nearest to its few digits, which may be below it."""
+    """Return the bits of the bf16 that a decimal or hexadecimal literal stands for."""
     if text.startswith("0x"):
         return int(text, 16)
     return int(np.array(float(text), dtypes.to_numpy("bf16")).view(np.uint16))

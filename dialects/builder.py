@@ -19,6 +19,7 @@ from aotc.mlir import Operation, Value, ir
 
 @cache
 def _op_class(name: str) -> type[GraphOp]:
+    """Return the class of the graph op `name`; raise AttributeError without one."""
     for op in Graph.operations:
         if op._op_name == name:
             found: type[GraphOp] = op
@@ -27,7 +28,7 @@ def _op_class(name: str) -> type[GraphOp]:
 
 
 class Builder:
-    """Inserts ops of the dialect; see the module's docstring."""
+    """Emits graph ops at the insertion point and returns their results."""
 
     # The ops that give several results; every other gives one.
     attention: Callable[..., list[Value]]
@@ -40,18 +41,19 @@ class Builder:
     svd: Callable[..., list[Value]]
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
+        """Return the function that emits the graph op `name`."""
         build: Callable[..., Value] = _op_class(name).build
         return build
 
     def full(self, like: Tensor, value: float) -> Value:
-        """`value` in every element of a tensor of type `like`."""
+        """Emit a tensor of type `like` with every element `value`."""
         scalar = self.constant(value=np.array(value, dtypes.to_numpy(like.dtype)))
         return (
             self.broadcast(scalar, shape=like.shape, axes=()) if like.rank else scalar
         )
 
     def number(self, like: Tensor, size: Size) -> Value:
-        """A size, which may be symbolic, in every element of a tensor of type `like`.
+        """Emit a tensor of type `like` filled with a size, which may be symbolic.
 
         Integers wrap around, as sums of so many elements do.
         """
@@ -64,31 +66,29 @@ class Builder:
         return self.broadcast(value, shape=like.shape, axes=()) if like.rank else value
 
     def full_like(self, x: Value, value: float) -> Value:
-        """`value` in every element of a tensor like `x`."""
+        """Emit a tensor of the type of `x` with every element `value`."""
         return self.full(Tensor.of(x), value)
 
     def to_shape(self, x: Value, shape: Shape) -> Value:
-        """`x` in a shape: itself, if it has it."""
+        """Emit a reshape of `x`; return `x` itself if it already has the shape."""
         return x if Tensor.of(x).shape == shape else self.reshape(x, shape=shape)
 
     def to_order(self, x: Value, permutation: tuple[int, ...]) -> Value:
-        """`x` with its axes in another order: itself, if it is the same."""
+        """Emit a transpose of `x`; for the identity permutation return `x` itself."""
         is_same = permutation == tuple(range(len(permutation)))
         return x if is_same else self.transpose(x, permutation=permutation)
 
     def move_axis(self, x: Value, source: int, to: int) -> Value:
-        """`x` with one axis at another place, and the others in their order."""
+        """Emit `x` with axis `source` moved to position `to` (numpy.moveaxis)."""
         return self.transpose(x, permutation=moving(Tensor.of(x).rank, source, to))
 
     def spread(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
-        """`x` repeated: axis i becomes axis `axes[i]` of a shape, in any order."""
+        """Emit `x` broadcast to `shape`, axis i as its axis `axes[i]`, in any order."""
         turned = self.transpose(x, permutation=inverse(axes))
         return self.broadcast(turned, shape=shape, axes=tuple(sorted(axes)))
 
     def part(self, x: Value, axis: int, start: Size, size: Size) -> Value:
-        """Slice `size` elements of `x` along an axis; return `x` itself if these are
-        all.
-        """
+        """Emit a slice of `size` elements along `axis`; `x` itself if these are all."""
         shape = Tensor.of(x).shape
         if shape[axis] == size:
             return x
@@ -98,31 +98,31 @@ class Builder:
         return self.slice(x, start=(*before, start, *after), sizes=sizes, strides=ones)
 
     def pad_to(self, x: Value, shape: Shape) -> Value:
-        """`x` with zeros after its elements, up to a shape."""
+        """Emit `x` padded with zeros at the end of each axis, up to `shape`."""
         none, own = (0,) * len(shape), Tensor.of(x).shape
         high = tuple(n - m for n, m in zip(shape, own, strict=True))
         return self.pad(x, low=none, high=high, interior=none, value=0.0)
 
     def cut_to(self, x: Value, shape: Shape) -> Value:
-        """Cut `x` to the first elements along each axis, as many as a shape has."""
+        """Emit the first elements of `x` along each axis, as many as `shape` has."""
         none, ones = (0,) * len(shape), (1,) * len(shape)
         return self.slice(x, start=none, sizes=shape, strides=ones)
 
     def scale(self, x: Value, factor: float) -> Value:
-        """`x * factor`."""
+        """Emit `x * factor` for a Python number `factor`."""
         return self.multiply(x, self.full_like(x, factor))
 
     def offset(self, x: Value, term: float) -> Value:
-        """`x + term`."""
+        """Emit `x + term` for a Python number `term`."""
         return self.add(x, self.full_like(x, term))
 
     def expand(self, x: Value, like: Tensor, axes: Sequence[int]) -> Value:
-        """`x`, reduced over `axes` before, repeated along them again."""
+        """Emit `x`, a result of reducing `axes`, broadcast back to the type `like`."""
         kept = [axis for axis in range(like.rank) if axis not in axes]
         return self.broadcast(x, shape=like.shape, axes=tuple(kept))
 
     def mean(self, x: Value, axes: Sequence[int]) -> Value:
-        """The mean over `axes`, which disappear; their sizes may be symbolic."""
+        """Emit the mean over `axes`, which disappear; their sizes may be symbolic."""
         like = Tensor.of(x)
         total = self.reduce_sum(x, axes=tuple(axes))
         count = element_count(tuple(like.shape[axis] for axis in axes))
@@ -131,7 +131,7 @@ class Builder:
         return self.divide(total, self.number(Tensor.of(total), count))
 
     def highest(self, x: Value, axes: Sequence[int]) -> Value:
-        """The maximum over `axes`, which disappear; -infinity where there is none."""
+        """Emit the maximum over `axes`, which disappear; -infinity of no elements."""
         like = Tensor.of(x)
         if all(like.shape[axis] != 0 for axis in axes):
             return self.reduce_max(x, axes=tuple(axes))
@@ -139,7 +139,7 @@ class Builder:
         return self.full(like.with_shape(rest), -np.inf)
 
     def sum_to(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
-        """`x` summed back to `shape`, which was broadcast, axis i to `axes[i]`."""
+        """Emit `x` summed back to `shape`: the adjoint of a broadcast to `axes`."""
         source = Tensor.of(x).shape
         reduced = [a for a in range(len(source)) if a not in axes]
         reduced += [
@@ -155,11 +155,11 @@ class Builder:
         )
 
     def where_true(self, mask: Value, x: Value) -> Value:
-        """`x` where `mask` holds, zero elsewhere."""
+        """Emit `x` where `mask` is true, zero elsewhere."""
         return self.select(mask, x, self.full_like(x, 0.0))
 
     def delay(self, x: Value, axis: int, reverse: bool, first: float = 0.0) -> Value:
-        """x[i-1] at i, and `first` at the start; x[i+1] if `reverse`."""
+        """Emit x shifted by one along `axis`, from `first` on; back if `reverse`."""
         none = [0] * Tensor.of(x).rank
         low, high = list(none), list(none)
         low[axis], high[axis] = (-1, 1) if reverse else (1, -1)
@@ -167,7 +167,7 @@ class Builder:
 
 
 def replace_op(op: Operation, rule: Callable[[Builder, object], object]) -> None:
-    """Replace an op by the values that a rule writes.
+    """Replace the results of an op by the values that a rule emits, and erase the op.
 
     Args:
         op: erased.

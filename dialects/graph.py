@@ -102,22 +102,21 @@ else:
 
 @dataclass(frozen=True)
 class Reason:
-    """Stands where a rule would, and says why there is none."""
+    """Placeholder for a rule that an op lacks, with the reason; raises when called."""
 
     kind: str
     text: str
     hint: str | None = None
 
     def __call__(self, *_: object, **__: object) -> Any:
+        """Raise CompileError with the reason."""
         raise CompileError(self.kind, self.text, hint=self.hint)
 
 
 def NOT_DIFFERENTIABLE(  # noqa: N802 - reads like the constant it is
     why: str, hint: str | None = None
 ) -> Reason:
-    """Return the reason why the op has no derivative; `hint` says what to do
-    instead.
-    """
+    """Return the `Reason` why an op has no derivative; `hint` is the advice."""
     return Reason("not-differentiable", why, hint)
 
 
@@ -136,7 +135,7 @@ GIVEN, WHOLE = (
 
 
 class GraphOp(_Declared):
-    """Base of every op: building, typed attributes, and the generic verifier."""
+    """Base of every graph op: building, typed attributes, and the generic verifier."""
 
     # No annotations here or in subclasses but those of fields: the bindings read them.
     if TYPE_CHECKING:
@@ -196,8 +195,7 @@ class GraphOp(_Declared):
 
     @staticmethod
     def cancelling(x: Any) -> Any:
-        """Return terms of the op's sums that may cancel, as in 1 + erf x; None without
-        any.
+        """Return terms of the op's sums that may cancel, as in 1 + erf x; or None.
 
         Args:
             x: the first operand, an array.
@@ -205,7 +203,7 @@ class GraphOp(_Declared):
         return None
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Note attribute fields, so that they read as Python values."""
+        """Make attribute fields of a new op class readable as Python values."""
         annotations = cls.__dict__.get("__annotations__", {})
         own = {n: k for n, k in annotations.items() if _is_attribute(k)}
         cls.codecs = {**cls.codecs, **own}
@@ -220,13 +218,13 @@ class GraphOp(_Declared):
 
     @classmethod
     def attributes_of(cls, op: Operation) -> dict[str, Any]:
-        """The attributes of `op` as Python values."""
+        """Return the attributes of `op` as Python values, by name."""
         stored = op.attributes
         return {n: read_attribute(stored, n, codec) for n, codec in cls.codecs.items()}
 
     @classmethod
     def build(cls, *operands: Value, **attributes: Any) -> Any:
-        """Insert this op at the current insertion point.
+        """Emit this op at the insertion point, and return its results.
 
         The result types are inferred; all attributes must be given.
 
@@ -243,12 +241,12 @@ class GraphOp(_Declared):
         return list(op.results) if isinstance(inferred, tuple) else op.results[0]
 
     def rebuild(self, *operands: Value, **changes: object) -> Any:
-        """Insert the same op on other operands, but for some attributes."""
+        """Emit the same op on other operands, with some attributes changed."""
         return self.build(*operands, **(self.attributes_of(self) | changes))
 
     @classmethod
     def verify_invariants(cls, op: Operation) -> bool:
-        """Verify that an op infers the result type that it has."""
+        """Return whether an op has the types that `infer` gives; else emit an error."""
         with op.context:
             flaw = _violation(*signature_of(op, cls))
         if flaw is not None:
@@ -257,7 +255,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def _require_operands(cls, count: int) -> None:
-        """Refuse another number of operands than declared; the bindings do so later."""
+        """Raise InputError for a number of operands that the op does not declare."""
         fields = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
         single = [f for f in fields if f.variadicity == ext.Variadicity.single]
         if count < len(single) or (count > len(single) and single == fields):
@@ -267,12 +265,12 @@ class GraphOp(_Declared):
 
     @classmethod
     def result_orders(cls, op: Self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return the order of each result's axes after `reorder`."""
+        """Return the axis permutation of each result after `reorder`."""
         return [order] * len(op.results)
 
     @classmethod
     def view(cls, op: Self, x: View) -> View | None:
-        """Return the op's result as a view of its first operand; None if none is.
+        """Return the op's result as a view, given its first operand as one; or None.
 
         None where the result is no view, or the two have none together.
         """
@@ -280,7 +278,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def nests(cls, op: Self) -> tuple[Nest, ...]:
-        """Return the loops that the op is, those of each part of its result.
+        """Return the loop nests that compute the op, one for each part of its result.
 
         None of them where it is more, or something else.
         """
@@ -288,8 +286,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return the axes of the result along which it may be scaled by scaling an
-        operand.
+        """Return result axes along which scaling an operand scales the result.
 
         Each with the axis of that operand along which to scale it; {} for none.
         """
@@ -297,8 +294,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Return the axes of the first operand along which products with the second are
-        summed up.
+        """Return the contracted axes of the first operand, and those of the second.
 
         Each with that axis of the second operand: scaling either operand along it
         scales the same products. {} for none.
@@ -307,7 +303,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def flops(cls, op: Self) -> Size | None:
-        """Count the float operations of the op by its formula, whatever the algorithm.
+        """Return the number of float operations by the op's formula; None if unknown.
 
         One for each element of an elementwise op, and of what only moves elements; None
         where the number is not known.
@@ -317,23 +313,19 @@ class GraphOp(_Declared):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Return whether IREE computes the op where its result is read, not by
-        itself.
-        """
+        """Return whether IREE fuses the op into the readers of its result."""
         shape = Tensor.of(op.results[0]).shape if len(op.results) else None
         is_same = all(Tensor.of(value).shape == shape for value in op.operands)
         return is_same and cls.on_scalars
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return the axes of an operand that are axes of the result, where the op is
-        merged.
-        """
+        """Return a mapping from axes of an operand to axes of the result, if fused."""
         return {axis: axis for axis in range(Tensor.of(op.operands[operand]).rank)}
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether no element of the op, one of integers, is below 0.
+        """Return whether no element of the op's integer result is below 0.
 
         Args:
             op: that is asked about.
@@ -348,14 +340,12 @@ class GraphOp(_Declared):
 
     @classmethod
     def caveat(cls, op: Self) -> str | None:
-        """Return the shortfall of the compiled op against its formula; None without
-        any.
-        """
+        """Return how the compiled op differs from its formula; None if not."""
         return None
 
     @classmethod
     def rule(cls, name: str) -> Any:
-        """The rule `name`, or the `Reason` for which there is none."""
+        """Return the rule `name` of the op, or the `Reason` why it has none."""
         if name == "verify":
             return cls.verify_invariants
         if name == "lower" and hasattr(cls, "decompose"):
@@ -364,21 +354,19 @@ class GraphOp(_Declared):
 
 
 def has_view(op: Operation) -> bool:
-    """Return whether results of the op may be views of its first operand."""
+    """Return whether the op's class has a `view` rule of its own."""
     return isinstance(op, GraphOp) and "view" in {
         name for cls in type(op).__mro__ if cls is not GraphOp for name in vars(cls)
     }
 
 
 def view_of_result(op: GraphOp, operand: View) -> View | None:
-    """Return the view that the result of an op is, given that of its first operand."""
+    """Return an op's result as a view, given its first operand as one; or None."""
     return type(op).view(op, operand)
 
 
 def as_tuple(found: Any) -> tuple[Any, ...]:
-    """Return a rule's results as a tuple: most ops have one result and give no
-    tuple.
-    """
+    """Return a rule's result or results as a tuple."""
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
@@ -394,7 +382,7 @@ Signature = tuple[
 
 
 def signature_of(op: Operation, cls: type[GraphOp]) -> Signature:
-    """Return all that an op says of itself, apart from where its operands come from."""
+    """Return an op's class, types, attributes and the known contracts: a cache key."""
     stored = op.attributes
     return (
         cls,
@@ -406,7 +394,7 @@ def signature_of(op: Operation, cls: type[GraphOp]) -> Signature:
 
 
 def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
-    """Cache a function of ops by their signatures, as most ops equal one before.
+    """Return a function of ops that caches results by the ops' signatures.
 
     Args:
         fact: takes ops, or None, and reads nothing of them but their signatures.
@@ -439,7 +427,7 @@ def _violation(
     attributes: tuple[ir.Attribute | None, ...],
     _: tuple[Contract, ...],
 ) -> str | None:
-    """Return the fault of an op of these types and attributes; None if it is valid.
+    """Return why an op of these types and attributes is invalid; None if it is valid.
 
     Rules may ask for the contracts that are known.
     """
@@ -462,16 +450,17 @@ def _violation(
 
 
 def _type_list(types: Sequence[Tensor]) -> str:
+    """Return types as text, separated by commas."""
     return ", ".join(map(str, types))
 
 
 def _is_attribute(kind: object) -> bool:
+    """Return whether a field's annotation is an `Attribute` codec."""
     return isinstance(kind, type) and issubclass(kind, Attribute)
 
 
 def _read_operands_by_place(cls: type[GraphOp]) -> None:
-    """Make operands readable by name, the last one as a list where there may be
-    several.
+    """Give an op class a property for each operand field, which reads it by index.
 
     The bindings would look for an attribute that counts them.
     """
@@ -482,19 +471,21 @@ def _read_operands_by_place(cls: type[GraphOp]) -> None:
 
 
 def _operand_property(place: int, single: bool) -> property:
+    """Return a property that reads operand `place`, or the list from there on."""
     if single:
         return property(lambda self: self.operands[place])
     return property(lambda self: list(self.operands)[place:])
 
 
 def _attribute_property(name: str, codec: type[Attribute[object]]) -> property:
+    """Return a property that decodes the attribute `name`."""
     return property(lambda self: codec.decode(self.attributes[name]))
 
 
 def evaluate(
     op: GraphOp, arrays: Sequence[np.ndarray], symbols: Sequence[int]
 ) -> list[np.ndarray]:
-    """The results that `op` computes from NumPy `arrays`, by its `ref` rule.
+    """Return the results that an op's `ref` rule computes from NumPy arrays.
 
     Sums of products are made in f64 and rounded once: what a bundle stores of them is
     then the same on all processors, as far as the library allows that multiplies.
@@ -513,7 +504,7 @@ def evaluate(
 
 
 class Evaluator:
-    """An evaluator of ops that are run again, whose facts are kept; see `evaluate`."""
+    """Evaluates ops by their `ref` rules, and caches the attributes of each op."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[dict[str, Any], list[Tensor]]] = {}
@@ -521,7 +512,7 @@ class Evaluator:
     def __call__(
         self, op: GraphOp, arrays: Sequence[np.ndarray], symbols: Sequence[int]
     ) -> list[np.ndarray]:
-        """Evaluate an op; see `evaluate`."""
+        """Return the results of an op on NumPy arrays, as `evaluate` does."""
         cls = type(op)
         if op not in self._known:
             self._known[op] = cls.attributes_of(op), list(map(Tensor.of, op.results))
@@ -541,10 +532,10 @@ class Evaluator:
 
 
 def in_dtype(array: np.ndarray, kind: Tensor) -> np.ndarray:
-    """An array that a `ref` rule gave, in the dtype that `infer` promised."""
+    """Return an array that a `ref` rule returned, cast to the dtype of its type."""
     return np.asarray(array).astype(dt.to_numpy(kind.dtype), copy=False)
 
 
 def where_of(op: Operation) -> str | None:
-    """The user's source line of an op."""
+    """Return the user's source line that an op's location names, or None."""
     return source_of(op.location)

@@ -27,13 +27,13 @@ Table = dict[str, dict[str, dict[str, str]]]
 
 @cache
 def table() -> Table:
-    """The limits of all families of targets that have been measured."""
+    """Return the table of ops that do not compile, of all families of targets."""
     found: Table = json.loads(FILE.read_text(encoding="utf-8"))["families"]
     return found
 
 
 def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
-    """Return the dtypes under which the table lists a use of an op."""
+    """Return the key of a use of an op in the table: its dtypes, such as `f16->i32`."""
     found = [tensor.dtype for tensor in operands or results]
     main = next((dtype for dtype in found if dtype != "bool"), "bool")
     result = results[0].dtype if results else main
@@ -42,20 +42,18 @@ def of(operands: Sequence[Tensor], results: Sequence[Tensor]) -> str:
 
 @cache  # every op asks
 def limits_of(name: str) -> dict[str, dict[str, str]]:
-    """Return, by family of targets, the dtypes of op `name` that do not compile, and
-    why.
-    """
+    """Return the dtypes of op `name` that do not compile, and why, by target family."""
     return {family: ops[name] for family, ops in table().items() if name in ops}
 
 
 def is_limited(op: type[GraphOp], dtypes: str, target: Target) -> bool:
-    """Return whether a target is known not to compile an op by dtypes, see `of`."""
+    """Return whether a target cannot compile an op of these dtypes (a key of `of`)."""
     known = limits_of(op._op_name).get(target.family, {})
     return dtypes in known
 
 
 def require_supported(module: Module, targets: Sequence[Target]) -> None:
-    """Refuse ops that a target is known not to compile.
+    """Raise CompileError for an op that one of the targets cannot compile.
 
     Args:
         module: graph IR.
@@ -71,9 +69,7 @@ def require_supported(module: Module, targets: Sequence[Target]) -> None:
 def refusals(
     module: Module, targets: Sequence[Target]
 ) -> Iterator[tuple[str, CompileError]]:
-    """Yield the uses of ops that a target is known not to compile: the op and the
-    error.
-    """
+    """Yield the name and the error of each op that a target cannot compile."""
     for op in graph_ops(module):
         for target in targets:
             refusal = _refusal(op, target)
@@ -82,7 +78,7 @@ def refusals(
 
 
 def graph_ops(module: Module) -> list[GraphOp]:
-    """The graph ops of a module, those in loops and branches included."""
+    """Return the graph ops of a module, those in loops and branches included."""
     found: list[Any] = []
 
     def visit(operation: Operation) -> ir.WalkResult:
@@ -95,6 +91,7 @@ def graph_ops(module: Module) -> list[GraphOp]:
 
 
 def _refusal(op: GraphOp, target: Target) -> CompileError | None:
+    """Return the error for an op that a target cannot compile; None if it can."""
     name = type(op)._op_name
     measured, reason = limits_of(name).get(target.family), type(op).limit(op, target)
     if not (measured or reason):  # most often

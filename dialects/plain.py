@@ -14,7 +14,7 @@ Plain = str | int | float | bool | None | Sequence["Plain"] | Mapping[str, "Plai
 
 
 def attribute_of(data: Plain) -> Any:
-    """An attribute that holds `data`, in the current context."""
+    """Return plain Python data as an MLIR attribute of the current context."""
     if data is None:
         return ir.UnitAttr.get()
     if isinstance(data, bool):
@@ -33,7 +33,7 @@ def attribute_of(data: Plain) -> Any:
 
 
 def plain_of(attribute: Any) -> Any:
-    """The data that an attribute holds.
+    """Return the plain Python data that an MLIR attribute holds.
 
     Raises:
         ValueError: it holds something else.
@@ -59,7 +59,7 @@ def plain_of(attribute: Any) -> Any:
 
 
 def plain_tree(tree: Structure) -> Any:
-    """A tree as plain data: a leaf is `*`; the order of keys counts."""
+    """Return a pytree's structure as plain data: a leaf is `*`, keys are ordered."""
     if tree.kind == "leaf":
         return "*"
     if tree.kind == "none":
@@ -72,7 +72,10 @@ def plain_tree(tree: Structure) -> Any:
 
 
 def tree_of(data: Any) -> Structure:
-    """The inverse of `plain_tree`; a named tuple has lost its class."""
+    """Return the pytree structure of plain data, the inverse of `plain_tree`.
+
+    A named tuple has lost its class.
+    """
     if data == "*":
         return Structure("leaf")
     if data is None:

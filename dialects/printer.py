@@ -29,7 +29,7 @@ _SHOWN = 6
 def format_module(
     module: Module, note_of: Callable[[Function], str] = lambda function: ""
 ) -> str:
-    """Return the text of all functions of a graph module, in order.
+    """Return the readable text of all functions of a graph module, in order.
 
     Args:
         module: of the graph dialect.
@@ -44,9 +44,7 @@ def format_module(
 
 
 def format_function(function: Function) -> str:
-    """Return a function's text: its signature with the contracts of sizes, then its
-    ops.
-    """
+    """Return the readable text of a function: signature, contracts and ops."""
     contracts = contracts_of(function)
     with known_contracts(contracts):
         head = _signature(function) + _contracts(contracts)
@@ -59,7 +57,7 @@ def format_function(function: Function) -> str:
 
 
 class _ValueNames(dict[Any, str]):
-    """The names of values: arguments by name, results by number."""
+    """Printed names of values: arguments by name, results by number."""
 
     def __init__(self, function: Function) -> None:
         super().__init__()
@@ -68,7 +66,7 @@ class _ValueNames(dict[Any, str]):
         self._count = 0
 
     def of(self, value: Value) -> str:
-        """The name of a value; a new number for one that has none."""
+        """Return the name of a value, which gets a new number if it has none."""
         if value not in self:
             self[value] = f"%{self._count}"
             self._count += 1
@@ -79,6 +77,7 @@ class _ValueNames(dict[Any, str]):
 
 
 def _signature(function: Function) -> str:
+    """Return the text of a function's name, argument types and result types."""
     kind = function.type
     pairs = zip(_argument_names(function), kind.inputs, strict=True)
     arguments = ", ".join(f"{name}: {Tensor.of(t)}" for name, t in pairs)
@@ -90,9 +89,7 @@ def _signature(function: Function) -> str:
 
 
 def _declaration(function: Function) -> str:
-    """Return the text of a function without a body: control flow, or yet to be
-    written.
-    """
+    """Return the text of what a function without a body is declared as."""
     declared: Any = declaration_of(function)
     if declared is None:
         return ""
@@ -105,6 +102,7 @@ _NAMING = ("functions", "of")  # fields that name functions
 
 
 def _argument_names(function: Function) -> list[str]:
+    """Return the names of a function's arguments, `%arg…` for those without."""
     count = len(function.type.inputs)
     names = [f"%arg{number}" for number in range(count)]
     if "arg_attrs" not in function.attributes:
@@ -117,6 +115,7 @@ def _argument_names(function: Function) -> list[str]:
 
 
 def _contracts(contracts: Sequence[Contract]) -> str:
+    """Return the text `where …` with the contracts of sizes."""
     return f"   where {', '.join(map(str, contracts))}" if contracts else ""
 
 
@@ -124,6 +123,7 @@ def _contracts(contracts: Sequence[Contract]) -> str:
 
 
 def _operation(op: Operation, names: _ValueNames) -> str:
+    """Return the text of an op without its source line."""
     operands = ", ".join(names.of(value) for value in op.operands)
     if isinstance(op, func.ReturnOp):
         return f"return {operands}".rstrip()
@@ -139,7 +139,7 @@ def _operation(op: Operation, names: _ValueNames) -> str:
 
 
 def _attributes(op: GraphOp) -> str:
-    """Return the text of attributes that are not empty, as most lists of axes are."""
+    """Return the text of an op's attributes, without empty ones."""
     values = type(op).attributes_of(op)
     parts = [
         f"{name}={value_text(value)}"
@@ -150,7 +150,7 @@ def _attributes(op: GraphOp) -> str:
 
 
 def value_text(value: object) -> str:
-    """An attribute as it is printed."""
+    """Return an attribute's Python value as printed."""
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, tuple):
@@ -160,6 +160,7 @@ def value_text(value: object) -> str:
 
 
 def _array(array: np.ndarray) -> str:
+    """Return the text of an array; of a long one, its ends."""
     flat = array.ravel().tolist()
     if not array.ndim:
         return str(flat[0])
@@ -171,5 +172,6 @@ def _array(array: np.ndarray) -> str:
 
 
 def _place(op: Operation) -> str:
+    """Return the comment with an op's source line."""
     where = source_of(op.location)
     return f"   # {where}" if where and not isinstance(op, func.ReturnOp) else ""

@@ -15,9 +15,7 @@ NAME = "f"  # of the function
 
 
 def module_of(given: Sequence[Tensor], written: Written) -> Module:
-    """Return a module with a function of some operands that returns the written
-    value.
-    """
+    """Return a module with a function of `given` that returns what `written` emits."""
     module = ir.Module.create()
     types = [kind.to_mlir() for kind in given]
     with ir.InsertionPoint(module.body):
@@ -38,7 +36,7 @@ def result_of(module: Module) -> Value:
 
 
 def root_of(module: Module) -> GraphOp:
-    """Return the op that computes the function's result."""
+    """Return the op that defines the result of a module's function."""
     op = result_of(module).owner.opview
     assert isinstance(op, GraphOp)
     return op
@@ -60,4 +58,5 @@ def text_of(value: Value) -> str:
 
 
 def _attribute_text(value: object) -> str:
+    """Return the text of an attribute's value; floats are short."""
     return f"{value:g}" if isinstance(value, float) else value_text(value)

@@ -22,7 +22,7 @@ __all__ = ["FAMILIES", "OPS", "context", "matrix", "transform"]
 
 @cache
 def context() -> ir.Context:
-    """The MLIR context of this process, with the graph dialect loaded."""
+    """Return the process's MLIR context with the graph dialect, created once."""
     created = ir.Context()
     # Verifiers are Python functions: threads would only wait for one another.
     created.enable_multithreading(False)
@@ -41,11 +41,12 @@ def matrix() -> list[dict[str, Any]]:
 
 
 def family_of(op: type[GraphOp]) -> str:
-    """The name of the file that an op stands in: a label of tables, for readers."""
+    """Return the name of the module that defines an op: a label of tables."""
     return op.__module__.rsplit(".", 1)[-1]
 
 
 def _row(name: str, op: type[GraphOp]) -> dict[str, Any]:
+    """Return an op's row of `matrix`."""
     rules = {}
     for rule in RULES:
         value = op.rule(rule)

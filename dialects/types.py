@@ -32,7 +32,7 @@ remembered = lru_cache(maxsize=2**16)
 def _on_sizes(
     method: Callable[["SymbolicDim", "Size"], "Size"],
 ) -> Callable[["SymbolicDim", "Size"], "Size"]:
-    """Return NotImplemented for operands that are no sizes."""
+    """Return a binary operator that returns NotImplemented unless given sizes."""
 
     def operator(self: "SymbolicDim", other: Any) -> Any:
         return (
@@ -61,7 +61,7 @@ class SymbolicDim:
 
     @staticmethod
     def symbol(position: int) -> "SymbolicDim":
-        """The size that symbol number `position` stands for."""
+        """Return the size that is symbol number `position` alone."""
         return SymbolicDim(ir.AffineSymbolExpr.get(position))
 
     @_on_sizes
@@ -144,6 +144,7 @@ Shape = tuple[Size, ...]
 
 
 def _expr(size: Size) -> AffineExpr:
+    """Return a size as an affine expression."""
     if isinstance(size, SymbolicDim):
         return size.expr
     if not -(2**63) <= size < 2**63:
@@ -152,6 +153,7 @@ def _expr(size: Size) -> AffineExpr:
 
 
 def _divide(kind: Callable[..., AffineExpr], size: "Size", by: "Size") -> "Size":
+    """Return a floor quotient or remainder of sizes; the divisor must be positive."""
     if bounds(by)[0] < 1:
         raise InputError(
             "symbolic-size",
@@ -175,7 +177,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compare_sizes(left: "Size", sign: str, right: "Size") -> bool | None:
-    """Return the provable answer of a comparison; None if calls may differ in it.
+    """Return the provable result of a comparison of sizes; None if calls may differ.
 
     Args:
         left: a size.
@@ -190,9 +192,7 @@ def compare_sizes(left: "Size", sign: str, right: "Size") -> bool | None:
 
 
 def _divides(size: "Size") -> bool:
-    """Return whether a size may be 0 by divisibility: the gcd of all factors divides
-    the rest.
-    """
+    """Return whether a size may be 0: the gcd of its factors divides its constant."""
     if isinstance(size, int):
         return True
     atoms, number = affine.as_sum(size.expr)
@@ -200,6 +200,7 @@ def _divides(size: "Size") -> bool:
 
 
 def _require_answer(left: "Size", sign: str, right: "Size") -> bool:
+    """Return the provable result of a comparison; raise InputError without one."""
     answer = compare_sizes(left, sign, right)
     if answer is None:
         question = f"'{left} {sign} {right}'"
@@ -208,7 +209,7 @@ def _require_answer(left: "Size", sign: str, right: "Size") -> bool:
 
 
 def undecided_error(what: str, wish: str, hint: str = "") -> InputError:
-    """Return the error of a question by Python that only a call decides.
+    """Return the error for Python code that needs a size before it is known.
 
     Args:
         what: it asks for.
@@ -227,7 +228,7 @@ def undecided_error(what: str, wish: str, hint: str = "") -> InputError:
 
 
 def size_of(expr: AffineExpr) -> Size:
-    """The simplified size of an affine expression over symbols."""
+    """Return the size that an affine expression over symbols is, simplified."""
     expr = affine.simplify(expr)
     if isinstance(expr, ir.AffineConstantExpr):
         return int(expr.value)
@@ -235,13 +236,13 @@ def size_of(expr: AffineExpr) -> Size:
 
 
 def static_size(size: Size) -> int:
-    """Return a size that must be a number, such as one of which schedules are made."""
+    """Return a size that is known to be a number."""
     assert isinstance(size, int)
     return size
 
 
 def bounds(size: Size) -> intervals.Bounds:
-    """The least and greatest value of `size`, by the contracts that are known."""
+    """Return the least and greatest value of `size`, by the known contracts."""
     return (size, size) if isinstance(size, int) else intervals.bounds(size.expr)
 
 
@@ -257,7 +258,7 @@ def optimum(size: Size) -> int | None:
 
 
 def maximum(a: Size, b: Size) -> Size:
-    """The larger size; one of the two where the contracts decide which."""
+    """Return the larger size; one of the two if the contracts decide which."""
     difference = bounds(a - b)
     if difference[0] >= 0 or difference[1] <= 0:
         return a if difference[0] >= 0 else b
@@ -265,7 +266,7 @@ def maximum(a: Size, b: Size) -> Size:
 
 
 def minimum(a: Size, b: Size) -> Size:
-    """The smaller size; one of the two where the contracts decide which."""
+    """Return the smaller size; one of the two if the contracts decide which."""
     difference = bounds(a - b)
     if difference[0] >= 0 or difference[1] <= 0:
         return b if difference[0] >= 0 else a
@@ -273,17 +274,17 @@ def minimum(a: Size, b: Size) -> Size:
 
 
 def ceil_divide(size: Size, by: Size) -> Size:
-    """The quotient, rounded up."""
+    """Return the quotient of sizes, rounded up."""
     return (size + (by - 1)) // by
 
 
 def evaluate_size(size: Size, values: Sequence[int]) -> int:
-    """The number that `size` is when symbol i has value `values[i]`."""
+    """Return the value of `size` where symbol i is `values[i]`."""
     return size if isinstance(size, int) else affine.evaluate(size.expr, values)
 
 
 def symbols_of(size: Size) -> set[int]:
-    """The numbers of the symbols that `size` depends on."""
+    """Return the indices of the symbols that `size` depends on."""
     return set() if isinstance(size, int) else affine.symbols_in(size.expr)
 
 
@@ -296,26 +297,25 @@ def is_linear(size: Size) -> bool:
 
 
 def element_count(shape: Shape) -> Size:
-    """The product of all sizes; 1 for a scalar."""
+    """Return the product of all sizes of a shape; 1 for a scalar."""
     return _product(tuple(shape))
 
 
 @remembered
 def _product(sizes: Shape) -> Size:
+    """Return the product of sizes, cached."""
     return math.prod(sizes)
 
 
 def same_count(one: Shape, other: Shape) -> bool:
-    """Return whether two shapes hold equally many elements, whatever the symbols
-    are.
-    """
+    """Return whether two shapes have equally many elements for all symbol values."""
     return factors(one) == factors(other) or (
         element_count(one) == element_count(other)
     )
 
 
 def quotient(total: Shape, known: Shape) -> Size | None:
-    """Return the size that `known` lacks to have as many elements as `total`."""
+    """Return the element count of `total` by that of `known`; None if inexact."""
     (count, left), (by, right) = factors(total), factors(known)
     common = left & right
     left, right = left - common, right - common
@@ -325,7 +325,7 @@ def quotient(total: Shape, known: Shape) -> Size | None:
 
 
 def factors(shape: Shape) -> tuple[int, Counter[Any]]:
-    """The number of elements as a number times affine expressions."""
+    """Return the element count as a number and a multiset of affine expressions."""
     number = math.prod(size for size in shape if isinstance(size, int))
     count, symbolic = affine.factors(
         n.expr for n in shape if isinstance(n, SymbolicDim)
@@ -335,25 +335,25 @@ def factors(shape: Shape) -> tuple[int, Counter[Any]]:
 
 @remembered
 def shape_map(shape: Shape) -> AffineMap:
-    """`affine_map<()[s0, …] -> (sizes)>`: a shape as an MLIR affine map."""
+    """Return a shape as an MLIR affine map: `affine_map<()[s0, …] -> (sizes)>`."""
     exprs = [_expr(size) for size in shape]
     return ir.AffineMap.get(0, affine.symbol_count(exprs), exprs)
 
 
 @remembered
 def shape_of_map(affine_map: AffineMap) -> Shape:
-    """The inverse of `shape_map`."""
+    """Return the shape of an affine map; the inverse of `shape_map`."""
     return tuple(size_of(expr) for expr in affine_map.results)
 
 
 def format_shape(shape: Shape) -> str:
-    """`[batch, 784]`: a shape as messages and the printer show it."""
+    """Return a shape as text for messages and the printer, such as `[batch, 784]`."""
     return f"[{', '.join(map(repr, shape))}]"
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """The type of a graph value: sizes and element type.
+    """The type of a graph value: shape and dtype.
 
     `Tensor.of(value)` reads the type of an MLIR value, `to_mlir()` writes it; the two
     are inverse.
@@ -363,7 +363,7 @@ class Tensor:
     dtype: str
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no array has, and those that are a model's."""
+        """Raise for negative sizes, and for a traced model's size objects."""
         if any(
             isinstance(size, SymbolicDim) and type(size) is not SymbolicDim
             for size in self.shape
@@ -377,7 +377,7 @@ class Tensor:
 
     @property
     def elements(self) -> Size:
-        """The number of elements."""
+        """The number of elements, which may be symbolic."""
         return element_count(self.shape)
 
     @property
@@ -392,19 +392,19 @@ class Tensor:
 
     @staticmethod
     def of(value: Value | Type) -> "Tensor":
-        """The type of an MLIR value (or the meaning of an MLIR type)."""
+        """Return the graph type of an MLIR value or MLIR type."""
         return _meaning(value if isinstance(value, ir.Type) else value.type)
 
     def to_mlir(self) -> ir.RankedTensorType:
-        """The MLIR type `tensor<…>`, with an encoding if a size is symbolic."""
+        """Return the MLIR type `tensor<…>`, with an encoding if a size is symbolic."""
         return _spelling(self)
 
     def with_shape(self, shape: Sequence[Size]) -> "Tensor":
-        """Return the element type with another shape."""
+        """Return the type with another shape."""
         return Tensor(tuple(shape), self.dtype)
 
     def with_dtype(self, dtype: str) -> "Tensor":
-        """Return the shape with another element type."""
+        """Return the type with another dtype."""
         return Tensor(self.shape, dtype)
 
     def __str__(self) -> str:
@@ -413,6 +413,7 @@ class Tensor:
 
 @remembered
 def _meaning(mlir_type: Type) -> Tensor:
+    """Return the graph type of an MLIR type; refuse all but ranked tensors."""
     if not isinstance(mlir_type, ir.RankedTensorType):
         raise InputError("bad-type", f"expected a ranked tensor; got {mlir_type}")
     encoding = mlir_type.encoding
@@ -430,6 +431,7 @@ def _meaning(mlir_type: Type) -> Tensor:
 
 @remembered
 def _spelling(kind: Tensor) -> ir.RankedTensorType:
+    """Return the MLIR type of a graph type."""
     element = element_type(kind.dtype)
     static = [size for size in kind.shape if isinstance(size, int)]
     if len(static) == kind.rank:
@@ -441,7 +443,7 @@ def _spelling(kind: Tensor) -> ir.RankedTensorType:
 
 
 def element_type(dtype: str) -> Type:
-    """The MLIR element type of a dtype: signless for signed, `ui8` for unsigned."""
+    """Return the MLIR element type of a dtype: signless, `ui8` if unsigned."""
     if dtype in dtypes.UNSIGNED:
         return ir.IntegerType.get_unsigned(dtypes.bits(dtype))
     if dtype in dtypes.SIGNED:
@@ -457,7 +459,7 @@ def element_type(dtype: str) -> Type:
 
 
 def element_name(element: Type) -> str:
-    """The dtype of an MLIR element type; the inverse of `element_type`.
+    """Return the dtype of an MLIR element type; the inverse of `element_type`.
 
     The verifier asks for that of every operand and result after every pass, so it is
     not read from the type's text, which takes 20 times as long.
@@ -484,7 +486,7 @@ _FLOATS: dict[type[Type], str] = {
 
 
 def lowered_element(dtype: str) -> ElementType:
-    """The element type of `dtype` below the graph: integers have no sign there."""
+    """Return the MLIR element type of a dtype in lowered IR: integers are signless."""
     floats: dict[str, Callable[[], ElementType]] = {
         "f16": ir.F16Type.get,
         "bf16": ir.BF16Type.get,
@@ -498,7 +500,7 @@ def lowered_element(dtype: str) -> ElementType:
 
 @remembered
 def lowered_type(graph_type: Tensor) -> ir.RankedTensorType:
-    """The tensor type below the graph: no encoding, signless integers."""
+    """Return the MLIR type in lowered IR: no encoding, signless integers."""
     dynamic = ir.ShapedType.get_dynamic_size()
     sizes = [size if isinstance(size, int) else dynamic for size in graph_type.shape]
     return ir.RankedTensorType.get(sizes, lowered_element(graph_type.dtype))

@@ -16,7 +16,7 @@ from aotc.mlir import Function, Operation, Value
 
 
 def weight_values(function: Function, weights: Iterable[Value] = ()) -> set[Value]:
-    """The values of a function, of static shape, that weights and constants decide.
+    """Return the static-shaped values that depend on weights and constants alone.
 
     Args:
         function: an entry, or any other.
@@ -30,8 +30,7 @@ def weight_values(function: Function, weights: Iterable[Value] = ()) -> set[Valu
 
 
 def is_expanded(value: Value) -> bool:
-    """Return whether a value expands a stored one, perhaps with its elements
-    rearranged.
+    """Return whether a value expands a stored one, perhaps with elements rearranged.
 
     What is computed of it could not be kept so.
     """
@@ -42,6 +41,7 @@ def is_expanded(value: Value) -> bool:
 
 
 def _is_decided(op: Operation, known: set[Value]) -> bool:
+    """Return whether an op computes static-shaped results from known values only."""
     operands = op.operands
     if not operands:
         return isinstance(op, Constant)

@@ -16,7 +16,7 @@ from aotc.dialects.calls.custom import (
     CustomJvp,
     CustomVjp,
     annotate,
-    keeping_products,
+    define_product_checkpoint,
 )
 from aotc.dialects.functions.functions import call
 from aotc.dialects.types import Tensor
@@ -337,7 +337,9 @@ def checkpoint(
         (body,), captures = trace_bodies(trace, [function], types, structure)
         made = body.trace.function
         with location(), ir.InsertionPoint(made.entry_block):
-            policy = keeping_products(made) if save == "products" else Checkpoint()
+            policy = (
+                define_product_checkpoint(made) if save == "products" else Checkpoint()
+            )
         annotate(made, policy)
         operands = [trace.value_of(array) for array in arrays]
         with location(), ir.InsertionPoint(trace.block):

@@ -25,7 +25,7 @@ Known = Mapping[str, Function]
 
 
 def verify(module: Module) -> None:
-    """Refuse declarations and rules whose functions are missing or do not fit.
+    """Raise InputError for declarations and rules that do not fit their functions.
 
     Raises:
         InputError: it names the function and what it should be, take or return.
@@ -45,6 +45,7 @@ def verify(module: Module) -> None:
 
 
 def _require_transformed(derived: Derived, function: Function, known: Known) -> None:
+    """Raise InputError for a transformation with wrong options or signature."""
     _require_known(derived.of, known)
     inputs, outputs = signature(known[derived.of])
     for said in _misfits(derived, inputs):
@@ -57,7 +58,7 @@ def _require_transformed(derived: Derived, function: Function, known: Known) -> 
 
 
 def _misfits(derived: Derived, inputs: Types) -> Iterator[str]:
-    """Yield faults in the options of a transformation, in words."""
+    """Yield an error text for each wrong option of a transformation."""
     if isinstance(derived, Precision) and derived.compute not in dtypes.FLOATS:
         yield f"expected compute to be a float dtype; got '{derived.compute}'"
     wrt = getattr(derived, "wrt", ())
@@ -71,6 +72,7 @@ def _misfits(derived: Derived, inputs: Types) -> Iterator[str]:
 
 
 def _require_rules(custom: Custom, function: Function, known: Known) -> None:
+    """Raise InputError for custom rules whose functions are missing or do not fit."""
     for name in vars(custom).values():
         _require_known(name, known)
     parts = {role: signature(known[name]) for role, name in vars(custom).items()}
@@ -81,6 +83,7 @@ def _require_rules(custom: Custom, function: Function, known: Known) -> None:
 
 
 def _require_known(name: str, known: Known) -> None:
+    """Raise InputError for a name that no function of the module has."""
     if name not in known:
         raise InputError(
             "unknown-function", f"it names '{name}', which the module does not have"

@@ -23,34 +23,29 @@ from aotc.mlir import Function, func
 
 
 class Declaration(Protocol):
-    """The declaration of a function without a body; a dataclass, whose fields are
-    shown.
-    """
+    """Interface of what a function without a body is declared as: a dataclass."""
 
     @property
     def kind(self) -> str:
-        """The name of the kind in messages and listings."""
+        """The kind of declaration, as messages and listings name it."""
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The functions that it runs, or is made from."""
+        """Names of the functions that the declared one runs, or is made from."""
 
     def evaluate(
         self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types, /
     ) -> Arrays:
-        """Evaluate the results, with `run` for functions, and the types of the
-        results.
-        """
+        """Return the results of a call on arrays; `run` evaluates the functions."""
 
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner, /
     ) -> Values:
-        """The lowered results of a call of it."""
+        """Emit the lowered ops of a call, and return its lowered results."""
 
 
 class Rules(Protocol):
-    """The rules of calls of a function, as an op's class has; a `Reason` where one
-    lacks.
+    """Rules of calls of a function, as an op's class has; a `Reason` where one lacks.
 
     The operands and results of a call have no names, so `jvp` takes a list of tangents
     and gives those of the float results; `vjp` gives the cotangents of the operands in
@@ -59,29 +54,27 @@ class Rules(Protocol):
 
     @property
     def jvp(self) -> Callable[..., Values]:
-        """(builder, call, tangents) → tangents."""
+        """The `jvp` rule: (builder, call, tangents) → tangents of the results."""
 
     @property
     def vjp(self) -> Callable[..., Values]:
-        """(builder, call, cotangents, wanted) → cotangents."""
+        """The `vjp` rule: (builder, call, cotangents, wanted) → cotangents."""
 
     @property
     def batch(self) -> Callable[..., Values]:
-        """(builder, call, operands, which of them are stacked, size) → results."""
+        """The `batch` rule: (builder, call, operands, batched, size) → results."""
 
     @property
     def keeps_precision(self) -> bool:
-        """Return whether mixed precision leaves the function's computation
-        unchanged.
-        """
+        """True if mixed precision leaves the function's computation unchanged."""
 
     def title(self, name: str, /) -> str:
-        """Return the name of a call of the function in messages."""
+        """Return how messages name a call of the function."""
 
     def call_transformed(
         self, name: str, operands: Values, transform: Callable[[str], str], /
     ) -> Values:
-        """Call the function `name` with each function it stands for transformed."""
+        """Emit a call of `name` where each function it depends on is transformed."""
 
 
 def declaration_of(function: Function) -> Declaration | None:
@@ -90,12 +83,12 @@ def declaration_of(function: Function) -> Declaration | None:
 
 
 def rules_of(function: Function) -> Rules | None:
-    """The rules of calls of a function; None where they give way to its ops."""
+    """Return the rules of calls of a function; None if its body is to be processed."""
     return control_of(function) or custom_of(function)
 
 
 def calls_in(function: Function) -> list[func.CallOp]:
-    """The calls among the ops of a function, in lowered loops and branches too."""
+    """Return the calls among a function's ops, including its loops and branches."""
     found: list[func.CallOp] = []
     rest = control_regions(function)
     while rest:
@@ -109,7 +102,7 @@ def calls_in(function: Function) -> list[func.CallOp]:
 
 
 def callees(function: Function) -> list[str]:
-    """The functions that a function calls, runs or is made from."""
+    """Return the names of the functions that a function calls, runs or is made from."""
     declared = declaration_of(function)
     if declared is not None:
         return list(declared.functions)
@@ -117,7 +110,7 @@ def callees(function: Function) -> list[str]:
 
 
 def reachable_functions(known: Mapping[str, Function], name: str) -> list[str]:
-    """The functions that one calls, runs or is made from, itself first."""
+    """Return the names of all functions that `name` reaches, itself first."""
     rest, found = [name], dict.fromkeys([name])
     while rest:
         for inner in callees(known[rest.pop()]):

@@ -27,14 +27,13 @@ Parts = dict[str, tuple[Types, Types]]  # what functions take and return, by rol
 
 @dataclass(frozen=True)
 class Custom:
-    """A custom differentiation of a function, by rules that use the named functions."""
+    """Base of custom derivatives of a function; its fields name rule functions."""
 
     key: ClassVar[str]
     keeps_precision: ClassVar[bool]
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """Return the types that each of the named functions should take and return, by
-        role.
+        """Return the signature that each of the named functions should have, by role.
 
         Args:
             inputs: types that the annotated function takes.
@@ -54,7 +53,7 @@ class Custom:
             """The cotangents of some operands of a call."""
 
     def title(self, name: str) -> str:
-        """Return the name of a call of the function `name` in messages."""
+        """Return how messages name a call of the function `name`."""
         return f"'{name.rpartition('.')[2]}'"
 
     def batch(
@@ -65,7 +64,7 @@ class Custom:
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """A call of the batched function, annotated with batched rules."""
+        """Emit a call of the batched function, annotated with batched rules."""
 
         def batch_all(name: str) -> str:
             inputs, _ = functions.signature(functions.find(name))
@@ -77,7 +76,7 @@ class Custom:
     def call_transformed(
         self, name: str, operands: Values, transform: Callable[[str], str]
     ) -> Values:
-        """Call the function transformed, annotated with transformed rules."""
+        """Emit a call of the transformed function, annotated with transformed rules."""
         transformed = transform(name)
         function = functions.find(transformed)
         if custom_of(function) is None:
@@ -100,8 +99,9 @@ class CustomVjp(Custom):
     backward: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """Return the types of both functions; results of `forward` after the outputs
-        are residuals.
+        """Return the signatures of `forward` and `backward`, by that of `forward`.
+
+        Residuals are the results of `forward` after the outputs.
         """
         residuals = parts["forward"][1][len(outputs) :]
         return {
@@ -117,7 +117,7 @@ class CustomVjp(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """Call `forward` in the place of the call, and `backward` on its residuals."""
+        """Replace the call by one of `forward`; return cotangents by `backward`."""
         with functions.before(op):
             results = call(self.forward, list(op.operands))
         count = len(op.results)
@@ -142,11 +142,11 @@ class CustomJvp(Custom):
     rule: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """Return the types of the rule, with a tangent for each float on both sides."""
+        """Return the signature of the rule: values and tangents, in and out."""
         return {"rule": (inputs + floats(inputs), outputs + floats(outputs))}
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """The rule, on zero tangents where there are none."""
+        """Emit a call of the rule, zeros for missing tangents; return tangents."""
         given = _tangents(b, op, tangents)
         results = call(self.rule, [*op.operands, *given])
         return results[len(op.results) :]
@@ -154,7 +154,7 @@ class CustomJvp(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """Return the cotangents of the rule's tangents, in which it is linear."""
+        """Return cotangents by transposing the rule: it is linear in tangents."""
         count = len(op.operands)
         smooth = _floats(op.operands)
         wrt = tuple(count + smooth.index(i) for i in wanted)
@@ -174,7 +174,7 @@ class Checkpoint(Custom):
     keeps_precision: ClassVar[bool] = False
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """Return the tangents by differentiating the body."""
+        """Return tangents by differentiating the body."""
         wrt, given = active(tangents)
         derivative = derive(Jvp(functions.callee_of(op), wrt))
         return call(derivative, [*op.operands, *given])[len(op.results) :]
@@ -182,9 +182,7 @@ class Checkpoint(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """Return the cotangents of the body, recomputed on inputs that wait for a
-        cotangent.
-        """
+        """Return cotangents of the body, recomputed once a cotangent is computed."""
         given = [dy for dy in dys if dy is not None]
         inputs = [b.after(value, given[0]) for value in op.operands]
         derivative = derive(Vjp(functions.callee_of(op), tuple(wanted)))
@@ -193,7 +191,7 @@ class Checkpoint(Custom):
 
 @dataclass(frozen=True)
 class CheckpointProducts(Checkpoint):
-    """A checkpoint that keeps products of matrices and convolutions.
+    """Checkpoint that saves the results of matrix products and convolutions.
 
     `saving` returns the outputs, then all products; `given` takes the inputs and then
     these, and computes the outputs from them.
@@ -204,8 +202,9 @@ class CheckpointProducts(Checkpoint):
     given: str
 
     def rule_types(self, inputs: Types, outputs: Types, parts: Parts) -> Parts:
-        """Return the types of both functions; results of `saving` after the outputs
-        are products.
+        """Return the signatures of `saving` and `given`, by that of `saving`.
+
+        Products are the results of `saving` after the outputs.
         """
         products = parts["saving"][1][len(outputs) :]
         return {
@@ -216,7 +215,7 @@ class CheckpointProducts(Checkpoint):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """`saving` in the place of the call; the derivative of `given`."""
+        """Replace the call by one of `saving`; return cotangents by `given`."""
         count = len(op.results)
         with functions.before(op):
             results = call(self.saving, list(op.operands))
@@ -230,7 +229,7 @@ class CheckpointProducts(Checkpoint):
 
 
 def annotate(function: Function, custom: Custom) -> None:
-    """Say how a function is differentiated."""
+    """Set the attribute of a function that says how it is differentiated."""
     function.attributes[custom.key] = ir.DictAttr.get(
         {key: ir.FlatSymbolRefAttr.get(name) for key, name in vars(custom).items()}
     )
@@ -248,6 +247,7 @@ def custom_of(function: Function) -> Custom | None:
 
 
 def _floats(values: Sequence[Value]) -> list[int]:
+    """Return the indices of the values that have a float dtype."""
     return [
         number
         for number, value in enumerate(values)
@@ -256,13 +256,13 @@ def _floats(values: Sequence[Value]) -> list[int]:
 
 
 def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
-    """A tangent for each float operand."""
+    """Return a tangent for each float operand of a call, zeros in place of None."""
     smooth = _floats(op.operands)
     return [tangent_or_zero(b, op.operands[i], given[i]) for i in smooth]
 
 
-def keeping_products(function: Function) -> CheckpointProducts:
-    """Annotate a function with a body to save its costly products for backward."""
+def define_product_checkpoint(function: Function) -> CheckpointProducts:
+    """Define the functions of a checkpoint that saves costly products; return it."""
     name, (inputs, _) = functions.name_of(function), functions.signature(function)
     products = filter(_is_costly, function.entry_block.operations)
     kinds = [Tensor.of(op.results[0]) for op in products]
@@ -297,9 +297,7 @@ def keeping_products(function: Function) -> CheckpointProducts:
 
 
 def _define_known(kind: Tensor) -> str:
-    """Define a function of x and its known value that returns the latter; the slope
-    is x's.
-    """
+    """Define a function (x, known) → known whose derivative is that of x."""
     name = functions.define("known", [kind, kind], lambda pair: pair[1:])
     rule = functions.define("known_slope", [kind] * 4, lambda values: values[1:3])
     annotate(functions.find(name), CustomJvp(rule))
@@ -307,5 +305,6 @@ def _define_known(kind: Tensor) -> str:
 
 
 def _is_costly(op: Operation) -> bool:
+    """Return whether an op is a float product or convolution, worth saving."""
     is_product = getattr(op, "precision", None) == LOW
     return is_product and dtypes.is_float(Tensor.of(op.results[0]).dtype)

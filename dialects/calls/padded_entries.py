@@ -33,7 +33,7 @@ CUT = "graph.cut"  # the ops that are computed in the sizes of the call
 
 
 def add_padded_entry(module: Module, entry: Entry, sizes: Mapping[str, int]) -> str:
-    """Add a padded entry for calls of at most some sizes beside the general one.
+    """Add a copy of an entry for padded calls of at most `sizes`; return its name.
 
     Args:
         module: of the graph dialect, with the entry and no calls but of control flow.
@@ -83,7 +83,7 @@ def add_padded_entry(module: Module, entry: Entry, sizes: Mapping[str, int]) -> 
 def padded_types(
     entry: Entry, sizes: Mapping[str, int]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The types of the inputs and of the outputs of an entry that is padded."""
+    """Return the types of the inputs and of the outputs of a padded entry."""
     padding = padding_of(entry, sizes)
     with padding.known():
         inputs, outputs = (
@@ -94,7 +94,7 @@ def padded_types(
 
 
 def padding_of(entry: Entry, sizes: Mapping[str, int]) -> BucketPadding:
-    """Return the padding of an entry to sizes of some of its symbols."""
+    """Return the padding from the sizes of a call of `entry` to those of a bucket."""
     symbols = (
         replace(each, max=sizes[each.name], optimum=None)
         if each.name in sizes
@@ -112,7 +112,7 @@ def _specialization(entry: Entry, sizes: Mapping[str, int]) -> SizeSpecializatio
 
 
 def _sizes_port(entry: Entry) -> Port:
-    """Return a port without elements whose shape holds the symbols' sizes."""
+    """Return an input port without elements, whose shape tells the symbols' sizes."""
     sizes = [
         SymbolicDim.symbol(number) * each.multiple_of
         for number, each in enumerate(entry.symbols)
@@ -137,34 +137,34 @@ class _Forms:
     padded: Value | None = None
 
     def in_call(self) -> Value:
-        """The value in the sizes of the call."""
+        """Return the value in the sizes of the call; emit a slice if need be."""
         if self.exact is None:
             assert self.padded is not None
             self.exact = self.padding.cut(self.padded, self.type)
         return self.exact
 
     def in_bucket(self) -> Value:
-        """The value in the sizes of the bucket, which must have room for it."""
+        """Return the value in the sizes of the bucket; emit a pad if need be."""
         if self.padded is None:
             assert self.exact is not None
             self.padded = self.padding.pad(self.exact)
         return self.padded
 
     def result(self) -> Value:
-        """The value as the entry returns it: padded, if the bucket has room for it."""
+        """Return the value for the entry to return: padded if the bucket has room."""
         has_room = self.padding.has_room(self.type)
         return self.in_bucket() if has_room else self.in_call()
 
 
 class _PaddedEntryWriter:
-    """Writes the ops of an entry in the sizes of a bucket."""
+    """Emits the ops of an entry in the sizes of a bucket."""
 
     def __init__(self, padding: BucketPadding) -> None:
         self.padding = padding
         self.cut_ops: list[dict[str, str]] = []
 
     def pad_port(self, port: Port) -> Port:
-        """Give an argument the sizes of the bucket."""
+        """Return an argument with the bucket's sizes; refuse one that may be larger."""
         if not self.padding.has_room(port.type):
             raise InputError(
                 "padding-forbidden",
@@ -175,7 +175,7 @@ class _PaddedEntryWriter:
         return replace(port, type=self.padding.type(port.type))
 
     def write_body(self, function: Function, written: Function) -> list[Value]:
-        """Write the body of the padded entry; returns the values that it returns."""
+        """Emit the padded entry's body into `written`; return the values it returns."""
         block = written.add_entry_block()
         *arguments, _ = block.arguments
         exact = [Tensor.of(each) for each in function.entry_block.arguments]
@@ -187,14 +187,14 @@ class _PaddedEntryWriter:
         return results
 
     def forms(self, value: Value, exact: Tensor) -> _Forms:
-        """A value of the padded entry that is in the sizes of the bucket."""
+        """Return the forms of a padded value, whose type in the call is `exact`."""
         forms = _Forms(self.padding, exact, padded=value)
         if not self.padding.axes(exact):
             forms.exact = value
         return forms
 
     def write(self, op: Operation, operands: list[_Forms]) -> list[_Forms]:
-        """Write an op, in the sizes of the bucket if it has a `pad` rule."""
+        """Emit an op: padded if it has a `pad` rule, else in the sizes of the call."""
         types = [Tensor.of(value) for value in op.results]
         written = self._write_padded(op, operands, types)
         if written is not None:
@@ -214,7 +214,7 @@ class _PaddedEntryWriter:
     def _write_padded(
         self, op: Operation, operands: list[_Forms], types: list[Tensor]
     ) -> list[Value] | None:
-        """Write the op in the sizes of the bucket; return None if it has no rule."""
+        """Emit the op in the sizes of the bucket; return None if it has no rule."""
         if not isinstance(op, GraphOp) or isinstance(op.pad, Reason) or has_effect(op):
             return None
         every = [*(each.type for each in operands), *types]

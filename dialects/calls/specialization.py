@@ -35,8 +35,7 @@ MOST = 64  # of one entry: each is compiled like an entry of its own
 
 
 def allowed_specializations(entry: Entry, wanted: Iterable[Sizes]) -> tuple[Sizes, ...]:
-    """Return the sizes to specialize an entry for, each once, without those that guards
-    refuse.
+    """Return the distinct sizes of `wanted` for which guards allow calls of the entry.
 
     Args:
         entry: with the contracts and guards of its symbols.
@@ -68,12 +67,12 @@ def _is_allowed(entry: Entry, sizes: Sizes) -> bool:
 
 
 def specialization_name(entry: str, sizes: Mapping[str, int]) -> str:
-    """The name of the function for some sizes, such as `predict__batch_4`."""
+    """Return a specialized function's name, such as `predict__batch_4`."""
     return "__".join([entry, *(f"{name}_{size}" for name, size in sizes.items())])
 
 
 def add_specialization(module: Module, entry: Entry, sizes: Mapping[str, int]) -> str:
-    """Add an entry for calls of some sizes beside the general one; return its name.
+    """Add a copy of an entry with fixed `sizes` to the module; return its name.
 
     Args:
         module: of the graph dialect, with the entry.
@@ -86,7 +85,7 @@ def add_specialization(module: Module, entry: Entry, sizes: Mapping[str, int]) -
     with module.context:
         for reached in reachable_functions(functions, entry.name)[1:]:
             names[reached] = unique_name(module, f"{reached}.{name}")
-        fixing = _Fixing(entry, sizes, names)
+        fixing = _SizeFixer(entry, sizes, names)
         for old, new in names.items():
             fixing.fix(_copy(functions[old], new))
         function = functions_of(module)[name]
@@ -100,8 +99,8 @@ def add_specialization(module: Module, entry: Entry, sizes: Mapping[str, int]) -
 def specialized_types(
     entry: Entry, sizes: Mapping[str, int]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The types of the inputs and of the outputs of an entry, for some sizes."""
-    fixing = _Fixing(entry, sizes, {})
+    """Return the types of the inputs and of the outputs of an entry, for some sizes."""
+    fixing = _SizeFixer(entry, sizes, {})
     inputs, outputs = (
         [fixing.fixed_type(port.type) for port in entry.ports(kind)]
         for kind in ("input", "output")
@@ -110,8 +109,8 @@ def specialized_types(
 
 
 def fix_sizes(entry: Entry, sizes: Mapping[str, int]) -> Entry:
-    """An entry with the types that it has for some sizes, and without their symbols."""
-    fixing = _Fixing(entry, sizes, {})
+    """Return an entry with the types for some sizes, and without the fixed symbols."""
+    fixing = _SizeFixer(entry, sizes, {})
     arguments, results = (
         tuple(replace(port, type=fixing.fixed_type(port.type)) for port in ports)
         for ports in (entry.arguments, entry.results)
@@ -121,7 +120,7 @@ def fix_sizes(entry: Entry, sizes: Mapping[str, int]) -> Entry:
 
 
 def _copy(function: Function, name: str) -> Function:
-    """A function once more, behind itself, under another name."""
+    """Insert a copy of a function, named `name`, behind it; return the copy."""
     with ir.InsertionPoint.after(function.operation):
         copy: Function = function.operation.clone().opview
     copy.attributes["sym_name"] = ir.StringAttr.get(name)
@@ -129,8 +128,8 @@ def _copy(function: Function, name: str) -> Function:
     return copy
 
 
-class _Fixing:
-    """Puts numbers in the place of some symbols, in types and attributes.
+class _SizeFixer:
+    """Replaces some symbols of functions by numbers, in types and attributes.
 
     Args:
         entry: whose symbols they are.
@@ -153,7 +152,7 @@ class _Fixing:
         self._names = names
 
     def fix(self, function: Function) -> None:
-        """Fix the symbols of a function, which has a body or is declared."""
+        """Replace symbols in a function's signature, attributes and ops, in place."""
         self._fix_attributes(function.operation)
         attributes = function.attributes
         if SYMBOLS in attributes:
@@ -174,13 +173,14 @@ class _Fixing:
                     result.set_type(self._type(result.type))
 
     def _rest_of(self, guards: list[EntryGuard]) -> Iterator[EntryGuard]:
-        """Yield the guards with fixed sizes inserted, as far as symbols remain."""
+        """Yield the guards that still mention a symbol, with fixed sizes inserted."""
         for guard in guards:
             condition = Condition.parse(guard.condition).substitute(self._terms)
             if condition.symbols:
                 yield replace(guard, condition=condition.text)
 
     def _fix_attributes(self, op: Operation) -> None:
+        """Replace the fixed symbols in all attributes of an op, in place."""
         for name in list(op.attributes):
             old = op.attributes[name]
             new = self._attribute(old)
@@ -188,9 +188,7 @@ class _Fixing:
                 op.attributes[name] = new
 
     def _attribute(self, attribute: ir.Attribute) -> ir.Attribute:
-        """Return an attribute with sizes fixed in its maps and types, and callees
-        replaced by their fixed copies.
-        """
+        """Return an attribute with fixed sizes, and the names of copied callees."""
         if isinstance(attribute, ir.AffineMapAttr):
             return ir.AffineMapAttr.get(self._map(attribute.value))
         if isinstance(attribute, ir.FlatSymbolRefAttr):
@@ -206,10 +204,12 @@ class _Fixing:
         return attribute
 
     def _map(self, shape: ir.AffineMap) -> ir.AffineMap:
+        """Return the affine map of a shape with the fixed symbols replaced."""
         sizes = (substitute(expr, self._symbols) for expr in shape.results)
         return shape_map(tuple(map(size_of, sizes)))
 
     def _type(self, kind: Type) -> Type:
+        """Return a function or tensor type with the fixed symbols replaced."""
         if isinstance(kind, ir.FunctionType):
             return ir.FunctionType.get(
                 [self._type(each) for each in kind.inputs],
@@ -219,5 +219,5 @@ class _Fixing:
         return kind if tensor.is_static else self.fixed_type(tensor).to_mlir()
 
     def fixed_type(self, tensor: Tensor) -> Tensor:
-        """The type with the numbers in the place of the symbols."""
+        """Return a tensor type with the fixed symbols replaced by numbers."""
         return tensor.with_shape(shape_of_map(self._map(shape_map(tensor.shape))))

@@ -60,6 +60,7 @@ def control_of(function: Function) -> Control | None:
 
 @remembered
 def _read_control(facts: ir.DictAttr) -> Control:
+    """Return the control flow that the attribute `graph.control` describes."""
     kind = read_attribute(facts, "kind", Str)
     if kind not in _COUNTS:
         known = ", ".join(_COUNTS)
@@ -90,6 +91,7 @@ _COUNTS = {"switch": None, "while": 2, "scan": 1}
 
 
 def _read_count(facts: ir.DictAttr, name: str) -> int:
+    """Return the integer attribute `name`; refuse negative ones."""
     count: int = read_attribute(facts, name, Int)
     if count < 0:
         raise InputError("malformed-op", f"expected {name} of 0 or more; got {count}")
@@ -97,6 +99,7 @@ def _read_count(facts: ir.DictAttr, name: str) -> int:
 
 
 def _read_size(facts: ir.DictAttr, name: str) -> Size:
+    """Return the attribute `name`, which must hold exactly one size."""
     sizes = read_attribute(facts, name, Sizes)
     if len(sizes) != 1:
         raise InputError("malformed-op", f"expected one {name}; got {sizes}")
@@ -105,7 +108,7 @@ def _read_size(facts: ir.DictAttr, name: str) -> Size:
 
 
 def verify(module: Module) -> None:
-    """Refuse control flow whose functions are missing or do not fit.
+    """Raise InputError for control flow whose functions are missing or do not fit.
 
     Raises:
         InputError: it names the function and what it should take or return.
@@ -123,6 +126,7 @@ def verify(module: Module) -> None:
 def _require_fit(
     control: Control, function: Function, known: Mapping[str, Function]
 ) -> None:
+    """Raise InputError for control flow that does not fit the functions it runs."""
     missing = [other for other in control.functions if other not in known]
     if missing:
         raise InputError(

@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 class Inliner(Protocol):
-    """Writes the lowered ops of a function at the insertion point."""
+    """Emits the lowered ops of a function at the insertion point."""
 
     def __call__(self, name: str, arguments: Values, /) -> Values:
-        """The lowered results of a function of these lowered arguments."""
+        """Emit function `name` on lowered arguments; return its lowered results."""
 
     def with_lowering(self, lowering: Lowering, /) -> "Inliner":
-        """Return the inliner for another lowering."""
+        """Return an inliner that emits by another `Lowering`."""
 
 
 # a function, and some of its outputs → the inputs that they depend on
@@ -44,7 +44,7 @@ Restrict = Callable[[str, list[int], list[int]], str]
 
 @dataclass(frozen=True)
 class ControlFlow:
-    """Base of all kinds of control flow: a function that runs others."""
+    """Base of control flow (loops, branches): a declared function that runs others."""
 
     kind: ClassVar[str]
     keeps_precision: ClassVar[bool] = False
@@ -61,19 +61,19 @@ class ControlFlow:
             """Return attributes beside the functions."""
 
     def title(self, _: str) -> str:
-        """Return the name of the control flow in messages."""
+        """Return how messages name the control flow."""
         return f"this {self.kind}"
 
     def call_transformed(
         self, _: str, operands: Values, transform: Callable[[str], str]
     ) -> Values:
-        """Call the same control flow over transformed functions."""
+        """Emit a call of the same control flow over transformed functions."""
         names = tuple(map(transform, self.functions))
         return invoke(replace(self, functions=names), operands)
 
 
 def invoke(control: ControlFlow, operands: Sequence[Value]) -> Values:
-    """Call `control` at the insertion point; returns its results."""
+    """Declare `control` as a function, emit a call of it, and return its results."""
     parts = [functions.signature(functions.find(name)) for name in control.functions]
     inputs, outputs = control.signature(parts)
     require_same(f"the {control.kind} takes", inputs, types_of(operands))
@@ -90,36 +90,36 @@ def invoke(control: ControlFlow, operands: Sequence[Value]) -> Values:
 
 
 def split(values: Sequence[T], *ends: int) -> list[list[T]]:
-    """`values` cut at `ends`, which rise."""
+    """Return `values` in consecutive lists that end at the rising indices `ends`."""
     bounds = [0, *ends, len(values)]
     return [list(values[a:z]) for a, z in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
 def indices_of_true(marks: Sequence[bool], first: int = 0) -> tuple[int, ...]:
-    """Return the indices of true marks, counted from `first`."""
+    """Return `first` plus the index of each true mark."""
     return tuple(first + index for index, mark in enumerate(marks) if mark)
 
 
 def float_positions(kinds: Types) -> list[int]:
-    """Return the indices of types that have derivatives."""
+    """Return the indices of the types that have a float dtype."""
     return [i for i, kind in enumerate(kinds) if dtypes.is_float(kind.dtype)]
 
 
 def active(
     tangents: Sequence[Tangent], first: int = 0
 ) -> tuple[tuple[int, ...], Values]:
-    """The positions of those that are not zero, counted from `first`, and them."""
+    """Return the indices of the tangents that are not None, plus `first`, and these."""
     wrt = indices_of_true([d is not None for d in tangents], first)
     return wrt, [d for d in tangents if d is not None]
 
 
 def tangent_or_zero(b: Builder, value: Value, tangent: Tangent) -> Value:
-    """The tangent of `value`; zeros for None."""
+    """Return the tangent of `value`; emit zeros for None."""
     return b.full_like(value, 0.0) if tangent is None else tangent
 
 
 def select_each(b: Builder, mask: Value, taken: Values, other: Values) -> Values:
-    """Select rows of `taken` where the leading axis's mask holds, else of `other`."""
+    """Emit rows of `taken` where `mask` is true, else of `other`, tensor by tensor."""
     chosen = []
     for x, y in zip(taken, other, strict=True):
         shape = Tensor.of(x).shape
@@ -129,11 +129,12 @@ def select_each(b: Builder, mask: Value, taken: Values, other: Values) -> Values
 
 
 def shape_of(shape: Shape, symbols: Sequence[int]) -> tuple[int, ...]:
-    """The shape, with numbers for its symbols."""
+    """Return a shape with the values of its symbols inserted."""
     return tuple(evaluate_size(size, symbols) for size in shape)
 
 
 def require_count(name: str, count: int, most: int) -> None:
+    """Raise InputError for a count of operands, called `name`, that is above `most`."""
     if count > most:
         raise InputError(
             "malformed-op", f"expected {name} of up to {most}; got {count}"
@@ -141,6 +142,7 @@ def require_count(name: str, count: int, most: int) -> None:
 
 
 def require_same(what: str, expected: Types, got: Types) -> None:
+    """Raise InputError for other types than expected; `what` begins the message."""
     if expected != got:
         raise InputError(
             "control-mismatch",
@@ -149,4 +151,5 @@ def require_same(what: str, expected: Types, got: Types) -> None:
 
 
 def types_text(kinds: Types) -> str:
+    """Return types as text in parentheses."""
     return f"({', '.join(map(str, kinds))})"

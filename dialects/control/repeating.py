@@ -47,7 +47,7 @@ from aotc.mlir import Value, func, ir, scf
 
 @dataclass(frozen=True)
 class While(ControlFlow):
-    """The second function on the carried values, as long as the first returns true.
+    """A loop that runs the second function while the first returns true.
 
     Takes the carried values, then captures, as both functions do; returns the carried
     values. The condition is a bool scalar. With `max_steps` it is known to hold no more
@@ -60,11 +60,11 @@ class While(ControlFlow):
 
     @property
     def first_capture(self) -> int:
-        """The number of the first operand that every step reads."""
+        """Index of the first capture, an operand that every step reads."""
         return self.carries
 
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
-        """The types that it takes and returns, given those of condition and body."""
+        """Return the types of operands and results, by those of both functions."""
         (inputs, condition), (taken, returned) = parts
         require_count("carries", self.carries, len(inputs))
         carried = inputs[: self.carries]
@@ -74,7 +74,7 @@ class While(ControlFlow):
         return inputs, carried
 
     def evaluate(self, run: Run, arrays: Arrays, *_: object) -> Arrays:
-        """Evaluate by a Python loop."""
+        """Return the final carried arrays, computed by a Python loop."""
         condition, body = self.functions
         carried, captures = arrays[: self.carries], arrays[self.carries :]
         while run(condition, [*carried, *captures])[0]:
@@ -82,7 +82,7 @@ class While(ControlFlow):
         return carried
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """Carry tangents beside the values; the condition does not see them.
+        """Emit a loop that also carries tangents; the condition does not see them.
 
         (Every carried float has one: an inactive one may become active in the loop.)
         """
@@ -121,15 +121,13 @@ class While(ControlFlow):
 
     @property
     def vjp(self) -> Callable[..., Values]:
-        """Reverse mode, if it is known how many steps have to be saved at most."""
+        """The reverse-mode rule; a `Reason` without a bound on the steps to save."""
         return _UNBOUNDED if self.max_steps is None else self._bounded_vjp
 
     def _bounded_vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """Replace `op` by a scan over the largest number of steps, and return its
-        cotangents.
-        """
+        """Replace `op` by a scan over `max_steps`; return its cotangents."""
         with functions.before(op):
             scan = self._as_scan(b, types_of(op.operands))
             results = invoke(scan, list(op.operands))
@@ -159,7 +157,7 @@ class While(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """Loop until all elements are done; those that are done keep their values."""
+        """Emit a loop until all elements are done; finished ones keep their values."""
         condition, body = self.functions
         count = self.carries
         wrt = (*range(count), *indices_of_true(batched[count:], count))
@@ -190,7 +188,7 @@ class While(ControlFlow):
         return invoke(loop, [*carried, *operands[count:]])
 
     def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
-        """The operands and results that stay, if only `wanted` results are used."""
+        """Return indices of operands and results to keep if `wanted` are used."""
         condition, body = self.functions
         while True:
             read = reads(condition, {0}) | reads(body, wanted)
@@ -202,7 +200,7 @@ class While(ControlFlow):
     def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "While":
-        """Return the loop with some operands and results only."""
+        """Return the loop restricted to these indices of operands and results."""
         condition, body = self.functions
         names = restrict(condition, operands, [0]), restrict(body, operands, results)
         return While(names, len(results), self.max_steps)
@@ -210,7 +208,7 @@ class While(ControlFlow):
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
-        """Lower to scf.while; the captures are values from outside."""
+        """Emit an scf.while that reads captures from outside; return its results."""
         if all(map(has_numbers_only, self.functions)):
             numbers = ScalarLowering(low.symbols)
 
@@ -225,6 +223,7 @@ class While(ControlFlow):
         return self._loop(low, [*start, *captures], inline)
 
     def _loop(self, low: Lowering, operands: Values, inline: Inliner) -> Values:
+        """Emit an scf.while over lowered operands; return its results."""
         condition, body = self.functions
         carried, captures = split(operands, self.carries)
         types = [value.type for value in carried]
@@ -240,7 +239,7 @@ class While(ControlFlow):
         return list(loop.results)
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """Return the number of carried arguments, and the limit of steps."""
+        """Return the attributes: number of carried operands, and limit of steps."""
         facts: dict[str, ir.Attribute] = {"carries": Int.encode(self.carries)}
         if self.max_steps is not None:
             facts["max_steps"] = Sizes.encode((self.max_steps,))
@@ -258,7 +257,7 @@ _UNBOUNDED = NOT_DIFFERENTIABLE(
 def while_loop(
     condition: functions.Body, body: functions.Body, carried: Values, captures: Values
 ) -> Values:
-    """A `While` whose functions are written by Python functions of all its operands."""
+    """Define both functions from Python functions, and emit a call of the `While`."""
     kinds, count = types_of([*carried, *captures]), len(carried)
     here = functions.name_of(functions.current_function())
     names = (

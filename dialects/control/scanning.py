@@ -68,7 +68,7 @@ _MOST_TENSORS = 48  # that they take and stack: one dispatch of IREE binds up to
 
 @dataclass(frozen=True)
 class Scan(ControlFlow):
-    """The body for each element along the leading axis of the scanned values.
+    """A loop that runs the body on each element along the scanned operands' first axis.
 
     Takes the carried values, the scanned values, then captures. The body takes the
     carried values, one element of each scanned value and the captures; it returns the
@@ -84,11 +84,11 @@ class Scan(ControlFlow):
 
     @property
     def first_capture(self) -> int:
-        """The number of the first operand that every step reads."""
+        """Index of the first capture, an operand that every step reads."""
         return self.carries + self.scanned
 
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
-        """The types that it takes and returns, given those of the body."""
+        """Return the types of operands and results, given those of the body."""
         ((inputs, outputs),) = parts
         require_count("carries", self.carries, len(inputs))
         require_count("scanned", self.scanned, len(inputs) - self.carries)
@@ -100,12 +100,13 @@ class Scan(ControlFlow):
         return [*carried, *whole, *captures], [*last, *stacks]
 
     def _split(self, values: Sequence[T]) -> list[list[T]]:
+        """Return carried values, scanned values and captures."""
         return split(values, self.carries, self.carries + self.scanned)
 
     def evaluate(
         self, run: Run, arrays: Arrays, symbols: Sequence[int], results: Types
     ) -> Arrays:
-        """Evaluate by a Python loop."""
+        """Return the final carried arrays and the stacks, computed by a Python loop."""
         carried, whole, captures = self._split(arrays)
         count = evaluate_size(self.length, symbols)
         stacks = [
@@ -121,7 +122,7 @@ class Scan(ControlFlow):
         return [*carried, *stacks]
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """Carry, scan and capture tangents beside their values."""
+        """Emit a scan that also carries, scans and captures tangents; return them."""
         body = self.functions[0]
         inputs, outputs = functions.signature(functions.find(body))
         carried, each, captures = self._split(inputs)
@@ -166,7 +167,7 @@ class Scan(ControlFlow):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """Scan backwards, over the carried values that each step began with.
+        """Emit a reverse scan, over the carried values that each step began with.
 
         They are saved by a scan that takes the place of `op`; each step is computed
         again for its derivative. The cotangents of captures add up along the way.
@@ -215,7 +216,7 @@ class Scan(ControlFlow):
         return [found[i] for i in wanted]
 
     def _saving(self, op: func.CallOp) -> Values:
-        """Replace `op` by a scan that also stacks the values each step begins with."""
+        """Replace `op` by a scan that also stacks its carried values; return these."""
         body = self.functions[0]
         inputs, outputs = functions.signature(functions.find(body))
 
@@ -238,7 +239,7 @@ class Scan(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """Scan a batched body; scanned arrays keep their axis in front."""
+        """Emit a scan of the batched body; scanned arrays keep their axis in front."""
         body = self.functions[0]
         carried, whole, captures = self._split(operands)
         kept = [True] * self.carries + list(batched[self.carries :])
@@ -253,7 +254,7 @@ class Scan(ControlFlow):
         return [*last, *(b.move_axis(stack, 1, 0) for stack in stacks)]
 
     def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
-        """The operands and results that stay, if only `wanted` results are used."""
+        """Return indices of operands and results to keep if `wanted` are used."""
         while True:
             read = reads(self.functions[0], wanted)
             carried = {i for i in read | wanted if i < self.carries}
@@ -264,7 +265,7 @@ class Scan(ControlFlow):
     def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "Scan":
-        """Return the loop with some operands and results only."""
+        """Return the loop restricted to these indices of operands and results."""
         carries = sum(i < self.carries for i in operands)
         taken = sum(i < self.carries + self.scanned for i in operands)
         body = restrict(self.functions[0], operands, results)
@@ -273,7 +274,7 @@ class Scan(ControlFlow):
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
-        """Lower to scf.for over slices, which writes stacks; Note [loop buffers]."""
+        """Emit an scf.for over slices, which writes stacks; Note [loop buffers]."""
         carried, whole, captures = self._split(operands)
         if len(op.results) == self.carries and has_numbers_only(self.functions[0]):
             return self._lower_numbers(low, op, operands, inline)
@@ -305,9 +306,7 @@ class Scan(ControlFlow):
     def _lower_numbers(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
-        """Lower the loop to one dispatch, which reads elements of the scanned
-        arrays.
-        """
+        """Emit the loop as one dispatch, which reads elements of the scanned arrays."""
         carried, whole, captures = self._split(operands)
         sources = [low.materialize(x) for x in whole]
         numbers = ScalarLowering(low.symbols)
@@ -327,7 +326,7 @@ class Scan(ControlFlow):
         return in_one_dispatch(low, [*carried, *captures], types_of(op.results), body)
 
     def _loops(self, low: Lowering) -> list[tuple[int, Value, int]]:
-        """Start, end and step of the loops, whose bodies are as many steps."""
+        """Return start, end and step of each scf.for: the unrolled one, the rest."""
         if not isinstance(self.length, int):
             return [(0, low.size(self.length), 1)]
         steps = self.steps_of_turn(self.length)
@@ -338,8 +337,7 @@ class Scan(ControlFlow):
         return loops
 
     def steps_of_turn(self, length: int) -> int:
-        """Return the number of steps in a turn of the loop, so that there are few
-        turns.
+        """Return the unroll factor: the number of steps in an iteration of the loop.
 
         Args:
             length: of the loop. What is left after whole turns are turns of one step.
@@ -354,12 +352,12 @@ class Scan(ControlFlow):
         return min(range(1, most + 1), key=lambda n: length // n + length % n)
 
     def _place(self, low: Lowering, first: Value, number: int) -> Value:
-        """Return the index of the step `number` after `first`, in scan order."""
+        """Emit the index of the element that step `first + number` reads and writes."""
         place = arith.addi(first, low.index(number)) if number else first
         return arith.subi(low.size(self.length - 1), place) if self.reverse else place
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """Return the division of the arguments, the length and the direction."""
+        """Return the attributes: counts of operands, length and direction."""
         return {
             "carries": Int.encode(self.carries),
             "scanned": Int.encode(self.scanned),
@@ -376,7 +374,7 @@ def scan(
     length: Size,
     reverse: bool = False,
 ) -> Values:
-    """A `Scan` whose body is written by a Python function of its operands."""
+    """Define the body from a Python function, and emit a call of the `Scan`."""
     each = [kind.with_shape(kind.shape[1:]) for kind in types_of(scanned)]
     kinds = [*types_of(carried), *each, *types_of(captures)]
     here = functions.name_of(functions.current_function())

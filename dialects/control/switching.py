@@ -29,7 +29,7 @@ from aotc.mlir import Value, arith, func, ir, scf
 
 @dataclass(frozen=True)
 class Switch(ControlFlow):
-    """The branch that the index names; the first or last one if it is out of range.
+    """A call of the function that an index selects; out of range, of the first or last.
 
     Takes an i32 scalar, then what every branch takes; returns what they return.
     """
@@ -37,7 +37,7 @@ class Switch(ControlFlow):
     kind: ClassVar[str] = "switch"
 
     def signature(self, parts: Sequence[tuple[Types, Types]]) -> tuple[Types, Types]:
-        """The types that it takes and returns, given those of the branches."""
+        """Return the types of operands and results, given those of the branches."""
         inputs, outputs = parts[0]
         for number, part in enumerate(parts[1:], 1):
             require_same(f"branch {number} takes", inputs, part[0])
@@ -45,12 +45,12 @@ class Switch(ControlFlow):
         return [Tensor((), "i32"), *inputs], outputs
 
     def evaluate(self, run: Run, arrays: Arrays, *_: object) -> Arrays:
-        """Evaluate the chosen branch."""
+        """Return the results of the selected branch on NumPy arrays."""
         index = min(max(int(arrays[0]), 0), len(self.functions) - 1)
         return run(self.functions[index], arrays[1:])
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """A switch over the tangents of the branches."""
+        """Emit a switch over the JVPs of the branches; return the tangents."""
         wrt, given = active(tangents[1:])
         branches = [derive(Jvp(name, wrt)) for name in self.functions]
         results = invoke(Switch(tuple(branches)), [*op.operands, *given])
@@ -59,7 +59,7 @@ class Switch(ControlFlow):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """A switch over the cotangents of the branches."""
+        """Emit a switch over the VJPs of the branches; return the cotangents."""
         wrt = tuple(index - 1 for index in wanted)
         branches = tuple(derive(Vjp(name, wrt)) for name in self.functions)
         given = [dy for dy in dys if dy is not None]
@@ -74,9 +74,7 @@ class Switch(ControlFlow):
         batched: Sequence[bool],
         size: Size,
     ) -> Values:
-        """Switch between batched branches; with an index for each, run all and
-        select.
-        """
+        """Emit a switch of batched branches; for a batched index run all and select."""
         index, *rest = operands
         wrt = indices_of_true(batched[1:])
         branches = tuple(derive(Batch(name, wrt, size)) for name in self.functions)
@@ -89,21 +87,21 @@ class Switch(ControlFlow):
         return chosen
 
     def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
-        """The operands and results that stay, if only `wanted` results are used."""
+        """Return indices of operands and results to keep if `wanted` are used."""
         read = set[int]().union(*(reads(name, wanted) for name in self.functions))
         return {0} | {i + 1 for i in read}, wanted
 
     def keep_only(
         self, operands: list[int], results: list[int], restrict: Restrict
     ) -> "Switch":
-        """Return the branches with some operands and results only."""
+        """Return the switch restricted to these indices of operands and results."""
         inputs = [i - 1 for i in operands[1:]]
         return Switch(tuple(restrict(f, inputs, results) for f in self.functions))
 
     def lower(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
-        """A chain of scf.if, one for each branch but the last."""
+        """Emit a chain of scf.if, one per branch but the last; return its results."""
         index = low.number(operands[0])
         return self._lower_from(0, low, op, index, operands[1:], inline)
 
@@ -116,6 +114,7 @@ class Switch(ControlFlow):
         rest: Values,
         inline: Inliner,
     ) -> Values:
+        """Emit the chain of scf.if for the branches from `number` on."""
         if number == len(self.functions) - 1:
             return inline(self.functions[number], rest)
         bound = low.scalar("i32", number)
@@ -129,5 +128,5 @@ class Switch(ControlFlow):
         return list(branch.results)
 
     def facts(self) -> dict[str, ir.Attribute]:
-        """Return no attributes beside the functions."""
+        """Return {}, as a switch has no attributes beside its functions."""
         return {}

@@ -29,19 +29,19 @@ from aotc.mlir import Value
 
 
 def number(b: Builder, j: Value, like: Value) -> Value:
-    """Broadcast the scalar `j` to the shape of `like`; its dtype stays."""
+    """Emit the scalar `j` broadcast to the shape of `like`; its dtype stays."""
     return b.broadcast(j, shape=Tensor.of(like).shape, axes=())
 
 
 def column(b: Builder, x: Value, j: Value) -> Value:
-    """Return column `j`, a scalar that the model computes: […, rows]."""
+    """Emit column `j`, an index computed at run time, of matrices: […, rows]."""
     at = axis_positions(b, x, -1)
     kept = b.where_true(b.compare(at, number(b, j, at), direction="eq"), x)
     return b.reduce_sum(kept, axes=(Tensor.of(x).rank - 1,))
 
 
 def element(b: Builder, v: Value, j: Value) -> Value:
-    """Return element `j` of vectors along the last axis; one `j` or one for each."""
+    """Emit element `j` of vectors along the last axis; one `j` or one for each."""
     kind, at = Tensor.of(v), axis_positions(b, v, -1)
     wanted = for_each(b, j, kind.shape) if Tensor.of(j).rank else number(b, j, at)
     kept = b.where_true(b.compare(at, wanted, direction="eq"), v)
@@ -49,7 +49,7 @@ def element(b: Builder, v: Value, j: Value) -> Value:
 
 
 def steps(b: Builder, count: int) -> Value:
-    """0 … count - 1, which a loop goes through."""
+    """Emit the indices 0 … count - 1 that a scan iterates over."""
     return b.iota(shape=(count,), axis=0, dtype="i32")
 
 
@@ -57,7 +57,7 @@ def steps(b: Builder, count: int) -> Value:
 
 
 def cholesky(b: Builder, x: Value) -> Value:
-    """The lower factor; NaN all over it where there is none."""
+    """Emit the lower Cholesky factor of each matrix; NaN where there is none."""
     n, _ = extents(x)
     x = symmetric(b, x)
     (y,) = control.scan(_cholesky_step, [x], [steps(b, n)], [], n)
@@ -69,7 +69,7 @@ def cholesky(b: Builder, x: Value) -> Value:
 
 
 def _cholesky_step(values: list[Value]) -> list[Value]:
-    """Put column j of the factor in the place of column j; reduce the rest by it."""
+    """Run step j of the scan: store column j of the factor, update those behind it."""
     b, (x, j) = Builder(), values
     kind = Tensor.of(x)
     below = column(b, x, j)
@@ -89,7 +89,7 @@ def _cholesky_step(values: list[Value]) -> list[Value]:
 
 
 def lu(b: Builder, x: Value) -> list[Value]:
-    """Return both factors in one matrix, and the order of x's rows by the pivots.
+    """Emit L and U packed in one matrix, and the order of x's rows by the pivots.
 
     Rows stay where they are until the end; those that were a pivot are marked.
     """
@@ -100,6 +100,7 @@ def lu(b: Builder, x: Value) -> list[Value]:
 
 
 def _lu_step(values: list[Value]) -> list[Value]:
+    """Run step j of the scan: choose the pivot of column j, and eliminate below."""
     b, (x, free, order, j) = Builder(), values
     kind = Tensor.of(x)
     here = column(b, x, j)
@@ -124,7 +125,7 @@ def _lu_step(values: list[Value]) -> list[Value]:
 
 
 def _divisor(b: Builder, here: Value, pivot_row: Value) -> Value:
-    """The pivot; 1 for a pivot of 0, as then everything it would divide is 0."""
+    """Emit the pivot, broadcast to its column; 1 for 0, as then all below is 0."""
     pivot = element(b, here, pivot_row)
     zero = b.compare(pivot, b.full_like(pivot, 0.0), direction="eq")
     pivot = b.select(zero, b.full_like(pivot, 1.0), pivot)
@@ -132,7 +133,7 @@ def _divisor(b: Builder, here: Value, pivot_row: Value) -> Value:
 
 
 def rows_at(b: Builder, x: Value, order: Value) -> Value:
-    """The rows of matrices in an order that each has for itself."""
+    """Emit the rows of each matrix in the order that `order` has for it."""
     rank = Tensor.of(x).rank
     lead = tuple(range(rank - 2))
     along, kept = (*lead, rank - 2), (*lead, rank - 1)
@@ -145,7 +146,7 @@ BLOCK = 32
 
 
 def triangular_solve(b: Builder, a: Value, y: Value, lower: bool) -> Value:
-    """a⁻¹ y for triangular `a`, by the inverses of the blocks on its diagonal.
+    """Emit a⁻¹ y for triangular `a`, by the inverses of the blocks on its diagonal.
 
     Multiplying by them is as good as substitution where they are well conditioned: Du
     Croz and Higham, "Stability of methods for matrix inversion", IMA Journal of
@@ -155,14 +156,17 @@ def triangular_solve(b: Builder, a: Value, y: Value, lower: bool) -> Value:
     if n <= BLOCK:
         return product(b, _inverse(b, a, lower), y)
     count = -(-n // BLOCK)
-    a, y = _with_ones(b, a, count * BLOCK), _with_rows(b, y, count * BLOCK)
-    x = _by_blocks(b, _rows_of_blocks(b, a), _rows_of_blocks(b, y), lower)
+    a, y = (
+        _extend_by_identity(b, a, count * BLOCK),
+        _extend_by_zero_rows(b, y, count * BLOCK),
+    )
+    x = _solve_by_blocks(b, _rows_of_blocks(b, a), _rows_of_blocks(b, y), lower)
     x = b.reshape(x, shape=Tensor.of(y).shape)
     return block(b, x, (0, n), (0, k))
 
 
 def _inverse(b: Builder, a: Value, lower: bool) -> Value:
-    """The inverse of a triangle, from those of blocks of 1, 2, 4, … on its diagonal.
+    """Emit the inverse of a triangle, from those of 1, 2, 4, … rows on its diagonal.
 
     Two of them and the block B between them make the next: from A and C come
     [A⁻¹ 0; -C⁻¹ B A⁻¹ C⁻¹].
@@ -172,7 +176,7 @@ def _inverse(b: Builder, a: Value, lower: bool) -> Value:
     inverse = b.where_true(on_diagonal(b, a), b.divide(one, a))
     half = 1
     while half < n:
-        between = b.constant(value=_between(n, half, lower))
+        between = b.constant(value=_block_pair_mask(n, half, lower))
         axes = (kind.rank - 2, kind.rank - 1)
         mask = b.broadcast(between, shape=kind.shape, axes=axes)
         outer = product(b, inverse, b.where_true(mask, a))
@@ -181,8 +185,8 @@ def _inverse(b: Builder, a: Value, lower: bool) -> Value:
     return inverse
 
 
-def _between(n: int, half: int, lower: bool) -> np.ndarray:
-    """Return the mask where rows of one block of a pair meet columns of the other."""
+def _block_pair_mask(n: int, half: int, lower: bool) -> np.ndarray:
+    """Return a mask of the off-diagonal block in each pair of `half`-sized blocks."""
     number = np.arange(n) // half
     pair = number[:, None] // 2 == number[None, :] // 2
     after = number[:, None] > number[None, :]
@@ -190,8 +194,8 @@ def _between(n: int, half: int, lower: bool) -> np.ndarray:
     return masked
 
 
-def _with_ones(b: Builder, a: Value, size: int) -> Value:
-    """Square matrices of `size`, with the identity behind `a`."""
+def _extend_by_identity(b: Builder, a: Value, size: int) -> Value:
+    """Emit square matrices extended to `size` by an identity block behind `a`."""
     n, _ = extents(a)
     wide = pad_matrices(b, a, size - n, size - n)
     added = b.compare(
@@ -202,18 +206,19 @@ def _with_ones(b: Builder, a: Value, size: int) -> Value:
     return b.select(added, identity(b, Tensor.of(wide)), wide)
 
 
-def _with_rows(b: Builder, y: Value, size: int) -> Value:
+def _extend_by_zero_rows(b: Builder, y: Value, size: int) -> Value:
+    """Emit matrices extended to `size` rows of zeros."""
     return pad_matrices(b, y, size - extents(y)[0], 0)
 
 
 def _rows_of_blocks(b: Builder, x: Value) -> Value:
-    """[…, rows, k] as […, blocks, BLOCK, k]."""
+    """Emit a reshape from […, rows, k] to […, blocks, BLOCK, k]."""
     *lead, rows, k = Tensor.of(x).shape
     return b.reshape(x, shape=(*lead, rows // BLOCK, BLOCK, k))
 
 
-def _by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
-    """Substitute a block of rows at a time."""
+def _solve_by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
+    """Emit a scan that solves by substitution, a block of rows at a time."""
     lead, count = Tensor.of(y).rank - 3, extents(a)[1] // BLOCK
     blocks = b.move_axis(_diagonal_blocks(b, a), lead, 0)
     scanned = [
@@ -233,7 +238,7 @@ def _by_blocks(b: Builder, a: Value, y: Value, lower: bool) -> Value:
 
 
 def _diagonal_blocks(b: Builder, a: Value) -> Value:
-    """[…, blocks, BLOCK, n] → […, blocks, BLOCK, BLOCK]."""
+    """Emit the diagonal blocks: […, blocks, BLOCK, n] → […, blocks, BLOCK, BLOCK]."""
     shape = Tensor.of(a).shape
     lead, count = len(shape) - 3, shape[-3]
     cut = b.reshape(a, shape=(*shape[:-1], count, BLOCK))
@@ -246,7 +251,7 @@ def _diagonal_blocks(b: Builder, a: Value) -> Value:
 
 
 def _block_step(values: list[Value]) -> list[Value]:
-    """Compute block i of x, from those that are known; the others are still zero."""
+    """Run one step of the scan: solve block i of x from the blocks solved before."""
     b, (x, row, inverse, y, i) = Builder(), values
     kind = Tensor.of(x)
     *lead, count, _, k = kind.shape

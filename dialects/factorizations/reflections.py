@@ -25,7 +25,7 @@ from aotc.mlir import Value
 
 
 def qr(b: Builder, x: Value) -> list[Value]:
-    """Return orthonormal columns and a triangle with a diagonal of at least 0.
+    """Emit Q and R by Householder reflections; the diagonal of R is nonnegative.
 
     The reflections I - v vᵀ multiply to I - V T Vᵀ with T⁻¹ = I + the part of Vᵀ V
     above its diagonal: Schreiber and Van Loan, "A storage-efficient WY representation
@@ -56,14 +56,14 @@ def qr(b: Builder, x: Value) -> list[Value]:
 
 
 def _reflect(values: list[Value]) -> list[Value]:
-    """Reflect column k onto axis k; `vectors` gets the vector that it takes."""
+    """Run step k of the scan: reflect column k onto axis k, store the reflection."""
     b, (x, vectors, k) = Builder(), values
     kind = Tensor.of(x)
     here = column(b, x, k)
     at = axis_positions(b, here, -1)
     below = b.compare(at, number(b, k, at), direction="ge")
     here = b.where_true(below, here)
-    v = _mirror(b, here, k)
+    v = _householder_vector(b, here, k)
     shares = b.multiply(along_rows(b, v, kind), x)
     shares = b.reduce_sum(shares, axes=(kind.rank - 2,))
     rank_one = b.multiply(along_rows(b, v, kind), along_columns(b, shares, kind))
@@ -72,8 +72,11 @@ def _reflect(values: list[Value]) -> list[Value]:
     return [b.subtract(x, rank_one), b.select(now, along_rows(b, v, kind), vectors)]
 
 
-def _mirror(b: Builder, here: Value, k: Value) -> Value:
-    """(x + sign(x[k]) ‖x‖ e[k]), scaled to length sqrt 2; sqrt 2 e[k] for x = 0."""
+def _householder_vector(b: Builder, here: Value, k: Value) -> Value:
+    """Emit the Householder vector x + sign(x[k]) ‖x‖ e[k], scaled to length sqrt 2.
+
+    For x = 0 it is sqrt 2 e[k].
+    """
     shape = Tensor.of(here).shape
     norm = b.sqrt(b.reduce_sum(b.multiply(here, here), axes=(len(shape) - 1,)))
     pivot = element(b, here, k)

@@ -43,7 +43,7 @@ SWEEPS = 30  # far more than are ever needed: NaN must not keep a model running
 
 
 def eigh(b: Builder, x: Value) -> list[Value]:
-    """Return eigenvalues in rising order, and unit eigenvectors in columns.
+    """Emit eigenvalues in rising order, and unit eigenvectors in columns.
 
     Rotations that make the rows of a positive definite matrix orthogonal give its
     eigenvectors; x becomes one by a multiple of the identity. The eigenvalues are
@@ -65,7 +65,7 @@ def eigh(b: Builder, x: Value) -> list[Value]:
 
 
 def _largest_row_sum(b: Builder, x: Value) -> Value:
-    """Bound the largest |eigenvalue| from above, by Gershgorin."""
+    """Emit an upper bound of each matrix' largest |eigenvalue|, by Gershgorin."""
     rank = Tensor.of(x).rank
     sums = b.reduce_sum(b.abs(x), axes=(rank - 1,))
     return b.reduce_max(sums, axes=(rank - 2,))
@@ -75,7 +75,7 @@ def _largest_row_sum(b: Builder, x: Value) -> Value:
 
 
 def svd(b: Builder, x: Value) -> list[Value]:
-    """Rotate the columns of x until they are orthogonal: x V = U S.
+    """Emit u, s and vh, by rotating the columns of x until they are orthogonal.
 
     A QR decomposition makes unit vectors of these columns, those of length 0 included.
     Demmel and Veselić, "Jacobi's method is more accurate than QR", SIAM Journal on
@@ -98,11 +98,12 @@ def svd(b: Builder, x: Value) -> list[Value]:
 
 
 def _norms(b: Builder, x: Value) -> Value:
-    """The length of each row."""
+    """Emit the Euclidean length of each row."""
     return b.sqrt(b.reduce_sum(b.multiply(x, x), axes=(Tensor.of(x).rank - 1,)))
 
 
 def _order(b: Builder, values: Value, descending: bool) -> Value:
+    """Emit the indices that sort values along the last axis."""
     kind = Tensor.of(values)
     return b.argsort(
         values, axis=kind.rank - 1, descending=descending, count=(kind.shape[-1],)
@@ -110,6 +111,7 @@ def _order(b: Builder, values: Value, descending: bool) -> Value:
 
 
 def _elements_at(b: Builder, values: Value, order: Value) -> Value:
+    """Emit the values along the last axis at the indices `order`."""
     lead = tuple(range(Tensor.of(values).rank - 1))
     axes = (len(lead),)
     return b.gather(
@@ -118,7 +120,7 @@ def _elements_at(b: Builder, values: Value, order: Value) -> Value:
 
 
 def largest_signs(b: Builder, x: Value) -> Value:
-    """The sign of the element of each row that is largest in magnitude."""
+    """Emit the sign of each row's element that is largest in magnitude."""
     kind = Tensor.of(x)
     at = b.argmax(b.abs(x), axis=kind.rank - 1)
     return signs(b, element(b, x, at))
@@ -128,7 +130,7 @@ def largest_signs(b: Builder, x: Value) -> Value:
 
 
 def _orthogonal_rows(b: Builder, x: Value) -> tuple[Value, Value]:
-    """W x with orthogonal rows, and the orthogonal W."""
+    """Emit rotations W of the rows of x; return W x with orthogonal rows, and W."""
     kind = Tensor.of(x)
     k, n = extents(x)
     whole = b.concatenate(
@@ -143,7 +145,7 @@ def _orthogonal_rows(b: Builder, x: Value) -> tuple[Value, Value]:
 
 
 def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
-    """Sweep until the first `n` elements of all rows are orthogonal; `k` is even."""
+    """Emit a loop of Jacobi sweeps until rows are orthogonal in `n` elements."""
     kind = Tensor.of(rows)
     rows = pad_matrices(b, rows, k - extents(rows)[0], 0)
     enough = epsilon(kind) * math.sqrt(n)
@@ -169,7 +171,7 @@ def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
 
 
 def _opponents(b: Builder, k: int) -> Value:
-    """[round, row]: the row that each row is paired with, in a tournament of `k`.
+    """Emit [round, row]: the row that each row is rotated with, as in a tournament.
 
     In round r rows i and j < k - 1 meet where i + j = 2 r modulo k - 1; the row that
     would meet itself meets the last one.
@@ -185,7 +187,7 @@ def _opponents(b: Builder, k: int) -> Value:
 
 
 def _round(n: int, values: list[Value]) -> list[Value]:
-    """Rotate each row and its opponent; keeps the largest cosine of an angle so far.
+    """Run one round of a sweep: rotate each row with its opponent; track cosines.
 
     Both rows of a pair compute the same rotation, each for itself.
     """
@@ -202,7 +204,7 @@ def _round(n: int, values: list[Value]) -> list[Value]:
 
 
 def _products(b: Builder, rows: Value, others: Value, n: int) -> list[Value]:
-    """x·x, y·y and x·y for each row x and its opponent y."""
+    """Emit x·x, y·y and x·y for each row x and its opponent y."""
     (k, _), rank = extents(rows), Tensor.of(rows).rank
     x, y = (block(b, part, (0, k), (0, n)) for part in (rows, others))
     return [
@@ -212,9 +214,10 @@ def _products(b: Builder, rows: Value, others: Value, n: int) -> list[Value]:
 
 
 def _rotation(b: Builder, products: list[Value], pairs: Value) -> list[Value]:
-    """Return |cos| of the angle between x and y, and c and s of the rotation that
-    makes them orthogonal: c x - s y to the opponent's c y + s x, by the smaller of
-    the two angles.
+    """Emit |cos| of the angle between rows x and y, and c and s of their rotation.
+
+    The rotation, c x - s y and the opponent's c y + s x, makes them orthogonal by the
+    smaller of the two angles.
     """
     xx, yy, xy = products
     zero, one = b.full_like(xx, 0.0), b.full_like(xx, 1.0)

@@ -53,7 +53,7 @@ Sizes = tuple[tuple[str, int], ...]  # of some symbols, sorted by their names
 
 @dataclass(frozen=True)
 class Port:
-    """An argument or result of a graph function.
+    """An argument or result of a graph function: name, type and kind.
 
     Args:
         name: dotted path, unique among ports of the kind.
@@ -75,7 +75,7 @@ class Port:
 
 @dataclass(frozen=True)
 class SizeSpecialization:
-    """The entry and the sizes of calls that a function is specialized to.
+    """The entry that a specialized function computes, and for which sizes of calls.
 
     Args:
         entry: its name.
@@ -90,7 +90,7 @@ class SizeSpecialization:
 
 @dataclass(frozen=True)
 class Entry:
-    """A function of the model that can be called.
+    """A callable function of the model: its signature, symbols and pytrees.
 
     Args:
         name: of the entry and of its graph function.
@@ -131,17 +131,16 @@ class Entry:
         outputs: Sequence[Tensor],
         symbols: tuple[Contract, ...] = (),
     ) -> "Entry":
-        """An entry that takes all that it needs as inputs: for checks of code."""
+        """Return an entry whose arguments are all inputs: for checks of code."""
         leaf = Structure("leaf")
         taken = (Port(f"x{i}", kind, "input") for i, kind in enumerate(inputs))
         returned = (Port(f"y{i}", kind, "output") for i, kind in enumerate(outputs))
         return cls(name, symbols, tuple(taken), tuple(returned), leaf, leaf)
 
     def allows(self, symbols: Sequence[int]) -> bool:
-        """Return whether guards hold for values of the symbols, in units of their
-        multiples.
+        """Return whether all guards hold for these symbol values.
 
-        That they are within the contracts is not asked.
+        Values are in units of the symbols' multiples; contracts are not checked.
         """
         sizes = {
             contract.name: part * contract.multiple_of
@@ -152,8 +151,7 @@ class Entry:
     def nearest_allowed(
         self, wanted: Sequence[int], fixed: Collection[str] = ()
     ) -> list[int]:
-        """Return sizes of the symbols that contracts and guards allow, from `wanted`
-        upwards.
+        """Return the smallest sizes from `wanted` up that contracts and guards allow.
 
         Args:
             wanted: in parts of multiples, within the contracts.
@@ -181,7 +179,7 @@ class Entry:
         )
 
     def _is_within_contracts(self, symbols: Sequence[int]) -> bool:
-        """Return whether values of the symbols are not above their contracts."""
+        """Return whether no symbol value is above the maximum of its contract."""
         return all(
             contract.max is None or part * contract.multiple_of <= contract.max
             for contract, part in zip(self.symbols, symbols, strict=True)
@@ -189,16 +187,16 @@ class Entry:
 
     @property
     def padded_symbols(self) -> tuple[str, ...]:
-        """The names of symbols whose sizes are padded to those that have code."""
+        """Names of the symbols whose sizes in a call are padded to a bucket's."""
         return tuple(each.name for each in self.symbols if each.is_padded)
 
     @property
     def has_general_code(self) -> bool:
-        """Return whether calls of any sizes have code."""
+        """Return whether there is code for calls of any sizes, not just some."""
         return all(each.policy == DYNAMIC for each in self.symbols)
 
     def ports(self, kind: str) -> list[Port]:
-        """The arguments of kind `input`, or the results of kind `output`."""
+        """Return the arguments of a kind, such as `input`; the results of `output`."""
         side = self.results if kind == "output" else self.arguments
         return [port for port in side if port.kind == kind]
 
@@ -207,7 +205,7 @@ class Entry:
 
 
 def entries_of(module: Module, *, with_declared: bool = False) -> list[Entry]:
-    """The entries of a module, at any stage.
+    """Return the entries of a module, read from function attributes, at any stage.
 
     Args:
         module: of functions.
@@ -222,7 +220,7 @@ def entries_of(module: Module, *, with_declared: bool = False) -> list[Entry]:
 
 
 def specializations_in(module: Module) -> dict[str, SizeSpecialization]:
-    """Return the specializations of entries, by the names of the special entries."""
+    """Return what each specialized function of a module is specialized to, by name."""
     found = {
         name: _specialization(function)
         for name, function in functions_of(module).items()
@@ -232,7 +230,7 @@ def specializations_in(module: Module) -> dict[str, SizeSpecialization]:
 
 
 def declare_entry(function: Function) -> Function:
-    """Reduce an entry to its declaration without code, and return it."""
+    """Replace an entry's function by a declaration without a body, and return it."""
     with ir.InsertionPoint(function.operation), function.operation.location:
         declared = func.FuncOp(name_of(function), function.type, visibility="private")
     for name in function.attributes:
@@ -244,7 +242,7 @@ def declare_entry(function: Function) -> Function:
 
 
 def write_entry(module: Module, entry: Entry) -> None:
-    """State all of an entry at the graph function of its name."""
+    """Write an entry into the attributes of the graph function of its name."""
     function = functions_of(module)[entry.name]
     with module.context:
         attributes = function.attributes
@@ -273,14 +271,14 @@ def write_entry(module: Module, entry: Entry) -> None:
 
 
 def drop_wanted_specializations(module: Module, name: str) -> None:
-    """State no more for which sizes an entry is to be specialized."""
+    """Remove the attribute of an entry that lists sizes to specialize it for."""
     attributes = functions_of(module)[name].attributes
     if SPECIALIZATIONS in attributes:
         del attributes[SPECIALIZATIONS]
 
 
 def weight_arguments(function: Function) -> list[Value]:
-    """The arguments of a function that are weights: of an entry, or none."""
+    """Return the arguments of an entry's function that are weights; [] of any other."""
     if _SIDES[0] not in function.attributes:
         return []
     rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes[_SIDES[0]]))
@@ -301,18 +299,18 @@ def weight_ports(function: Function, entry: Entry) -> Iterator[tuple[Value, Port
 
 
 def write_intermediates(function: Function, tensors: Sequence[Tensor]) -> None:
-    """State the largest tensors between the inputs and the outputs of an entry."""
+    """Set the attribute for an entry's largest intermediate tensors."""
     types = [ir.TypeAttr.get(tensor.to_mlir()) for tensor in tensors]
     function.attributes[_INTERMEDIATES] = ir.ArrayAttr.get(types)
 
 
 def write_devices(function: Function, devices: DeviceAxis) -> None:
-    """State the devices that compute a call of an entry together."""
+    """Set the attribute for the devices that compute a call of an entry together."""
     function.attributes[_DEVICES] = attribute_of(asdict(devices))
 
 
 def lower_signature(function: Function, lowered: Function) -> None:
-    """Copy the attributes of the graph function to the lowered one in its place.
+    """Copy the `graph.…` attributes of a graph function to the lowered one.
 
     Types of the graph dialect go with it: they say what symbolic sizes are.
     """
@@ -332,7 +330,7 @@ def lower_signature(function: Function, lowered: Function) -> None:
 
 
 def rename_ports(module: Module, names: Mapping[str, str]) -> None:
-    """Give the arguments and results that are parameters other names."""
+    """Rename weights and states in the port attributes of all functions."""
     for function in functions_of(module).values():
         for side in _SIDES:
             if side in function.attributes:
@@ -343,6 +341,7 @@ def rename_ports(module: Module, names: Mapping[str, str]) -> None:
 
 
 def _rename_row(row: Any, names: Mapping[str, str]) -> Any:
+    """Return the attributes of a port with the new name of a weight or state."""
     stored = "graph.kind" in row and plain_of(row["graph.kind"]) in ("weight", "state")
     if not stored or (name := plain_of(row["graph.name"])) not in names:
         return row
@@ -350,7 +349,7 @@ def _rename_row(row: Any, names: Mapping[str, str]) -> Any:
 
 
 def strip_program(module: Module) -> None:
-    """Leave nothing but functions, without a word about the program that they are."""
+    """Erase parameters and all attributes about entries; leave plain functions."""
     for op in parameter_ops(module):
         op.operation.erase()
     functions = (function.operation for function in functions_of(module).values())
@@ -362,6 +361,7 @@ def strip_program(module: Module) -> None:
 
 
 def _read_entry(name: str, function: Function) -> Entry:
+    """Return the entry that the attributes of a function describe."""
     attributes = function.attributes
     stated = plain_of(attributes[ENTRY])
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
@@ -383,12 +383,14 @@ def _read_entry(name: str, function: Function) -> Entry:
 
 
 def _wanted_specializations(function: Function) -> Iterator[Sizes]:
+    """Yield the sizes that an entry is to be specialized for."""
     if SPECIALIZATIONS in function.attributes:
         for sizes in plain_of(function.attributes[SPECIALIZATIONS]):
             yield tuple(sizes.items())
 
 
 def _specialization(function: Function) -> SizeSpecialization | None:
+    """Return what a function is a specialization of; None if it is none."""
     if SPECIALIZES not in function.attributes:
         return None
     stated = plain_of(function.attributes[SPECIALIZES])
@@ -397,17 +399,20 @@ def _specialization(function: Function) -> SizeSpecialization | None:
 
 
 def _devices(function: Function) -> DeviceAxis | None:
+    """Return the axis of devices in a function's attributes; None for one device."""
     if _DEVICES not in function.attributes:
         return None
     return DeviceAxis(**plain_of(function.attributes[_DEVICES]))
 
 
 def _specialization_facts(special: SizeSpecialization) -> dict[str, Any]:
+    """Return a specialization as plain data for an attribute."""
     facts = {"entry": special.entry, "sizes": dict(special.sizes)}
     return {**facts, "padded": [*special.padded]} if special.padded else facts
 
 
 def _intermediates(function: Function) -> list[Tensor]:
+    """Return the largest intermediate tensors in a function's attributes."""
     if _INTERMEDIATES not in function.attributes:
         return []
     types = ir.ArrayAttr(function.attributes[_INTERMEDIATES])
@@ -415,6 +420,7 @@ def _intermediates(function: Function) -> list[Tensor]:
 
 
 def _ports(function: Function, side: str, types: Sequence[Type]) -> Iterator[Port]:
+    """Yield the ports in a function's argument or result attributes."""
     rows = ir.ArrayAttr(function.attributes[side]) if len(types) else ()
     for row, kind in zip(map(ir.DictAttr, rows), types, strict=True):
         stated = ir.TypeAttr(row["graph.type"]).value if "graph.type" in row else kind
@@ -426,15 +432,18 @@ def _ports(function: Function, side: str, types: Sequence[Type]) -> Iterator[Por
 
 
 def _ports_attribute(ports: Sequence[Port]) -> Any:
+    """Return the argument or result attributes that describe ports."""
     return ir.ArrayAttr.get([attribute_of(_port_facts(port)) for port in ports])
 
 
 def _port_facts(port: Port) -> dict[str, str]:
+    """Return the attributes of a port, by attribute name."""
     facts = {"graph.name": port.name, "graph.kind": port.kind}
     more = {key: getattr(port, field) for field, key in _FACTS.items()}
     return facts | {key: fact for key, fact in more.items() if fact}
 
 
 def _with_fact(row: ir.DictAttr, name: str, attribute: Any) -> Any:
+    """Return a copy of a dictionary attribute with one more entry."""
     facts = {each.name: each.attr for each in ir.DictAttr(row)}
     return ir.DictAttr.get({**facts, name: attribute})

@@ -18,7 +18,7 @@ GUARDS = "graph.guards"
 
 @dataclass(frozen=True)
 class EntryGuard:
-    """A condition on the sizes of a call.
+    """A condition that the sizes of a call must meet.
 
     Args:
         condition: over the names of symbols, such as `batch != length`.
@@ -35,13 +35,13 @@ class EntryGuard:
         return Condition.parse(self.condition).holds(sizes)
 
     def to_json(self) -> dict[str, str]:
-        """Return the guard as the manifest holds it."""
+        """Return the guard as JSON data of the manifest."""
         facts = {"condition": self.condition, "message": self.message}
         return {**facts, "where": self.where} if self.where else facts
 
 
 def guards_attribute(guards: Sequence[EntryGuard]) -> ir.ArrayAttr:
-    """Encode guards as the function attribute `graph.guards`."""
+    """Return guards encoded as the function attribute `graph.guards`."""
     rows = [
         ir.DictAttr.get({k: ir.StringAttr.get(v) for k, v in guard.to_json().items()})
         for guard in guards
@@ -50,7 +50,7 @@ def guards_attribute(guards: Sequence[EntryGuard]) -> ir.ArrayAttr:
 
 
 def guards_of(function: Function) -> list[EntryGuard]:
-    """The guards in the attribute `graph.guards` of a function; none without."""
+    """Return the guards in a function's attribute `graph.guards`; [] without it."""
     if GUARDS not in function.attributes:
         return []
     rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes[GUARDS]))
@@ -61,7 +61,7 @@ def guards_of(function: Function) -> list[EntryGuard]:
 
 
 def require_guards(function: Function, symbols: Sequence[int]) -> None:
-    """Refuse a call that breaks a guard of a function.
+    """Raise InputError for symbol values that break a guard of a function.
 
     Args:
         function: of the graph dialect.
@@ -81,7 +81,7 @@ def require_guards(function: Function, symbols: Sequence[int]) -> None:
 
 
 def guard_error(guard: EntryGuard, sizes: Mapping[str, int]) -> InputError:
-    """The error of a call with sizes that a guard refuses."""
+    """Return the error for a call whose sizes break a guard."""
     used = sorted(Condition.parse(guard.condition).symbols)
     got = ", ".join(f"{name} = {sizes[name]}" for name in used)
     return InputError(

@@ -25,13 +25,14 @@ KeyOf = Callable[[Function], Hashable]
 
 
 class FunctionTable(Mapping[str, Function]):
-    """The functions of a module by name.
+    """An index of a module's functions by name; does not change the module.
 
     Args:
         module: what is looked through once.
     """
 
     def __init__(self, module: Module) -> None:
+        """Index the functions and other symbols that the module has now."""
         self.module = module.operation
         self._functions: dict[str, Function] = {}
         self._others: set[str] = set()  # names of symbols that are no functions
@@ -63,7 +64,7 @@ class FunctionTable(Mapping[str, Function]):
         return candidate
 
     def group_by(self, key_of: KeyOf) -> Mapping[Hashable, list[Function]]:
-        """Group the functions by `key_of`, leaving out those of None.
+        """Return the functions grouped by `key_of`, without those of key None.
 
         It is asked once for each function, when that is complete.
         """
@@ -74,24 +75,25 @@ class FunctionTable(Mapping[str, Function]):
         return self._groups[key_of]
 
     def _put(self, function: Function, key_of: KeyOf) -> None:
+        """Add a function to its group of `key_of`."""
         key = key_of(function)
         if key is not None:
             self._groups[key_of].setdefault(key, []).append(function)
 
     def insert(self, function: Function) -> None:
-        """Note a function that is in the module now, with all its attributes."""
+        """Add a function to the index; it is in the module, with all its attributes."""
         self._functions[name_of(function)] = function
         for key_of in self._groups:
             self._put(function, key_of)
 
     def remove(self, name: str) -> None:
-        """Forget a function that is not in the module any more."""
+        """Remove a function, which has left the module, from the index."""
         del self._functions[name]
         self._free_number(name)
         self._groups.clear()
 
     def _free_number(self, name: str) -> None:
-        """Let `unused_name` find a name again."""
+        """Make a removed name available to `unused_name` again."""
         base, _, digits = name.rpartition("_")
         number = int(digits) if digits.isdecimal() else 0
         for known, least in ((name, 0), (base, number)):
@@ -103,7 +105,7 @@ class FunctionTable(Mapping[str, Function]):
         return name in self._functions or name in self._others
 
     def note_symbol(self, name: str) -> None:
-        """Note a symbol of the module that is no function."""
+        """Record the name of a symbol in the module that is no function."""
         self._others.add(name)
 
 
@@ -112,7 +114,7 @@ _active: ContextVar[FunctionTable | None] = ContextVar("aotc_functions", default
 
 @contextmanager
 def index_functions(module: Module) -> Iterator[FunctionTable]:
-    """Index the module's functions in a table within this block, and yield it.
+    """Keep an index of the module's functions within this block, and yield it.
 
     With AOTC_VERIFY_EACH, it is compared with the module at the end.
     """
@@ -131,32 +133,33 @@ def index_functions(module: Module) -> Iterator[FunctionTable]:
 
 
 def table_of(module: Module) -> FunctionTable:
-    """The table in use for a module; a new one, for one question, if there is none."""
+    """Return the active index of a module; without one, build one for this call."""
     table = _table_of(module)
     return FunctionTable(module) if table is None else table
 
 
 def _table_of(module: Module) -> FunctionTable | None:
+    """Return the active index if it is of this module; None otherwise."""
     table = _active.get()
     return table if table is not None and table.module == module.operation else None
 
 
 def insert(function: Function) -> None:
-    """Note that a function was put into its module; it has all its attributes."""
+    """Add a complete function, just put into its module, to the active index."""
     table = _table_of(function.operation.parent)
     if table is not None:
         table.insert(function)
 
 
 def note_symbol(symbol: Operation) -> None:
-    """Note that a symbol that is no function was put into its module."""
+    """Add a symbol that is no function to the active index of its module."""
     table = _table_of(symbol.parent)
     if table is not None:
         table.note_symbol(name_of(symbol))
 
 
 def erase(function: Function) -> None:
-    """Erase a function from its module."""
+    """Erase a function from its module, and from the active index."""
     table = _table_of(function.operation.parent)
     if table is not None:
         table.remove(name_of(function))
@@ -164,9 +167,10 @@ def erase(function: Function) -> None:
 
 
 def name_of(function: Operation) -> str:
-    """The name of a function, or of another symbol."""
+    """Return the symbol name of a function, or of another symbol."""
     return str(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
 def _numbered_name(name: str, number: int) -> str:
+    """Return a name with `_number` behind it; the name alone for 0."""
     return f"{name}_{number}" if number else name

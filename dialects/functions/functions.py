@@ -25,14 +25,14 @@ Body = Callable[[Values], Sequence[Value]]
 
 
 def functions_of(module: Module) -> dict[str, Function]:
-    """The functions of a module by name."""
+    """Return the functions of a module by name."""
     return {
         name_of(op): op for op in module.body.operations if isinstance(op, func.FuncOp)
     }
 
 
 def lowered_op(module: Module) -> str | None:
-    """The name of an op that is not of the graph dialect; None in IR that is a graph.
+    """Return the name of the first op outside the graph dialect; None without one.
 
     Functions, calls and parameters belong to a graph.
     """
@@ -57,12 +57,12 @@ def is_private(function: Function) -> bool:
 
 
 def is_entry(function: Function) -> bool:
-    """Return whether a function is an entry, perhaps only declared."""
+    """Return whether a function is an entry of the model, with or without a body."""
     return ENTRY in function.attributes
 
 
 def is_root(function: Function) -> bool:
-    """Return whether a function stays though no other calls it."""
+    """Return whether a function must be kept though no other function calls it."""
     return not is_private(function) or is_entry(function)
 
 
@@ -73,7 +73,7 @@ def signature(function: Function) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def run_by_control(function: Function) -> tuple[str, ...] | None:
-    """The functions that control flow runs; None if `function` is none.
+    """Return the names of functions that control flow runs; None for other functions.
 
     Raises:
         InputError: `malformed-op`: it does not say which.
@@ -86,12 +86,12 @@ def run_by_control(function: Function) -> tuple[str, ...] | None:
 
 
 def callee_of(call: func.CallOp) -> str:
-    """The name of the function that a call names."""
+    """Return the name of the function that a call op calls."""
     return str(ir.FlatSymbolRefAttr(call.callee).value)
 
 
 def unique_name(module: Module, name: str) -> str:
-    """`name`, or with a number if the module has a function of that name."""
+    """Return `name`, with a number appended if the module has that symbol."""
     return table_of(module).unused_name(name)
 
 
@@ -108,7 +108,7 @@ def copy_module(module: Module) -> Module:
 
 
 def keep_only(module: Module, names: Container[str]) -> None:
-    """Drop the entries, and other public functions, that are not in `names`."""
+    """Erase the entries and other public functions that are not in `names`."""
     for function in functions_of(module).values():
         if is_root(function) and name_of(function) not in names:
             erase(function)
@@ -118,7 +118,7 @@ def keep_only(module: Module, names: Container[str]) -> None:
 
 
 def current_function() -> Function:
-    """The function that the insertion point is in."""
+    """Return the function that the insertion point is in."""
     op = ir.InsertionPoint.current.block.owner
     while not isinstance(op.opview, func.FuncOp):
         op = op.parent
@@ -126,18 +126,20 @@ def current_function() -> Function:
 
 
 def current_module() -> Module:
-    """The module that the insertion point is in."""
+    """Return the module that the insertion point is in."""
     module: Module = current_function().operation.parent.opview
     return module
 
 
 def find(name: str) -> Function:
-    """The function of this name, in the module of the insertion point."""
+    """Return the function `name` in the module of the insertion point."""
     return table_of(current_module())[name]
 
 
 def define(name: str, inputs: Sequence[Tensor], body: Body) -> str:
-    """A new private function with the symbols of the current one; returns its name.
+    """Add a private function to the current module, with a body; return its name.
+
+    It has the symbols of the current function.
 
     Args:
         name: made unique.
@@ -165,7 +167,7 @@ def define(name: str, inputs: Sequence[Tensor], body: Body) -> str:
 def require_own_values(
     results: Sequence[Value], writer: str, known: Container[Value] = ()
 ) -> None:
-    """Refuse results that are made of values of another function than the current one.
+    """Raise AotcError if `results` depend on values of another function.
 
     Args:
         results: what was written at the insertion point.
@@ -202,7 +204,9 @@ def declare(
     outputs: Sequence[Tensor],
     attributes: dict[str, ir.Attribute],
 ) -> str:
-    """A private function without a body, that `attributes` describe; returns its name.
+    """Add a private function without a body to the current module; return its name.
+
+    It has the symbols of the current function.
 
     Args:
         name: made unique.
@@ -224,7 +228,7 @@ def declare(
 
 
 def call(name: str, operands: Sequence[Value]) -> Values:
-    """Call a function of the module; returns its results."""
+    """Emit a call of a function of the module; return its results."""
     _, outputs = signature(find(name))
     results = [tensor.to_mlir() for tensor in outputs]
     symbol = ir.FlatSymbolRefAttr.get(name)
@@ -233,11 +237,11 @@ def call(name: str, operands: Sequence[Value]) -> Values:
 
 @contextmanager
 def before(op: Operation) -> Iterator[None]:
-    """Insert ops before `op`, with its location, within this block."""
+    """Set the insertion point and location to those of `op` within this block."""
     with ir.InsertionPoint(op), op.location:
         yield
 
 
 def types_of(values: Sequence[Value]) -> list[Tensor]:
-    """The types of graph values."""
+    """Return the types of graph values as `Tensor`s."""
     return [Tensor.of(value) for value in values]

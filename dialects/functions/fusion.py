@@ -21,7 +21,7 @@ TARGET = "graph.target"  # of a module: what its regions are for
 
 @dataclass(frozen=True)
 class Fused:
-    """The kernel and tile of a region.
+    """The kernel family and tile that compute a fusion region.
 
     Args:
         kernel: the family of kernels, of `aotc.kernels`.
@@ -33,35 +33,35 @@ class Fused:
 
 
 def is_region(function: Function) -> bool:
-    """Return whether a function is a region."""
+    """Return whether a function is a fusion region, computed by one kernel."""
     return FUSED in function.attributes
 
 
 def fused_of(function: Function) -> Fused | None:
-    """Return the kernel and tile of a function; None if it is no region."""
+    """Return the kernel and tile of a fusion region; None for other functions."""
     if not is_region(function):
         return None
     return Fused(**plain_of(function.attributes[FUSED]))
 
 
 def has_unfused_body(function: Function) -> bool:
-    """Return whether a function has a body, and is no region."""
+    """Return whether a function has a body and is no fusion region."""
     return not function.is_external and not is_region(function)
 
 
 def unfused_functions(functions: Functions) -> list[Function]:
-    """Return the functions that have a body and are no regions, in their order."""
+    """Return the functions that have a body and are no fusion regions, in order."""
     return [each for each in functions.values() if has_unfused_body(each)]
 
 
 def mark_fused(function: Function, fused: Fused) -> None:
-    """State that a function is a region."""
+    """Mark a function as a fusion region, by an attribute with kernel and tile."""
     function.attributes[FUSED] = attribute_of(
         {"kernel": fused.kernel, "tile": fused.tile}
     )
 
 
 def target_of(region: Function) -> str | None:
-    """Return the target of the module of a region; None if it is open."""
+    """Return the target that the module of a fusion region is for; None if not set."""
     attributes = region.operation.parent.attributes
     return str(plain_of(attributes[TARGET])) if TARGET in attributes else None

@@ -28,7 +28,7 @@ class Parameter:
 
 
 def parameters_of(module: Module) -> list[Parameter]:
-    """The parameters that a module declares, in order."""
+    """Return the parameters that a module declares, in order."""
     return [
         Parameter(
             plain_of(op.attributes["sym_name"]).removeprefix(f"{SCOPE}::"),
@@ -40,7 +40,7 @@ def parameters_of(module: Module) -> list[Parameter]:
 
 
 def declare_parameter(module: Module, parameter: Parameter) -> None:
-    """Add a symbol for a parameter, in front of the functions."""
+    """Add a global for a parameter to the module, before the functions."""
     with module.context, ir.Location.unknown():
         kind = parameter.type.to_mlir()
         facts = {
@@ -58,7 +58,7 @@ def declare_parameter(module: Module, parameter: Parameter) -> None:
 
 
 def rename_parameters(module: Module, names: Mapping[str, str]) -> None:
-    """Give the symbols of parameters other names, by those that they have."""
+    """Rename parameters' globals in the module, by a mapping from old to new names."""
     for parameter, op in zip(parameters_of(module), parameter_ops(module), strict=True):
         if parameter.name in names:
             symbol = f"{SCOPE}::{names[parameter.name]}"
@@ -66,12 +66,12 @@ def rename_parameters(module: Module, names: Mapping[str, str]) -> None:
 
 
 def drop_parameters(module: Module, names: Collection[str]) -> None:
-    """Remove the symbols of some parameters."""
+    """Erase the globals of some parameters from the module."""
     for parameter, op in zip(parameters_of(module), parameter_ops(module), strict=True):
         if parameter.name in names:
             op.operation.erase()
 
 
 def parameter_ops(module: Module) -> list[Operation]:
-    """The symbols of the parameters, in order."""
+    """Return the global ops of the parameters, in order."""
     return [op for op in module.body.operations if op.operation.name == _OP]

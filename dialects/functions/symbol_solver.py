@@ -10,7 +10,7 @@ from aotc.mlir import ir
 
 @dataclass(frozen=True)
 class Binding:
-    """A symbol as `(size of an input - rest) / factor`.
+    """A symbol's value in a call: `(size of an input's axis - rest) / factor`.
 
     Args:
         symbol: its number.
@@ -28,7 +28,7 @@ class Binding:
 
 
 def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
-    """Solve the sizes of `inputs` for the symbols, in a feasible order.
+    """Return how each symbol follows from input sizes, in an order to solve them in.
 
     A size decides a symbol that it is linear in, such as n in `n * 2 + m`, if it knows
     all others. A size that is the symbol alone comes first.
@@ -54,7 +54,7 @@ def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
 
 
 def _solution(size: SymbolicDim, known: set[int]) -> tuple[int, int, Size] | None:
-    """Return (symbol, factor, rest) where `size` is `factor * symbol + rest`."""
+    """Return (symbol, factor, rest) with `size` = `factor * symbol + rest`, or None."""
     unknown = affine.symbols_in(size.expr) - known
     if len(unknown) != 1:
         return None

@@ -41,26 +41,27 @@ CHEAPER = ("bf16", "f16")  # what `Precision` computes in
 
 @dataclass(frozen=True)
 class _Transformation:
-    """A function made of the function `of`, until its body is written."""
+    """Base of derived functions: made from the function `of`, without a body yet."""
 
     kind: ClassVar[str]
     of: str
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The function that it is made from."""
+        """Name of the function that the derived one is made from."""
         return (self.of,)
 
     def evaluate(self, *_: object) -> NoReturn:
-        """Refuse to evaluate a function without a body."""
+        """Raise CompileError: a function without a body cannot be evaluated."""
         raise _unwritten_error(f"{self.of}.{self.kind}")
 
     def lower(self, _: object, op: func.CallOp, *__: object) -> NoReturn:
-        """Refuse to lower a function without a body."""
+        """Raise CompileError: a function without a body cannot be lowered."""
         raise _unwritten_error(op.callee, where_of(op))
 
 
 def _unwritten_error(name: object, where: str | None = None) -> CompileError:
+    """Return the error for a use of a derived function without a body."""
     return CompileError(
         "undefined-derivative",
         f"the body of '{name}' has not been written yet",
@@ -81,7 +82,7 @@ class Vjp(_Transformation):
     wrt: tuple[int, ...]
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """The types that it takes and returns, given those of `of`."""
+        """Return the types of arguments and results, given those of `of`."""
         cotangents = [inputs[index] for index in self.wrt]
         return inputs + floats(outputs), outputs + cotangents
 
@@ -98,14 +99,14 @@ class Jvp(_Transformation):
     wrt: tuple[int, ...]
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """The types that it takes and returns, given those of `of`."""
+        """Return the types of arguments and results, given those of `of`."""
         tangents = [inputs[index] for index in self.wrt]
         return inputs + tangents, outputs + floats(outputs)
 
 
 @dataclass(frozen=True)
 class Batch(_Transformation):
-    """The function `of` for each of `size` inputs.
+    """The function `of` mapped over a leading axis of `size` (as jax.vmap).
 
     Inputs in `wrt` have a leading axis of that size; so have all outputs.
     """
@@ -115,7 +116,7 @@ class Batch(_Transformation):
     size: Size
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """The types that it takes and returns, given those of `of`."""
+        """Return the types of arguments and results, given those of `of`."""
         taken = [
             with_leading(tensor, self.size) if index in self.wrt else tensor
             for index, tensor in enumerate(inputs)
@@ -125,7 +126,7 @@ class Batch(_Transformation):
 
 @dataclass(frozen=True)
 class Precision(_Transformation):
-    """The function `of` with its f32 values in the float dtype `compute` where it may.
+    """The function `of` in mixed precision: its f32 values in `compute` where possible.
 
     What it takes and returns stays f32; which ops may, they say themselves. Arguments
     in `kept` are rounded for products alone.
@@ -136,13 +137,13 @@ class Precision(_Transformation):
     kept: tuple[int, ...] = ()
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """The types that it takes and returns: those of `of`."""
+        """Return the types of arguments and results, which are those of `of`."""
         return inputs, outputs
 
 
 @dataclass(frozen=True)
 class Widened(_Transformation):
-    """The function `of` with every float in f64, also those it takes and returns.
+    """The function `of` with every float in f64, also its arguments and results.
 
     Without `checkpoints` it keeps for its derivative what `of` computes again.
     """
@@ -151,7 +152,7 @@ class Widened(_Transformation):
     checkpoints: bool = True
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """The types that it takes and returns, given those of `of`."""
+        """Return the types of arguments and results, given those of `of`."""
         return list(map(wide_type, inputs)), list(map(wide_type, outputs))
 
 
@@ -170,22 +171,22 @@ _FACTS: dict[str, type[Attribute[Any]]] = {
 
 
 def floats(types: Sequence[Tensor]) -> Types:
-    """Return the types that have derivatives."""
+    """Return those of the types that have a float dtype."""
     return [tensor for tensor in types if dtypes.is_float(tensor.dtype)]
 
 
 def wide_type(tensor: Tensor) -> Tensor:
-    """The type with f64 in the place of any float."""
+    """Return a type with f64 in the place of any float dtype."""
     return tensor.with_dtype("f64") if dtypes.is_float(tensor.dtype) else tensor
 
 
 def with_leading(tensor: Tensor, size: Size) -> Tensor:
-    """A type with one more axis in front."""
+    """Return a type with one more axis of `size` in front."""
     return tensor.with_shape((size, *tensor.shape))
 
 
 def derive(derived: Derived) -> str:
-    """Declare a transformed function, unless there is one; returns its name.
+    """Declare a transformed function, unless the module has it; return its name.
 
     To be called where ops are inserted; the function that it is of is complete.
     """
@@ -203,21 +204,19 @@ def derive(derived: Derived) -> str:
 
 
 def derived_of(function: Function) -> Derived | None:
-    """Return the transformation that `function` is declared as, if it has no body
-    yet.
-    """
+    """Return the transformation that is yet to write a function's body, or None."""
     return transformation_of(function) if function.is_external else None
 
 
 def transformations_of(known: Mapping[str, Function], name: str) -> Iterator["Derived"]:
-    """Yield the transformations that a function is made by, outermost first."""
+    """Yield the transformations that made a function, outermost first."""
     while (made := transformation_of(known[name])) is not None:
         yield made
         name = made.of
 
 
 def transformation_of(function: Function) -> Derived | None:
-    """Return the transformation that `function` is or was declared as."""
+    """Return the transformation that makes, or has made, a function; or None."""
     for kind, cls in _KINDS.items():
         if kind in function.attributes:
             facts = read_dictionary(function.attributes, kind)

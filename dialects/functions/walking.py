@@ -20,7 +20,7 @@ Visit = Callable[[Operation, list[T]], Sequence[T]]
 
 
 def walk(block: Block, arguments: Sequence[T], visit: Visit[T]) -> list[T]:
-    """Visit the ops of a function's block in order, each at its own location.
+    """Run `visit` on a block's ops in order, mapping values; return the mapped results.
 
     Args:
         block: flat, and ends in a return, which is not visited.
@@ -46,12 +46,12 @@ def walk(block: Block, arguments: Sequence[T], visit: Visit[T]) -> list[T]:
 
 
 def clone(op: Operation, operands: Sequence[Value]) -> list[Value]:
-    """Copy an op to the insertion point, for these operands; returns its results."""
+    """Emit a copy of an op on other operands; return its results."""
     return list(clone_op(op, operands).results)
 
 
 def clone_op(op: Operation, operands: Sequence[Value]) -> Operation:
-    """Copy an op to the insertion point, for these operands; returns the copy."""
+    """Emit a copy of an op on other operands; return the copy."""
     copy: Operation = op.operation.clone()
     for number, value in enumerate(operands):
         copy.operands[number] = value
@@ -69,12 +69,12 @@ def has_one_use(value: Value) -> bool:
 
 
 def is_before(op: Operation, other: Operation) -> bool:
-    """Return whether an op stands before another in their block."""
+    """Return whether an op comes before another one of its block."""
     return bool(op.operation.is_before_in_block(other.operation))
 
 
 def latest_op(values: Iterable[Value]) -> Operation | None:
-    """Return the last op that computes some values; None if all are arguments."""
+    """Return the last op that defines any of the values; None if all are arguments."""
     last: Operation | None = None
     for op in map(defining_op, values):
         if op is not None and (last is None or is_before(last, op)):
@@ -83,7 +83,7 @@ def latest_op(values: Iterable[Value]) -> Operation | None:
 
 
 def in_order(ops: Sequence[Op]) -> list[Op]:
-    """Return ops of one block as they stand in it, each of them once."""
+    """Return the distinct ops, all of one block, in their order there."""
 
     def compare_positions(one: Operation, other: Operation) -> int:
         if one == other:
@@ -96,7 +96,7 @@ def in_order(ops: Sequence[Op]) -> list[Op]:
 def backward_slice(
     values: Iterable[Value], is_followed: Callable[[Value], bool] = lambda value: True
 ) -> Iterator[Value]:
-    """Yield values and all that they depend on, each of them once.
+    """Yield the values and all values that they depend on, each once.
 
     The nearest come first: what is looked for is often a few ops away, where another
     way to it goes through a whole network.
@@ -118,7 +118,7 @@ def backward_slice(
 
 
 def control_regions(op: Operation) -> list[ir.Region]:
-    """Return the regions of a loop or a branch, or of a function; [] of a linalg op.
+    """Return the regions of a loop, branch or function; [] for a linalg op.
 
     What is in the body of a linalg op, which is most of a lowered module, computes an
     element of scalars: it holds no call, and makes no tensor.
@@ -128,7 +128,7 @@ def control_regions(op: Operation) -> list[ir.Region]:
 
 
 def copy_value(value: Value, values: dict[Value, Value]) -> Value:
-    """Copy the ops that compute a value to the insertion point, unless it is there.
+    """Emit copies of the ops that compute a value, unless done; return its copy.
 
     Args:
         value: of another function, or of another place.
@@ -142,7 +142,7 @@ def copy_value(value: Value, values: dict[Value, Value]) -> Value:
 
 
 def users_of(values: Iterable[Value], own: Container[Value] = ()) -> list[Operation]:
-    """The ops that read some values, one for each use.
+    """Return the ops that read some values, one for each use.
 
     Args:
         values: of a block.

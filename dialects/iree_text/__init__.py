@@ -37,14 +37,14 @@ def call(
     held: str = "",
     inlined: bool = True,
 ) -> list[Value]:
-    """Call a function with `body` at the insertion point; see `declare`."""
+    """Emit a call of a function with the text `body`; return its results."""
     types = [value.type for value in operands]
     callee = declare(name, types, results, body, held=held, inlined=inlined)
     return call_declared(callee, operands)
 
 
 def call_declared(callee: Function, operands: Sequence[Value]) -> list[Value]:
-    """Call a function that `declare` gave, at the insertion point."""
+    """Emit a call of a function that `declare` returned; return its results."""
     kind = ir.FunctionType(ir.TypeAttr(callee.attributes["function_type"]).value)
     made = ir.Operation.create(
         "func.call",
@@ -64,7 +64,7 @@ def declare(
     held: str = "",
     inlined: bool = True,
 ) -> Function:
-    """Return the function of a body, which the module gets unless it has it.
+    """Return the function with the text `body`; add it to the module if need be.
 
     Args:
         name: what to call it, if none with this body and these types is there yet.
@@ -86,7 +86,7 @@ def declare(
 
 
 def optimization_barrier(x: Value) -> Value:
-    """`x` behind a barrier of IREE's, which also forgets the sizes.
+    """Emit `x` behind a barrier of IREE's, across which sizes are not known either.
 
     IREE ends a submission of work at every barrier: a constant's is put at the start.
     """
@@ -97,12 +97,13 @@ def optimization_barrier(x: Value) -> Value:
 
 
 def scalar_barrier(number: Value) -> Value:
-    """Put a scalar behind a barrier, which is no work of the device."""
+    """Emit a scalar behind a barrier, which is no work of the device."""
     kept = f"%y = util.optimization_barrier %0 : {number.type}"
     return _barrier(number, [kept, f"return %y : {number.type}"])
 
 
 def _barrier(x: Value, body: Sequence[str]) -> Value:
+    """Emit a call of a barrier function on `x`; on a constant, at the start."""
     point = None
     if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant":
         point = ir.InsertionPoint.at_block_begin(current_function().entry_block)
@@ -115,13 +116,13 @@ def _barrier(x: Value, body: Sequence[str]) -> Value:
 def _find_declared(
     signature: ir.FunctionType, attributes: dict[str, ir.Attribute]
 ) -> Function | None:
-    """The function of this type and these attributes that the module has, or None."""
+    """Return the module's function of this type and these attributes, or None."""
     known = table_of(current_module()).group_by(_definition_key)
     return next(iter(known.get((signature, *map(attributes.get, _FACTS)), ())), None)
 
 
 def _definition_key(function: Function) -> tuple[Any, ...] | None:
-    """The type and the attributes of a function that IREE's side defines."""
+    """Return type and attributes of a function with a text body; None for others."""
     attributes = function.attributes
     if BODY not in attributes:
         return None
@@ -131,6 +132,7 @@ def _definition_key(function: Function) -> tuple[Any, ...] | None:
 def _declare(
     name: str, signature: ir.FunctionType, attributes: dict[str, ir.Attribute]
 ) -> Function:
+    """Add a private function with these attributes to the current module; return it."""
     module = current_module()
     with ir.InsertionPoint(module.body):
         name = unique_name(module, f"iree.{name}")
@@ -142,30 +144,30 @@ def _declare(
 
 
 def body_of(function: Function) -> str | None:
-    """The text of a function that IREE's side defines; None for any other."""
+    """Return the text body of a function, which only IREE parses; None without one."""
     if BODY not in function.attributes:
         return None
     return str(ir.StringAttr(function.attributes[BODY]).value)
 
 
 def is_kernel(function: Function) -> bool:
-    """Return whether a function dispatches a kernel, which reads its arguments."""
+    """Return whether a function's text body dispatches a kernel."""
     return "flow.dispatch @" in (body_of(function) or "")
 
 
 def calls_loader(function: Function) -> bool:
-    """Return whether the text of a function calls one that the loader defines."""
+    """Return whether a function's text body calls a function of the loader."""
     return "util.call @" in (body_of(function) or "")
 
 
 def waits(function: Function) -> bool:
-    """Return whether the text of a function waits for the end of an exchange."""
+    """Return whether a function's text body waits for an exchange between devices."""
     finish = f"@{loader_module.NAME}.{loader_module.FINISH}("
     return finish in (body_of(function) or "")
 
 
 def definition(function: Function) -> list[str]:
-    """A declared function with its body, as lines for IREE."""
+    """Return the MLIR text of a function with a text body, as lines for IREE."""
     name = ir.StringAttr(function.attributes["sym_name"]).value
     inputs = ", ".join(f"%{i}: {t}" for i, t in enumerate(function.type.inputs))
     results = ", ".join(map(str, function.type.results))
@@ -177,25 +179,24 @@ def definition(function: Function) -> list[str]:
 
 
 def _held_global(function: Function) -> list[str]:
+    """Return the line that defines the global beside a function; [] without one."""
     if HELD not in function.attributes:
         return []
     return [str(ir.StringAttr(function.attributes[HELD]).value)]
 
 
 def unique_global(module: Module, name: str) -> str:
-    """A name for a global that no function of the module holds yet."""
+    """Return a name for a global that is unused in the module."""
     return f"{name}{len(table_of(module).group_by(_is_holding).get(True, ()))}"
 
 
 def _is_holding(function: Function) -> bool | None:
-    """Return whether the module gets a global beside a function; None for no."""
+    """Return True for a function that has a global beside it; None for others."""
     return True if HELD in function.attributes else None
 
 
 def sizes(value: str, kind: ir.RankedTensorType) -> tuple[list[str], str]:
-    """Return lines that read the dynamic sizes of `value`, and `{…}` that names
-    them.
-    """
+    """Return lines that read the dynamic sizes of `value`, and `{…}` to list them."""
     axes = [axis for axis in range(kind.rank) if kind.is_dynamic_dim(axis)]
     lines, names = [], []
     for axis in axes:

@@ -12,7 +12,7 @@ from aotc.mlir import ir
 
 
 def trace(key: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
-    """Return the body that hands a tensor to the loader's trace sink.
+    """Return the text body that passes a tensor to the loader's trace sink.
 
     Args:
         key: what the loader knows the trace by.
@@ -36,7 +36,7 @@ LOADER_FUNCTIONS = {
 def exchange(
     asked: ir.StringAttr, kind: ir.RankedTensorType, found: ir.RankedTensorType
 ) -> list[str]:
-    """Return the body that has the loader exchange a tensor with other devices.
+    """Return the text body that has the loader run a collective on a tensor.
 
     Args:
         asked: JSON that says which collective it is.
@@ -51,7 +51,7 @@ def exchange(
 
 
 def start_exchange(asked: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
-    """Return the body that has the loader begin to exchange a tensor; see `exchange`.
+    """Return the text body that has the loader start a collective; see `exchange`.
 
     It returns the number that `finish_exchange` takes.
     """
@@ -60,7 +60,7 @@ def start_exchange(asked: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]
 
 
 def finish_exchange(found: ir.RankedTensorType) -> list[str]:
-    """Return the body that waits for the end of an exchange that was begun.
+    """Return the text body that waits for a collective that was started.
 
     Args:
         found: of what comes back. Its dynamic sizes are the arguments after the number.
@@ -69,11 +69,12 @@ def finish_exchange(found: ir.RankedTensorType) -> list[str]:
 
 
 def _loader_call(function: str, operands: str) -> str:
+    """Return the text of a call of a function of the loader."""
     return f"util.call {function}({operands}) : {LOADER_FUNCTIONS[function]}"
 
 
 def _sent(asked: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
-    """Lines that make %asked, JSON, and %sent, the view of %0."""
+    """Return lines that define %asked, the JSON, and %sent, the buffer view of %0."""
     lines, dims = sizes("%0", kind)
     return [
         *lines,
@@ -83,7 +84,7 @@ def _sent(asked: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
 
 
 def _received(found: ir.RankedTensorType) -> list[str]:
-    """Lines that return %received as a tensor, whose sizes are %1, %2, …"""
+    """Return lines that return %received as a tensor of sizes %1, %2, …"""
     axes = filter(found.is_dynamic_dim, range(found.rank))
     names = ", ".join(f"%{n}" for n, _ in enumerate(axes, 1))
     dims = f"{{{names}}}" if names else ""
@@ -99,7 +100,7 @@ def scatter(
     rows: ir.RankedTensorType,
     table: ir.RankedTensorType,
 ) -> list[str]:
-    """Return the body that fills a table and scatters rows of updates into it.
+    """Return the text body that fills a table and scatters rows of updates into it.
 
     The barriers, with that of the start, keep apart what IREE 3.13 cannot compile
     together: two scatters that share a fill ("'stream.yield' op used resource not
@@ -142,7 +143,7 @@ def dispatch(
     number: str = "index",
     tied: Sequence[int] = (),
 ) -> list[str]:
-    """Return the body that dispatches an executable of aotc's own.
+    """Return the text body that dispatches an executable of aotc's own.
 
     The arguments are the operands, the symbols, how many workgroups there are, the
     sizes of operands, results and scratch that are not static, in order.
@@ -184,7 +185,7 @@ def dispatch(
 
 
 def thread_count() -> list[str]:
-    """Return the body that asks IREE's device how many threads compute a call."""
+    """Return the text body that queries how many threads IREE's device has."""
     return [
         "%first = arith.constant 0 : index",
         "%device = hal.devices.get %first : !hal.device",

@@ -13,7 +13,7 @@ _TENSOR = "iree_tensor_ext.dispatch.tensor"
 
 
 def in_place(op: Operation, kinds: Sequence[ir.RankedTensorType]) -> list[str]:
-    """The body of a function of the operands of a linalg op, tied to its `outs`.
+    """Return a text body that dispatches a linalg op in place, over its `outs`.
 
     Args:
         op: of static shapes; its operands are the arguments of a function of their own,
@@ -56,7 +56,7 @@ def in_place(op: Operation, kinds: Sequence[ir.RankedTensorType]) -> list[str]:
 
 
 def window_in_place(kinds: Sequence[ir.RankedTensorType], is_signed: bool) -> list[str]:
-    """The body of a function that writes a window of a tensor and nothing else of it.
+    """Return a text body that writes a window into a tensor in place.
 
     IREE cuts the window up into tiles, one for each workgroup, so it is the one to say
     how many these are.
@@ -98,7 +98,7 @@ def window_in_place(kinds: Sequence[ir.RankedTensorType], is_signed: bool) -> li
 def _start_lines(
     axis: int, last: int, starts: ir.RankedTensorType, is_signed: bool
 ) -> list[str]:
-    """Return lines that clamp a window's start on an axis to 0 … last, as %at0, …."""
+    """Return lines that clamp a window's start on `axis` to 0 … last, as %at…"""
     kind, sign = starts.element_type, "s" if is_signed else "u"
     found, wide = f"%start{axis}", f"%wide{axis}"
     lines = [
@@ -120,16 +120,14 @@ def _start_lines(
 
 
 def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
-    """Return the text of all of a tensor, or its first element, for loads and
-    stores.
-    """
+    """Return offsets, sizes and strides of a whole tensor, or of its first element."""
     zeros, ones = [0] * kind.rank, [1] * kind.rank
     sizes = list(kind.shape) if wanted == kind else ones
     return f"offsets = {zeros}, sizes = {sizes}, strides = {ones}"
 
 
 def _op_text(op: Operation) -> list[str]:
-    """The op as text that reads %arg0, … and computes %y#0, …; no other %0, %1, …."""
+    """Return an op as text that reads %arg0, … and defines %y#0, …"""
     text = op.operation.get_asm(
         use_local_scope=True, print_generic_op_form=True, assume_verified=True
     )

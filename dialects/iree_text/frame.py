@@ -15,7 +15,7 @@ from aotc.dialects.types import Tensor, lowered_type
 
 
 def quote(name: str) -> str:
-    """Return a name in MLIR's spelling: characters beyond plain ASCII byte by byte."""
+    """Return a name quoted for MLIR; characters beyond ASCII are escaped bytes."""
     plain = (
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
         for byte in name.encode()
@@ -24,6 +24,7 @@ def quote(name: str) -> str:
 
 
 def _type(tensor: Tensor) -> str:
+    """Return the lowered type of a tensor as MLIR text."""
     return str(lowered_type(tensor))
 
 
@@ -35,21 +36,21 @@ def parameter(name: str, kind: Tensor, *, is_mutable: bool) -> str:
 
 
 def loader_declarations() -> list[str]:
-    """Return the lines that declare what the loader defines for collectives."""
+    """Return lines that declare the loader's functions for collectives."""
     return [
         f"util.func private {name}{kind}" for name, kind in LOADER_FUNCTIONS.items()
     ]
 
 
 def declaration(entry: Entry, name: str) -> list[str]:
-    """Return lines that declare the graph function of an entry, of this name."""
+    """Return the line that declares the graph function of an entry as `name`."""
     operands = ", ".join(_type(port.type) for port in entry.arguments)
     results = ", ".join(_type(port.type) for port in entry.results)
     return [f'func.func private @"{name}"({operands}) -> ({results})']
 
 
 def public_function(entry: Entry, graph: str) -> list[str]:
-    """Return the function that callers see: inputs in, outputs out, state in globals.
+    """Return lines of an entry's exported function: state is in globals.
 
     Args:
         entry: what it is of.
@@ -89,6 +90,7 @@ def public_function(entry: Entry, graph: str) -> list[str]:
 
 
 def _return(values: Sequence[str], types: Sequence[str]) -> str:
+    """Return the text of a return op of some values."""
     if not values:
         return "return"
     return f"return {', '.join(values)} : {', '.join(types)}"
@@ -104,7 +106,7 @@ def executable(
     tied: Sequence[int] = (),
     awaited: int = 0,
 ) -> list[str]:
-    """Return the lines of an executable that dispatches a kernel.
+    """Return lines of an executable that runs a CPU kernel, a memref per binding.
 
     Args:
         name: of the executable, and of its function.
@@ -175,7 +177,7 @@ def device_executable(
     threads: int,
     shared_bytes: int,
 ) -> list[str]:
-    """Return the lines of an executable that dispatches a compiled GPU kernel.
+    """Return lines of an executable that runs a compiled GPU kernel.
 
     Args:
         name: of the executable.
@@ -217,7 +219,7 @@ def device_executable(
 def _view(
     number: int, binding: str, kind: str, elements: str, numbers: list[str]
 ) -> list[str]:
-    """The memory of a binding; how many elements it has, a map says, of numbers."""
+    """Return lines that make a memref of a binding, sized by an affine map."""
     view = f"%m{number} = stream.binding.subspan {binding}[%zero]"
     if "?" not in kind:
         return [f"      {view} : !stream.binding -> {kind}"]
@@ -229,7 +231,7 @@ def _view(
 
 
 def reader(name: str, leaves: Sequence[tuple[str, Tensor]]) -> list[str]:
-    """Return the function that returns the leaves of a state.
+    """Return lines of an exported function that returns the leaves of a state.
 
     Args:
         name: of the function.
@@ -246,7 +248,7 @@ def reader(name: str, leaves: Sequence[tuple[str, Tensor]]) -> list[str]:
 
 
 def writer(name: str, leaves: Sequence[tuple[str, Tensor]]) -> list[str]:
-    """Return the function that replaces the leaves of a state; see `reader`."""
+    """Return lines of an exported function that stores the leaves of a state."""
     pairs = [(leaf, _type(kind)) for leaf, kind in leaves]
     arguments = ", ".join(f"%{i}: {kind}" for i, (_, kind) in enumerate(pairs))
     stores = [

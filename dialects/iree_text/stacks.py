@@ -8,7 +8,7 @@ from aotc.mlir import ir
 
 @dataclass(frozen=True)
 class Stack:
-    """A global that holds tensors of one shape, one after the other.
+    """A global tensor that stacks tensors of one shape along its first axis, as text.
 
     Args:
         name: of the global.
@@ -24,7 +24,7 @@ class Stack:
         return f'util.global private mutable @"{self.name}" : {self.kind}'
 
     def begin(self, sizes: int) -> list[str]:
-        """Return the body that gives the global a buffer.
+        """Return the text body that gives the global a buffer.
 
         Args:
             sizes: how many sizes it takes: those of the axes that are not static.
@@ -33,7 +33,7 @@ class Stack:
         return [*self._replace(names), "return"]
 
     def write(self, first: int, kinds: Sequence[ir.RankedTensorType]) -> Iterator[str]:
-        """Yield lines that store the arguments from `first` on at places %0, %1, ….
+        """Yield lines that store arguments, from `first` on, at indices %0, %1, ….
 
         Args:
             first: the number of the argument.
@@ -57,7 +57,7 @@ class Stack:
         yield self._store(held)
 
     def end(self) -> list[str]:
-        """Return the body that returns the tensors, and leaves the global none."""
+        """Return the text body that returns the stack, and empties the global."""
         dynamic = filter(self.kind.is_dynamic_dim, range(self.kind.rank))
         return [
             self._load("%held"),
@@ -67,20 +67,23 @@ class Stack:
         ]
 
     def _replace(self, sizes: str) -> list[str]:
+        """Return lines that store an empty tensor of these sizes in the global."""
         empty = f"%empty = flow.tensor.empty : {self.kind}{{{sizes}}}"
         return [empty, self._store("%empty")]
 
     def _load(self, name: str) -> str:
+        """Return the line that loads the global as `name`."""
         return f'{name} = util.global.load @"{self.name}" : {self.kind}'
 
     def _store(self, value: str) -> str:
+        """Return the line that stores `value` in the global."""
         return f'util.global.store {value}, @"{self.name}" : {self.kind}'
 
 
 def _sizes(
     value: str, kind: ir.RankedTensorType, prefix: str
 ) -> tuple[list[str], list[str]]:
-    """Return lines that read the dynamic sizes of a value, and all sizes as text."""
+    """Return lines that read a value's dynamic sizes, and the names of all sizes."""
     lines, sizes = [], [str(size) for size in kind.shape]
     for axis in range(kind.rank):
         if kind.is_dynamic_dim(axis):

@@ -52,7 +52,7 @@ LowerRule = Callable[..., Value]
 
 
 class Lowering:
-    """Emits linalg at the current insertion point.
+    """Emits linalg on tensors at the insertion point, for one function.
 
     Args:
         symbols: the index value of every symbol of the function.
@@ -75,7 +75,7 @@ class Lowering:
         self._written: dict[Block, dict[Hashable, Any]] = {}
 
     def once(self, key: Hashable, write: Callable[[], T]) -> T:
-        """Write something at the insertion point once in each block, and return it.
+        """Return what `write` emits, called once per block for each key.
 
         It moves on to the end of the block only, so what is written is there for all
         that follows. (`cse` would find equal ops to be one; making them takes longer.)
@@ -93,17 +93,17 @@ class Lowering:
     # ---- sizes and scalars ----------------------------------------------------------
 
     def index(self, value: int) -> Value:
-        """A constant of type index."""
+        """Emit a constant of type index."""
         return constant_of(ir.IntegerAttr.get(ir.IndexType.get(), value))
 
     def size(self, size: Size) -> Value:
-        """A size as an index value."""
+        """Emit a size, which may be symbolic, as an index value."""
         if isinstance(size, int):
             return self.index(size)
         return self.once(size, lambda: self._index_of(size.expr))
 
     def _index_of(self, expr: AffineExpr) -> Value:
-        """Lower an expression to affine.apply, and to arith for its min or max.
+        """Emit an affine expression as affine.apply, and arith for its min or max.
 
         See Note [multiples less a number] for differences.
         """
@@ -125,11 +125,11 @@ class Lowering:
         return apply_map(node, list(map(self._index_of, sides)))
 
     def dynamic_sizes(self, shape: Shape) -> list[Value]:
-        """Index values of the symbolic sizes of `shape`."""
+        """Emit the symbolic sizes of `shape` as index values."""
         return [self.size(size) for size in shape if isinstance(size, SymbolicDim)]
 
     def scalar(self, dtype: str, value: float | int | bool) -> Value:
-        """A constant of element type `dtype`."""
+        """Emit a scalar constant of element type `dtype`."""
         element = lowered_element(dtype)
         attr = (
             ir.FloatAttr.get(element, float(value))
@@ -139,28 +139,28 @@ class Lowering:
         return constant_of(attr)
 
     def constant(self, array: np.ndarray, dtype: str) -> Value:
-        """Return a dense constant."""
+        """Emit a dense constant tensor."""
         if dtype in dtypes.UNSIGNED:
             array = np.asarray(array).view(dtypes.to_numpy("i" + dtype[1:]))
         return constant_of(DenseElements.encode(array))
 
     def number(self, x: Value) -> Value:
-        """The element of a tensor of rank 0."""
+        """Emit the extraction of the one element of a tensor of rank 0."""
         return tensor.extract(x, [])
 
     def from_number(self, element: Value) -> Value:
-        """A tensor of rank 0 with this element."""
+        """Emit a tensor of rank 0 with this element."""
         whole = ir.RankedTensorType.get([], element.type)
         return tensor.from_elements(whole, [element])
 
     def lowered_type(self, kind: Tensor) -> Type:
-        """The type of a lowered value of type `kind`."""
+        """Return the MLIR type of a lowered value of graph type `kind`."""
         return lowered_type(kind)
 
     # ---- tensors --------------------------------------------------------------------
 
     def empty(self, of: Tensor) -> Value:
-        """A tensor without defined elements."""
+        """Emit a tensor of type `of` with undefined elements."""
         made: Value = ir.Operation.create(
             "tensor.empty",
             results=[lowered_type(of)],
@@ -169,7 +169,7 @@ class Lowering:
         return made
 
     def full(self, of: Tensor, value: Value | float) -> Value:
-        """A tensor with every element `value` (an element or a Python number)."""
+        """Emit a tensor of type `of` with every element `value`, a scalar or number."""
         if isinstance(value, (bool, int, float)):
             value = self.scalar(of.dtype, value)
         init = self.empty(of)
@@ -181,7 +181,7 @@ class Lowering:
     def matmul(
         self, lhs: Value, rhs: Value, init: Value, cast: object | None = None
     ) -> Value:
-        """Write a `linalg.matmul` that adds to `init`.
+        """Emit a `linalg.matmul` that accumulates into `init`.
 
         Its maps are those of a product of rows and columns. IREE dies of an op that
         leaves them out, and only the parser of text adds them.
@@ -211,7 +211,7 @@ class Lowering:
         iterators: Sequence[str],
         body: Body,
     ) -> Value:
-        """Write a `linalg.generic` with one result.
+        """Emit a `linalg.generic` with one result.
 
         Args:
             inputs: tensors read.
@@ -239,7 +239,7 @@ class Lowering:
         maps: Sequence[AffineMap],
         iterators: Sequence[str],
     ) -> list[Value]:
-        """Make the inputs vary along each reduction loop, at least one per loop."""
+        """Return the inputs, one per reduction loop made to vary if none does yet."""
         inputs = list(inputs)
         for loop, kind in enumerate(iterators):
             if kind == "reduction":
@@ -254,19 +254,20 @@ class Lowering:
         return inputs
 
     def vary(self, x: Value) -> Value:
-        """Return `x`, so that any op can reduce it; Note [sums of what does not
-        vary].
+        """Emit `x` so that IREE cannot fold it to one repeated number.
+
+        See Note [sums of what does not vary].
         """
         return self._variation.vary(x)
 
     def vary_one(self, lhs: Value, rhs: Value) -> tuple[Value, Value]:
-        """Make one factor of a product vary along the summed axis."""
+        """Return both factors of a product, one made to vary if neither does."""
         # The right one is asked first: it often is an argument, the left one computed.
         either = self._variation.varies(rhs) or self._variation.varies(lhs)
         return lhs, rhs if either else self.vary(rhs)
 
     def pointwise(self, inputs: Sequence[Value], result: Tensor, body: Body) -> Value:
-        """Apply `body` to one element of each input at a time; shapes are equal."""
+        """Emit an elementwise op by `body`, which gets an element of each input."""
         identity = ir.AffineMap.get_identity(result.rank)
         return self.generic(
             inputs,
@@ -277,7 +278,7 @@ class Lowering:
         )
 
     def convert(self, x: Value, source: Tensor, dtype: str) -> Value:
-        """`x` as elements of `dtype`; nothing when it has that dtype."""
+        """Emit a cast of `x` to `dtype`; return `x` itself if it has that dtype."""
         if source.dtype == dtype:
             return x
         body = conversion(source.dtype, dtype)
@@ -291,7 +292,7 @@ class Lowering:
         start: Value | float,
         body: Body,
     ) -> Value:
-        """Reduce `axes` of x: `body(total, element)`, from `start`.
+        """Emit a reduction of `axes` by `body(total, element)`, from `start`.
 
         Args:
             x: the tensor.
@@ -312,9 +313,7 @@ class Lowering:
         )
 
     def generate(self, result: Tensor, body: Callable[[list[Value]], Value]) -> Value:
-        """Compute every element from its own indices: `body(indices)` returns the
-        element.
-        """
+        """Emit a tensor whose elements `body` computes from their indices."""
         return self.generic(
             [],
             [ir.AffineMap.get_identity(result.rank)],
@@ -324,31 +323,33 @@ class Lowering:
         )
 
     def materialize(self, x: Value) -> Value:
-        """Put `x` into memory if IREE cannot read `x` by position, or in steps.
+        """Emit a barrier that stores `x` in memory if IREE could not index it.
 
-        See Notes [reads with gaps] and [widened reads]; `extract` is for nothing else.
+        To index is to read by position or in steps. See Notes [reads with gaps] and
+        [widened reads]; `extract` is for nothing else.
         """
         is_needed = needs_memory(x, self._known, on_gpu=self.on_gpu)
         return iree_text.optimization_barrier(x) if is_needed else x
 
     def loop_index(self, axis: int) -> Value:
-        """Return the position along loop `axis`, an index value inside a body."""
+        """Emit the index of loop `axis` inside a body."""
         return linalg.IndexOp(ir.IntegerAttr.get(_i64(), axis)).result
 
     def extract(self, source: Value, indices: Sequence[Value]) -> Value:
-        """Read one element inside a body, of no strided view and without bounds
-        checks.
+        """Emit, in a body, a read of one element without bounds checks.
+
+        The source is no strided view.
         """
         return tensor.extract(source, list(indices))
 
     def clamp_index(self, index: Value, last: Size) -> Value:
-        """The nearest of 0 … last on index values; 0 if there is none."""
+        """Emit an index clamped to 0 … last; 0 if `last` is negative."""
         return arith.maxsi(arith.minsi(index, self.size(last)), self.index(0))
 
     def slice(
         self, source: Value, result: Tensor, start: Shape, strides: Sequence[int]
     ) -> Value:
-        """`source[start::strides]` cut to the result's shape."""
+        """Emit `source[start::strides]`, cut to the shape of `result`."""
         dynamic = ir.ShapedType.get_dynamic_size()
         return tensor.extract_slice(
             lowered_type(result),
@@ -362,7 +363,7 @@ class Lowering:
         )
 
     def element(self, source: Value, whole: Tensor, index: Value) -> Value:
-        """`source[index]`: one element along the leading axis, without it.
+        """Emit `source[index]`: the slice at an index of the leading axis.
 
         See Note [parts of fills].
         """
@@ -384,7 +385,7 @@ class Lowering:
         )
 
     def element_copy(self, x: Value, of: Tensor) -> Value:
-        """Copy `x` if it views a slice of one element.
+        """Emit a copy of `x` if it is a view of a one-element slice, else return `x`.
 
         See Note [slices of one element].
         """
@@ -403,7 +404,7 @@ class Lowering:
         high: Sequence[Size],
         value: Value | float,
     ) -> Value:
-        """`source` with `low`/`high` elements `value` before and after each axis."""
+        """Emit `source` padded by `low` and `high` elements `value` on each axis."""
         if all(size == 0 for size in (*low, *high)):
             return source
         if isinstance(value, (bool, int, float)):
@@ -423,7 +424,7 @@ class Lowering:
         return op.result
 
     def reshape(self, source: Value, old: Tensor, new: Tensor) -> Value:
-        """Reshape: a collapse, then an expand."""
+        """Emit a reshape: a tensor.collapse_shape, then a tensor.expand_shape."""
         if old.rank < new.rank and element_slice(source) is not None:
             return self.element_copy(source, new)
         groups = reshape_groups(old.shape, new.shape)
@@ -454,7 +455,7 @@ def _structured_op(
     init: Value,
     attributes: dict[str, ir.Attribute],
 ) -> Operation:
-    """Make an op of linalg with one result, whose region is empty."""
+    """Emit a linalg op with one result and an empty region."""
     segments = ir.DenseI32ArrayAttr.get([len(inputs), 1])
     made: Operation = ir.Operation.create(
         name,
@@ -468,6 +469,7 @@ def _structured_op(
 
 @lru_cache(maxsize=2**14)
 def _maps_attribute(maps: tuple[AffineMap, ...]) -> ir.ArrayAttr:
+    """Return the attribute that holds indexing maps."""
     return ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
 
 
@@ -475,7 +477,7 @@ _EXTREMA = {"max": arith.maxsi, "min": arith.minsi}
 
 
 def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
-    """An index value from an expression over other index values."""
+    """Emit an affine.apply of a map to index values."""
     made: Value = ir.Operation.create(
         "affine.apply",
         results=[ir.IndexType.get()],
@@ -487,9 +489,9 @@ def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
 
 @lru_cache(maxsize=2**14)
 def _map_of(expr: AffineExpr) -> AffineMap | None:
-    """Convert an expression to a map of the symbols it needs.
+    """Return an expression as an affine map of symbols; None if IREE needs parts.
 
-    None where it says min or max, or IREE would be wrong about it.
+    None where it has a min or max, or IREE would be wrong about it.
     """
     if affine.has_extremum(expr) or affine.is_misjudged(expr):
         return None
@@ -497,18 +499,19 @@ def _map_of(expr: AffineExpr) -> AffineMap | None:
 
 
 def _i64() -> ir.IntegerType:
+    """Return the MLIR type i64."""
     return ir.IntegerType.get_signless(64)
 
 
 def _as_signed(dtype: str, value: int) -> int:
-    """An unsigned value as the signed one of the same bits."""
+    """Return the signed integer with the bits of an unsigned one."""
     if dtype in dtypes.UNSIGNED and value >= 1 << (dtypes.bits(dtype) - 1):
         return value - (1 << dtypes.bits(dtype))
     return value
 
 
 def by_kind(**ops: Body) -> LowerRule:
-    """A `lower` rule: one scalar operation per kind of dtype.
+    """Return a `lower` rule: one scalar operation for each kind of dtype.
 
     Args:
         ops: `f` float, `i` signed, `u` unsigned, `b` bool, `f64` where it differs; each

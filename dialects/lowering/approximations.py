@@ -24,7 +24,7 @@ from aotc.mlir import Value, arith, ir, math
 
 
 def chebyshev(t: Value, series: Sequence[float]) -> Value:
-    """A Chebyshev series at t in [-1, 1] by Clenshaw's recurrence.
+    """Emit a Chebyshev series at t in [-1, 1] by Clenshaw's recurrence.
 
     f32 gets the coefficients that it can tell from zero.
     """
@@ -39,13 +39,13 @@ def chebyshev(t: Value, series: Sequence[float]) -> Value:
 
 
 def logistic(x: Value) -> Value:
-    """1 / (1 + e**-x): overflows to the right limit on both sides."""
+    """Emit 1 / (1 + e**-x), which overflows to the right limit on both sides."""
     one = constant(x.type, 1.0)
     return arith.divf(one, arith.addf(one, math.exp(arith.negf(x))))
 
 
 def gelu_tanh(x: Value) -> Value:
-    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3)))."""
+    """Emit x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3)))."""
     cube = arith.mulf(arith.mulf(x, x), x)
     inner = arith.addf(x, arith.mulf(constant(x.type, 0.044715), cube))
     inner = arith.mulf(constant(x.type, pymath.sqrt(2 / pymath.pi)), inner)
@@ -57,7 +57,7 @@ def gelu_tanh(x: Value) -> Value:
 
 @in_f32
 def power(x: Value, y: Value) -> Value:
-    """x**y with the special cases of C's pow, most of which math.powf leaves out."""
+    """Emit x**y with the special cases of C's pow, most of which math.powf lacks."""
     size = math.absf(x)
     nothing, one = constant(x.type, 0.0), constant(x.type, 1.0)
     raised = math.powf if isinstance(x.type, ir.F64Type) else power_of_size
@@ -74,7 +74,7 @@ def power(x: Value, y: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """Compute tanh |x| = -m / (m + 2), m = expm1(-2 |x|), without cancellation."""
+    """Emit tanh x; in f64 as -m / (m + 2) of m = expm1(-2 |x|), which cannot cancel."""
     if not isinstance(x.type, ir.F64Type):
         return math.tanh(x)
     size = math.absf(x)
@@ -85,18 +85,18 @@ def tanh(x: Value) -> Value:
 
 @in_f32
 def sin(x: Value) -> Value:
-    """The sine; see `_sine_of_quadrant`."""
+    """Emit the sine of x; see `_sine_of_quadrant`."""
     return _sine_of_quadrant(x, 0)
 
 
 @in_f32
 def cos(x: Value) -> Value:
-    """The cosine: the sine a quadrant later."""
+    """Emit the cosine of x: the sine a quadrant later."""
     return _sine_of_quadrant(x, 1)
 
 
 def _sine_of_quadrant(x: Value, shift: int) -> Value:
-    """sin(x + shift pi/2): reduction to [-pi/4, pi/4], then Taylor polynomials."""
+    """Emit sin(x + shift pi/2): a reduction to [-pi/4, pi/4], then a polynomial."""
     width = x.type.width
     reduced, error, quadrant = reduce_angle(x)
     square = arith.mulf(reduced, reduced)
@@ -123,13 +123,13 @@ def _sine_of_quadrant(x: Value, shift: int) -> Value:
 
 
 def _is_odd(whole: Value) -> Value:
-    """Return whether an integer, held in a float, is odd."""
+    """Emit whether an integer, held in a float, is odd."""
     half = arith.mulf(whole, constant(whole.type, 0.5))
     return float_compare("UNE", math.floor(half), half)
 
 
 def expm1(x: Value) -> Value:
-    """e**x - 1; in f64 by Taylor's series near 0, where IREE loses half the digits."""
+    """Emit e**x - 1; in f64 by a Taylor series near 0: IREE loses half the digits."""
     if not isinstance(x.type, ir.F64Type):
         return math.expm1(x)
     terms = [1 / pymath.factorial(n) for n in range(1, 17)]
@@ -140,7 +140,7 @@ def expm1(x: Value) -> Value:
 
 
 def log1p(x: Value) -> Value:
-    """ln(1 + x); in f64, where IREE loses half the digits, by Kahan's formula.
+    """Emit ln(1 + x); in f64, where IREE loses half the digits, by Kahan's formula.
 
     It is ln(u) x / (u - 1) with u = 1 + x, whose rounding errors cancel (Goldberg, What
     every computer scientist should know about floating-point arithmetic, 1991).
@@ -158,7 +158,7 @@ def log1p(x: Value) -> Value:
 
 @in_f32
 def exp2(x: Value) -> Value:
-    """2**x by its whole part and e**(ln 2 times the rest): exact for whole x."""
+    """Emit 2**x by its whole part and e**(ln 2 times the rest): exact for whole x."""
     limit = constant(x.type, 252.0 if x.type.width == 32 else 2044.0)
     whole = math.roundeven(arith.minimumf(x, limit))
     whole = arith.maximumf(whole, arith.negf(limit))
@@ -171,7 +171,7 @@ def exp2(x: Value) -> Value:
 
 @in_f32
 def cbrt(x: Value) -> Value:
-    """The cube root of |x| by logarithms, and one step of Newton's method."""
+    """Emit the cube root of x by logarithms, and one step of Newton's method."""
     size, third = math.absf(x), constant(x.type, 1 / 3)
     root = math.exp(arith.mulf(math.log(size), third))
     excess = arith.subf(root, arith.divf(size, arith.mulf(root, root)))
@@ -185,7 +185,7 @@ def cbrt(x: Value) -> Value:
 
 @in_f32
 def hypot(x: Value, y: Value) -> Value:
-    """sqrt(x**2 + y**2), scaled by the larger; infinite if either is, even by NaN."""
+    """Emit sqrt(x**2 + y**2) without overflow; infinite if either is, even by NaN."""
     a, b = math.absf(x), math.absf(y)
     ratio = _smaller_by_larger(a, b)
     root = math.sqrt(math.fma(ratio, ratio, constant(x.type, 1.0)))
@@ -199,7 +199,7 @@ def hypot(x: Value, y: Value) -> Value:
 
 @in_f32
 def asinh(x: Value) -> Value:
-    """ln(a + sqrt(a**2 + 1)) of a = |x|, as a log1p that does not cancel near 0."""
+    """Emit arsinh x by a log1p that does not cancel near 0."""
     size, one = math.absf(x), constant(x.type, 1.0)
     large = float_compare("OGT", size, constant(x.type, 1e9))
     a = arith.select(large, one, size)
@@ -212,7 +212,7 @@ def asinh(x: Value) -> Value:
 
 @in_f32
 def atan2(y: Value, x: Value) -> Value:
-    """The angle of (x, y): arctan on [0, tan(pi/8)], folded out to the whole circle.
+    """Emit the angle of (x, y): arctan on [0, tan(pi/8)], unfolded to the full circle.
 
     Beyond tan(pi/8), arctan(r) = pi/4 + arctan((r - 1) / (r + 1)).
     """
@@ -233,7 +233,7 @@ def atan2(y: Value, x: Value) -> Value:
 
 
 def _smaller_by_larger(a: Value, b: Value) -> Value:
-    """The ratio of two sizes, in [0, 1]: 0 for two zeros, 1 for two infinities."""
+    """Emit the ratio of two sizes, smaller by larger: 0 for zeros, 1 for infinities."""
     smaller, larger = arith.minimumf(a, b), arith.maximumf(a, b)
     nothing, one = constant(a.type, 0.0), constant(a.type, 1.0)
     equal = float_compare("OEQ", a, b)

@@ -14,7 +14,7 @@ Rewrite = Callable[[Operation, Block, Block], list[Block]]
 
 
 def to_blocks(module: Module) -> bool:
-    """Rewrite ops in functions themselves; bodies of other ops stay.
+    """Rewrite loops and branches of functions into basic blocks; return if any were.
 
     Returns:
         Whether there was anything.
@@ -31,7 +31,7 @@ def to_blocks(module: Module) -> bool:
 
 
 def _rewrite_block(block: Block) -> list[Block]:
-    """Cut a block behind each loop and branch in it; returns the blocks in between."""
+    """Split a block after each loop and branch in it; return the new inner blocks."""
     ops, made = list(block.operations), list[Block]()
     first = next((n for n, op in enumerate(ops) if op.name in _REWRITES), len(ops))
     for op in ops[first + 1 :]:  # a block takes no jump before its end
@@ -53,11 +53,12 @@ def _rewrite_block(block: Block) -> list[Block]:
 
 
 def _add_block_after(block: Block, kinds: Sequence[Type]) -> Block:
+    """Insert an empty block with arguments of these types after `block`."""
     return block.create_after(*kinds, arg_locs=[ir.Location.current] * len(kinds))
 
 
 def _move_ops(source: Block, target: Block, arguments: Sequence[Value]) -> list[Value]:
-    """Move the ops of a block but its end, whose operands are returned."""
+    """Move a block's ops to `target`; erase its terminator and return its operands."""
     for old, new in zip(source.arguments, arguments, strict=True):
         old.replace_all_uses_with(new)
     *ops, end = source.operations
@@ -69,7 +70,7 @@ def _move_ops(source: Block, target: Block, arguments: Sequence[Value]) -> list[
 
 
 def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """Branch from the block to one of two, and join both behind."""
+    """Rewrite an scf.if as a conditional jump to two blocks that join in `behind`."""
     made = []
     for region in op.regions:
         made.append(_add_block_after(block, []) if len(region.blocks) else behind)
@@ -83,7 +84,7 @@ def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
 
 
 def _while(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """Write a loop as two blocks: a head that decides, and a body that goes back."""
+    """Rewrite an scf.while as a head block that tests, and a body that jumps back."""
     before, after = (region.blocks[0] for region in op.regions)
     head = _add_block_after(block, [value.type for value in before.arguments])
     body = _add_block_after(head, [value.type for value in after.arguments])
@@ -99,7 +100,7 @@ def _while(op: Operation, block: Block, behind: Block) -> list[Block]:
 
 
 def _for(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """Write a counted loop as two blocks: a head that counts, and the body."""
+    """Rewrite an scf.for as a head block that counts, and a body that jumps back."""
     start, end, step, *carried = op.operands
     inner = op.regions[0].blocks[0]
     head = _add_block_after(block, [value.type for value in inner.arguments])

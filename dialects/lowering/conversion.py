@@ -17,12 +17,12 @@ from aotc.mlir import ElementType, Value, arith, ir, math
 
 
 def accumulator(dtype: str) -> str:
-    """The dtype that sums of `dtype` are kept in: f32 for the half-precision ones."""
+    """Return the dtype in which `dtype` is accumulated: f32 for f16 and bf16."""
     return "f32" if dtype in ("f16", "bf16") else dtype
 
 
 def conversion(source: str, target: str) -> Callable[[Value], Value]:
-    """The body that turns an element of dtype `source` into one of `target`."""
+    """Return a function that emits the cast of an element from `source` to `target`."""
     if target == "bool":
         return _to_bool(source)
     if dtypes.is_float(source):
@@ -31,11 +31,13 @@ def conversion(source: str, target: str) -> Callable[[Value], Value]:
 
 
 def _to_bool(source: str) -> Callable[[Value], Value]:
+    """Return a function that emits whether an element differs from zero."""
     differs = comparison(source, "ne", is_exact=True)
     return lambda x: differs(x, constant(x.type, 0))
 
 
 def _from_integer(source: str, target: str) -> Callable[[Value], Value]:
+    """Return a function that emits the cast of an integer or bool to `target`."""
     signed = source in dtypes.SIGNED
     element = lowered_element(target)
     if dtypes.is_float(target):
@@ -53,6 +55,7 @@ def _from_integer(source: str, target: str) -> Callable[[Value], Value]:
 
 
 def _from_float(source: str, target: str) -> Callable[[Value], Value]:
+    """Return a function that emits the cast of a float to `target`."""
     element = lowered_element(target)
     if not dtypes.is_float(target):
         return lambda x: _saturate(x, target, element)
@@ -64,11 +67,12 @@ def _from_float(source: str, target: str) -> Callable[[Value], Value]:
 
 
 def _not_half(dtype: str) -> str:
+    """Return f32 for a dtype of 16 bits, else the dtype itself."""
     return "f32" if dtypes.bits(dtype) == 16 else dtype
 
 
 def _round_to(x: Value, target: str) -> Value:
-    """Round a float to a dtype that is not wider; to half precision through f32.
+    """Emit a float rounded to a dtype no wider; to half precision through f32.
 
     A direct conversion from f64 would call `__truncdfhf2`, which IREE's linker lacks.
     """
@@ -79,7 +83,7 @@ def _round_to(x: Value, target: str) -> Value:
 
 
 def _round_to_bf16(x: Value, _: str) -> Value:
-    """An f32 that is not NaN, rounded to even, by its bits.
+    """Emit an f32 that is not NaN, rounded to even in bf16 by its bits.
 
     For integers: LLVM makes one conversion of i32 → f32 → bf16, and that one is a call
     to `__truncsfbf2`, which IREE's linker lacks.
@@ -94,13 +98,13 @@ def _round_to_bf16(x: Value, _: str) -> Value:
 
 
 def integer_bounds(target: str) -> tuple[int, int]:
-    """The least and the greatest value of an integer dtype."""
+    """Return the least and the greatest value of an integer dtype."""
     info = np.iinfo(dtypes.to_numpy(target))
     return int(info.min), int(info.max)
 
 
 def _saturate(x: Value, target: str, element: ElementType) -> Value:
-    """Round towards zero and clamp to the range of `target`; NaN gives 0."""
+    """Emit a float rounded towards zero and clamped to `target`; 0 for NaN."""
     if x.type.width == 16:
         x = arith.extf(ir.F32Type.get(), x)
     low, high = integer_bounds(target)
@@ -119,7 +123,7 @@ def _saturate(x: Value, target: str, element: ElementType) -> Value:
 
 
 def _whole_to_integer(x: Value, target: str) -> Value:
-    """A whole number in the range of `target`; below 32 bits by way of i32, as VMVX."""
+    """Emit a whole float in the range of `target` as that; through i32 if narrower."""
     element = lowered_element(target)
     if dtypes.bits(target) < 32:
         return arith.trunci(element, arith.fptosi(ir.IntegerType.get_signless(32), x))
@@ -127,7 +131,7 @@ def _whole_to_integer(x: Value, target: str) -> Value:
 
 
 def saturate_numpy(x: np.ndarray, target: np.dtype) -> np.ndarray:
-    """The reference of `_saturate`."""
+    """Return NumPy floats cast as `_saturate` does: its reference."""
     info = np.iinfo(target)
     wide = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0)
     inside = (wide > info.min) & (wide < float(info.max) + 1)

@@ -27,8 +27,7 @@ _PART = 1 << 14  # elements whose Taylor series stay in the processor's caches
 
 @functools.cache
 def _erf_table() -> np.ndarray:
-    """Return Taylor coefficients of erf at multiples of `_ERF_STEP`, a row for each
-    power.
+    """Return erf and its Taylor coefficients at multiples of `_ERF_STEP`, row by row.
 
     Derivatives of erf are Hermite polynomials times its first one (Abramowitz and
     Stegun, 1964, 7.1.19); a fifth power would be below 1e-19 within half a step.
@@ -42,7 +41,7 @@ def _erf_table() -> np.ndarray:
 
 
 def erf_numpy(x: np.ndarray) -> Any:
-    """The reference: the C library's erf near to each element, and its Taylor series.
+    """Return erf of an array, by Taylor series about values of the C library.
 
     Within three units in the last place of f64.
     """
@@ -55,6 +54,7 @@ def erf_numpy(x: np.ndarray) -> Any:
 
 
 def _erf_of_part(x: np.ndarray) -> Any:
+    """Return erf of a short vector by the table of Taylor series."""
     wide = np.clip(x.astype(np.float64), -_ERF_END, _ERF_END)
     steps = np.rint(wide / _ERF_STEP)
     offset = wide - steps * _ERF_STEP
@@ -68,16 +68,17 @@ def _erf_of_part(x: np.ndarray) -> Any:
 
 
 def erfc_numpy(x: np.ndarray) -> Any:
-    """The reference: the C library's erfc, one element at a time."""
+    """Return erfc of an array by the C library, one element at a time."""
     return np.vectorize(pymath.erfc, otypes=[np.float64])(x).astype(x.dtype)
 
 
 def erfinv_numpy(x: np.ndarray) -> Any:
-    """The reference: the normal quantile, and one step of Newton's method."""
+    """Return the inverse of erf of an array: the normal quantile, a Newton step."""
     return np.vectorize(_erfinv, otypes=[np.float64])(x).astype(x.dtype)
 
 
 def _erfinv(x: float) -> float:
+    """Return the inverse of erf of one float."""
     from statistics import NormalDist  # 2 ms, which only this reference needs
 
     size = abs(float(x))
@@ -90,7 +91,7 @@ def _erfinv(x: float) -> float:
 
 
 def gelu_exact(x: Value) -> Value:
-    """x/2 (1 + erf(x / sqrt 2))."""
+    """Emit x/2 (1 + erf(x / sqrt 2))."""
     scaled = arith.mulf(x, constant(x.type, pymath.sqrt(0.5)))
     value = erf(scaled)
     return arith.mulf(
@@ -99,13 +100,13 @@ def gelu_exact(x: Value) -> Value:
 
 
 def _erf_series() -> list[float]:
-    """erf(x)/x in powers of x**2, highest first; 2e-17 at |x| = 0.5."""
+    """Return coefficients of erf(x)/x in x**2, highest first; 2e-17 at |x| = 0.5."""
     terms = [(-1) ** n / (pymath.factorial(n) * (2 * n + 1)) for n in range(14)]
     return [2 / pymath.sqrt(pymath.pi) * term for term in reversed(terms)]
 
 
 def erf(x: Value) -> Value:
-    """Write erf; in f64 as a Taylor series below 0.5, and 1 - erfc above."""
+    """Emit erf; in f64 as a Taylor series below 0.5, and 1 - erfc above."""
     if not isinstance(x.type, ir.F64Type):
         return math.erf(x)
     size = math.absf(x)
@@ -117,7 +118,7 @@ def erf(x: Value) -> Value:
 
 @in_f32
 def erfc(x: Value) -> Value:
-    """1 - erf x, without cancellation for positive x."""
+    """Emit 1 - erf x, without cancellation for positive x."""
     tail = _erfc_of_size(math.absf(x))
     beyond = arith.subf(constant(x.type, 2.0), tail)
     negative = float_compare("OLT", x, constant(x.type, 0.0))
@@ -125,8 +126,10 @@ def erfc(x: Value) -> Value:
 
 
 def _erfc_of_size(size: Value) -> Value:
-    """Compute erfc for x >= 0: (1 + 2x) exp(x**2) erfc(x) is smooth in (x - 3.75) / (x
-    + 3.75).
+    """Emit erfc for x >= 0 by a Chebyshev series.
+
+    The series is of (1 + 2x) exp(x**2) erfc(x), which is smooth in (x - 3.75) / (x +
+    3.75).
 
     The form of Shepherd and Laframboise, Mathematics of Computation 36 (1981) 249.
     """
@@ -144,7 +147,7 @@ def _erfc_of_size(size: Value) -> Value:
 
 @in_f32
 def erfinv(x: Value) -> Value:
-    """The inverse of erf: its ratio to x is smooth in w = -log(1 - x**2).
+    """Emit the inverse of erf: its ratio to x is smooth in w = -log(1 - x**2).
 
     The variable of Giles, GPU Computing Gems Jade Edition (2011) chapter 10.
     """
@@ -164,10 +167,11 @@ def erfinv(x: Value) -> Value:
 
 
 def _between(x: Value, low: float, high: float, series: tuple[float, ...]) -> Value:
-    """A Chebyshev series on [low, high]."""
+    """Emit a Chebyshev series on [low, high] at x."""
     offset = arith.subf(x, constant(x.type, (low + high) / 2))
     return chebyshev(arith.mulf(offset, constant(x.type, 2 / (high - low))), series)
 
 
 def _above(x: Value, bound: float) -> Value:
+    """Emit whether x is greater than a number."""
     return float_compare("OGT", x, constant(x.type, bound))

@@ -25,7 +25,7 @@ from aotc.mlir import Value, arith, math
 
 @cache
 def _bernoulli(n: int) -> Fraction:
-    """The Bernoulli number B_n, with B_1 = -1/2."""
+    """Return the Bernoulli number B_n, with B_1 = -1/2."""
     if n == 0:
         return Fraction(1)
     total = sum(pymath.comb(n + 1, k) * _bernoulli(k) for k in range(n))
@@ -36,7 +36,7 @@ def _bernoulli(n: int) -> Fraction:
 
 
 def lgamma_numpy(x: np.ndarray) -> Any:
-    """The reference: the C library's lgamma, one element at a time."""
+    """Return ln |gamma| of an array by the C library, one element at a time."""
 
     def one(value: float) -> float:
         at_pole = value <= 0 and value == np.floor(value)
@@ -50,7 +50,7 @@ def lgamma_numpy(x: np.ndarray) -> Any:
 
 @in_f32
 def lgamma(x: Value) -> Value:
-    """ln |gamma(x)|; infinite at the poles 0, -1, -2, …"""
+    """Emit ln |gamma(x)|; infinite at the poles 0, -1, -2, …"""
     one, nothing = constant(x.type, 1.0), constant(x.type, 0.0)
     reflected = float_compare("OLE", x, nothing)
     z = arith.select(reflected, arith.subf(one, x), x)
@@ -67,13 +67,13 @@ def lgamma(x: Value) -> Value:
 
 
 def _phase(x: Value) -> Value:
-    """Pi times the distance of x from the nearest whole number."""
+    """Emit pi times the distance of x from the nearest whole number."""
     distance = arith.subf(x, math.roundeven(x))
     return arith.mulf(constant(x.type, pymath.pi), distance)
 
 
 def _lgamma_of_positive(z: Value) -> Value:
-    """Compute lgamma by a series up to 3, without zeros 1 and 2, then by Stirling's.
+    """Emit lgamma for z > 0: a series up to 3, without zeros 1 and 2, then Stirling's.
 
     One step of the recurrence leads from below 1 to the former, five to the latter.
     """
@@ -92,7 +92,7 @@ def _lgamma_of_positive(z: Value) -> Value:
 
 
 def _rising(z: Value, count: int) -> Value:
-    """z (z + 1) … (z + count - 1)."""
+    """Emit the rising factorial z (z + 1) … (z + count - 1)."""
     product = z
     for k in range(1, count):
         product = arith.mulf(product, arith.addf(z, constant(z.type, float(k))))
@@ -100,7 +100,10 @@ def _rising(z: Value, count: int) -> Value:
 
 
 def _stirling(z: Value) -> Value:
-    """(z - 1/2) (ln z - 1) + (ln 2pi - 1) / 2 + the series in 1/z; 1e-17 from 8."""
+    """Emit Stirling's series for ln gamma(z), within 1e-17 from z = 8 on.
+
+    It is (z - 1/2) (ln z - 1) + (ln 2pi - 1) / 2 and a series in 1/z.
+    """
     one = constant(z.type, 1.0)
     terms = [_bernoulli(2 * k) / (2 * k * (2 * k - 1)) for k in range(1, 11)]
     inverse = arith.divf(one, z)
@@ -113,6 +116,7 @@ def _stirling(z: Value) -> Value:
 
 
 def _floats(numbers: Sequence[Fraction]) -> list[float]:
+    """Return fractions as floats."""
     return [float(number) for number in numbers]
 
 
@@ -131,7 +135,7 @@ def _floats(numbers: Sequence[Fraction]) -> list[float]:
 
 
 def _tail_factors(order: int) -> list[float]:
-    """Return the factors a_k for k = 1, 2, …, 10."""
+    """Return the coefficients a_k of the asymptotic series for k = 1, 2, …, 10."""
     factorial = pymath.factorial
     return _floats(
         [
@@ -142,7 +146,7 @@ def _tail_factors(order: int) -> list[float]:
 
 
 def _cotangent_factors(order: int) -> list[float]:
-    """Return cot_n as a polynomial in cot, highest power first."""
+    """Return derivative `order` of cot as a polynomial in cot, highest power first."""
     p = np.polynomial.Polynomial([0, 1])
     for _ in range(order):
         p = -p.deriv() * np.polynomial.Polynomial([1, 0, 1])
@@ -150,12 +154,12 @@ def _cotangent_factors(order: int) -> list[float]:
 
 
 def _steps(order: int) -> int:
-    """Return the number from which the asymptotic series is exact to rounding."""
+    """Return the argument from which the asymptotic series is exact to rounding."""
     return 10 + 2 * order
 
 
 def polygamma_numpy(x: np.ndarray, order: int) -> np.ndarray:
-    """The reference: the formulas above in f64, from larger arguments on."""
+    """Return derivative `order` of digamma of an array, by the same formulas in f64."""
     wide = np.asarray(x, np.float64)
     reflected = wide <= 0
     value = _polygamma_numpy_of_positive(np.where(reflected, 1 - wide, wide), order)
@@ -168,6 +172,7 @@ def polygamma_numpy(x: np.ndarray, order: int) -> np.ndarray:
 
 
 def _polygamma_numpy_of_positive(z: np.ndarray, order: int) -> np.ndarray:
+    """Return derivative `order` of digamma for arguments above 0."""
     steps, factorial = _steps(order) + 6, float(pymath.factorial(order))
     near = z < steps
     v = np.where(near, z + steps, z)
@@ -181,11 +186,12 @@ def _polygamma_numpy_of_positive(z: np.ndarray, order: int) -> np.ndarray:
 
 
 def polygamma(order: int) -> Callable[[Value], Value]:
-    """The body of the derivative number `order` of digamma."""
+    """Return a function that emits derivative `order` of digamma."""
     return in_f32(lambda x: _polygamma(x, order))
 
 
 def _polygamma(x: Value, order: int) -> Value:
+    """Emit derivative `order` of digamma, by reflection for x <= 0."""
     nothing, one = constant(x.type, 0.0), constant(x.type, 1.0)
     reflected = float_compare("OLE", x, nothing)
     z = arith.select(reflected, arith.subf(one, x), x)
@@ -203,6 +209,7 @@ def _polygamma(x: Value, order: int) -> Value:
 
 
 def _polygamma_of_positive(z: Value, order: int) -> Value:
+    """Emit derivative `order` of digamma for z > 0, by its asymptotic series."""
     steps, factorial = _steps(order), float(pymath.factorial(order))
     near = float_compare("OLT", z, constant(z.type, float(steps)))
     shift = arith.select(near, constant(z.type, float(steps)), constant(z.type, 0.0))
@@ -223,7 +230,7 @@ def _polygamma_of_positive(z: Value, order: int) -> Value:
 
 
 def _skipped_terms(z: Value, order: int, steps: int) -> Value:
-    """Sum of n! / (z+j)**(n+1), from the smallest term on."""
+    """Emit the sum of n! / (z+j)**(n+1) over j < steps, smallest term first."""
     total = constant(z.type, 0.0)
     for j in reversed(range(steps)):
         inverse = arith.divf(
@@ -234,6 +241,7 @@ def _skipped_terms(z: Value, order: int, steps: int) -> Value:
 
 
 def _whole_power(x: Value, exponent: int) -> Value:
+    """Emit x to a positive integer power by repeated multiplication."""
     value = x
     for _ in range(exponent - 1):
         value = arith.mulf(value, x)

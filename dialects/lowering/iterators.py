@@ -7,12 +7,13 @@ from aotc.mlir import ir
 
 
 def iterator_types(kinds: Sequence[str]) -> ir.ArrayAttr:
-    """The attribute for loops of these kinds, `parallel` or `reduction` each."""
+    """Return the `iterator_types` attribute for loops `parallel` or `reduction`."""
     return _attribute(tuple(kinds))
 
 
 @cache  # of few kinds, and parsed
 def _attribute(kinds: tuple[str, ...]) -> ir.ArrayAttr:
+    """Return the cached `iterator_types` attribute."""
     return ir.ArrayAttr.get(
         [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
     )
@@ -20,5 +21,5 @@ def _attribute(kinds: tuple[str, ...]) -> ir.ArrayAttr:
 
 @cache
 def has_reduction(iterators: ir.ArrayAttr) -> bool:
-    """Return whether a loop of the attribute `iterator_types` reduces."""
+    """Return whether an `iterator_types` attribute has a reduction loop."""
     return "reduction" in str(iterators)

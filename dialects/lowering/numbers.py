@@ -19,7 +19,7 @@ from aotc.mlir import AffineMap, Operation, Type, Value, func, ir, linalg
 
 
 class ScalarLowering(Lowering):
-    """Lowers ops on tensors of rank 0 where a lowered value is the element itself."""
+    """Lowers ops on tensors of rank 0 to scalar ops: a lowered value is the element."""
 
     def generic(
         self,
@@ -29,41 +29,41 @@ class ScalarLowering(Lowering):
         iterators: Sequence[str],
         body: Body,
     ) -> Value:
-        """Apply the body to the elements; there are no loops over axes."""
+        """Emit the body on the elements; there are no loops over axes."""
         assert not iterators
         return body(*inputs, init)
 
     def empty(self, of: Tensor) -> Value:
-        """Return any element."""
+        """Emit an arbitrary element, 0."""
         return self.scalar(of.dtype, 0)
 
     def full(self, of: Tensor, value: Value | float) -> Value:
-        """Return the value."""
+        """Return the value as an element; emit a constant for a number."""
         return value if isinstance(value, Value) else self.scalar(of.dtype, value)
 
     def constant(self, array: np.ndarray, dtype: str) -> Value:
-        """A constant of element type `dtype`."""
+        """Emit a scalar constant of element type `dtype`."""
         return self.scalar(dtype, np.asarray(array).item())
 
     def reshape(self, source: Value, old: Tensor, new: Tensor) -> Value:
-        """Return the same element."""
+        """Return the element unchanged."""
         return source
 
     def number(self, x: Value) -> Value:
-        """Return the element."""
+        """Return the element unchanged."""
         return x
 
     def from_number(self, element: Value) -> Value:
-        """Return the element."""
+        """Return the element unchanged."""
         return element
 
     def lowered_type(self, kind: Tensor) -> Type:
-        """The type of the element."""
+        """Return the MLIR element type."""
         return lowered_element(kind.dtype)
 
 
 def has_numbers_only(name: str) -> bool:
-    """Return whether a function takes, computes and returns numbers, op by op.
+    """Return whether a function has scalar values only, and ops that lower to them.
 
     Each op then has a body on scalars; those with effects do not count.
     """
@@ -77,6 +77,7 @@ def has_numbers_only(name: str) -> bool:
 
 
 def _calls_numbers(call: Operation) -> bool:
+    """Return whether a call runs control flow over functions of scalars only."""
     assert isinstance(call, func.CallOp)  # what else stands in a function
     run = functions.run_by_control(functions.find(functions.callee_of(call)))
     return run is not None and all(map(has_numbers_only, run))
@@ -88,8 +89,7 @@ def in_one_dispatch(
     kinds: Sequence[Tensor],
     body: Callable[..., Sequence[Value]],
 ) -> list[Value]:
-    """Return the results that a body on scalars makes of lowered tensors of rank 0, in
-    one dispatch.
+    """Emit a scalar body over tensors of rank 0 as one dispatch; return its results.
 
     They stand behind a barrier: an op that reads one of them for each of its elements
     would otherwise take the loop into its own body, and run it for each.

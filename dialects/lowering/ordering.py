@@ -9,7 +9,9 @@ from aotc.mlir import AffineMap, Value, arith, ir, linalg, tensor
 
 
 def after(x: Value, event: Value) -> Value:
-    """Return `x`, read after `event`; computations on either are not merged.
+    """Emit `x` with a data dependence on `event`, so that IREE runs it afterwards.
+
+    Computations on either are not merged.
 
     An element of `event` decides between x and zero, and always says x. IREE orders
     what it runs by data alone, and a barrier of its own ends a submission of work.
@@ -29,6 +31,7 @@ def after(x: Value, event: Value) -> Value:
 
 
 def _zero(value: Value) -> Value:
+    """Emit 0 in the type of a scalar."""
     return constant(value.type, 0)
 
 
@@ -38,7 +41,7 @@ def _elementwise(
     like: Value,
     body: Body,
 ) -> Value:
-    """A loop over the elements of a tensor like `like`."""
+    """Emit an elementwise linalg.generic whose result has the type of `like`."""
     op = linalg.GenericOp(
         [like.type],
         list(inputs),
@@ -54,12 +57,12 @@ def _elementwise(
 
 
 def starts(values: Sequence[Value]) -> list[Value]:
-    """Return the initial values of a loop, each behind a barrier."""
+    """Emit the initial values of a loop, each behind a barrier."""
     return [iree_text.optimization_barrier(x) for x in values]
 
 
 def _first(source: Value) -> Value:
-    """The first element as a tensor of rank 0."""
+    """Emit the first element of a tensor as a tensor of rank 0."""
     kind = source.type
     whole = ir.RankedTensorType.get([], kind.element_type)
     places = ([number] * kind.rank for number in (0, 1, 1))
@@ -67,7 +70,7 @@ def _first(source: Value) -> Value:
 
 
 def _empty(like: Value) -> Value:
-    """A tensor of the same type without defined elements."""
+    """Emit a tensor of the type of `like` with undefined elements."""
     kind = like.type
     sizes = [
         tensor.dim(like, _index(axis)) if kind.is_dynamic_dim(axis) else size
@@ -77,5 +80,5 @@ def _empty(like: Value) -> Value:
 
 
 def _index(value: int) -> Value:
-    """A constant of type index."""
+    """Emit a constant of type index."""
     return arith.ConstantOp(ir.IndexType.get(), value).result

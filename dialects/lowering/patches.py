@@ -30,7 +30,7 @@ def patches(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[Value, Tensor]:
-    """Return all windows of an image as rows; see the note above.
+    """Emit all windows of an image as rows (im2col); return them and their type.
 
     Args:
         low: the function under construction.
@@ -69,9 +69,7 @@ def _gather(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """Return all windows of an image, N, counts…, window…, C, reading each element
-    alone.
-    """
+    """Emit all windows of an image, N, counts…, window…, C, as one generic."""
     x = low.materialize(x)
 
     def element(loops: list[Value]) -> Value:
@@ -92,7 +90,7 @@ def _gather(
 def insert_last(
     low: Lowering, part: Value, into: Value, type_: Tensor, first: Size
 ) -> Value:
-    """Write `part` into `into` from position `first` of the last axis."""
+    """Emit `part` inserted into `into` from position `first` of the last axis."""
     known = isinstance(first, int)
     offsets = [0] * (type_.rank - 1) + [first if known else _DYNAMIC]
     return tensor.insert_slice(

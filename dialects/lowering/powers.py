@@ -24,7 +24,7 @@ Sum = tuple[Value, Value]  # a float, and what it leaves
 
 
 def power_of_size(x: Value, y: Value) -> Value:
-    """x**y for x from 0 on, both f32."""
+    """Emit x**y in f32 for x >= 0."""
     high, low = _logarithm(x)
     exponent = arith.mulf(y, high)
     rest = arith.addf(math.fma(y, high, arith.negf(exponent)), arith.mulf(y, low))
@@ -40,7 +40,7 @@ def power_of_size(x: Value, y: Value) -> Value:
 
 
 def _logarithm(x: Value) -> Sum:
-    """The binary logarithm of a normal number, to 2**-30 of it.
+    """Emit the binary logarithm of a normal f32 as a sum of two, to 2**-30 of it.
 
     x is m 2**e with m near 1, and ln m is 2 artanh s = 2 s + 2/3 s**3 + … of
     s = (m - 1) / (m + 1).
@@ -67,6 +67,7 @@ def _logarithm(x: Value) -> Sum:
 
 
 def _to_base_two(high: Value, low: Value) -> Sum:
+    """Emit a natural logarithm times log2(e), both sums of two floats."""
     factor = constant(high.type, 1.44269502162933349609375)
     more = constant(high.type, 1.925963033500011e-08)  # of log2(e)
     product = arith.mulf(high, factor)
@@ -76,13 +77,13 @@ def _to_base_two(high: Value, low: Value) -> Sum:
 
 
 def _sum_of(larger: Value, smaller: Value) -> Sum:
-    """Add two floats, the first 0 or the larger; return the sum and its error."""
+    """Emit the sum of two floats and its rounding error; the first is 0 or larger."""
     total = arith.addf(larger, smaller)
     return total, arith.addf(arith.subf(larger, total), smaller)
 
 
 def _power_of_two_of_sum(x: Value, rest: Value) -> Value:
-    """2**(x + rest), where the rest is small."""
+    """Emit 2**(x + rest), where the rest is small."""
     kind, word = x.type, ir.IntegerType.get_signless(32)
     limit = constant(kind, _BEYOND)
     is_near = float_compare("OLT", math.absf(x), limit)

@@ -21,7 +21,7 @@ _GREATEST_EXPONENT = {32: 127, 64: 1023}
 
 
 def reduce_angle(x: Value) -> tuple[Value, Value, Value]:
-    """r, s and n, where |x| = r + s + n pi/2: r is in [-pi/4, pi/4], s its rounding.
+    """Emit r, s and n with |x| = r + s + n pi/2, r in [-pi/4, pi/4], s its rounding.
 
     Two bits of n count.
 
@@ -41,7 +41,7 @@ def reduce_angle(x: Value) -> tuple[Value, Value, Value]:
 
 
 def _quarter_turns(bits: Value, kind: ElementType) -> tuple[Value, Value]:
-    """|x| 2/pi in two words, modulo 4: two bits are whole, all others a fraction."""
+    """Emit |x| 2/pi modulo 4 in two words: two integer bits, then the fraction."""
     word, width = bits.type, kind.width
     fraction = _FRACTION_BITS[width]
     lead = constant(word, 1 << fraction)
@@ -62,7 +62,7 @@ def _quarter_turns(bits: Value, kind: ElementType) -> tuple[Value, Value]:
 
 
 def _digits_from(place: Value, width: int) -> list[Value]:
-    """Return three words of the digits of 2/pi, from the one for an exponent."""
+    """Emit three words of the binary digits of 2/pi, from the one for an exponent."""
     word = place.type
     steps = _GREATEST_EXPONENT[width] // width + 1  # a power of two
     count = steps + 3
@@ -83,7 +83,7 @@ def _digits_from(place: Value, width: int) -> list[Value]:
 
 
 def _shifted_left(words: Sequence[Value], count: Value, width: int) -> list[Value]:
-    """Move the digits of words, highest first, up by `count`; the last is lost."""
+    """Emit the first three of four words, highest first, shifted left by `count`."""
     word = count.type
     rest = arith.subi(constant(word, width - 1), count)
     found = []
@@ -95,7 +95,7 @@ def _shifted_left(words: Sequence[Value], count: Value, width: int) -> list[Valu
 
 @cache
 def _words_of_two_over_pi(width: int, count: int) -> list[int]:
-    """The digits of 2/pi as signed words, behind as many zeros as a float asks for.
+    """Return the binary digits of 2/pi as signed words, after leading zeros.
 
     Those for an exponent of 0 come first: of 2 m 2**-(fraction + 1) two bits are whole,
     so the digits stand behind `fraction` + 3 zeros.
@@ -110,14 +110,14 @@ def _words_of_two_over_pi(width: int, count: int) -> list[int]:
 
 
 def _pi_times(scale: int) -> int:
-    """pi * scale, by Machin's formula, to within a few units."""
+    """Return pi * scale as an integer, by Machin's formula, to within a few units."""
     scale <<= 32
     total = 16 * _arctan_of_inverse(5, scale) - 4 * _arctan_of_inverse(239, scale)
     return total >> 32
 
 
 def _arctan_of_inverse(x: int, scale: int) -> int:
-    """arctan(1/x) * scale."""
+    """Return arctan(1/x) * scale as an integer."""
     power = total = scale // x
     n, sign = 3, -1
     while power:
@@ -128,6 +128,7 @@ def _arctan_of_inverse(x: int, scale: int) -> int:
 
 
 def _halves(word: Value) -> tuple[Value, Value]:
+    """Emit the upper and the lower half of a word."""
     half = word.type.width // 2
     return (
         arith.shrui(word, constant(word.type, half)),
@@ -136,7 +137,7 @@ def _halves(word: Value) -> tuple[Value, Value]:
 
 
 def _high_product(x: Value, y: Value) -> Value:
-    """The upper word of x * y (Knuth, TAOCP 2, 4.3.1, with halves for digits)."""
+    """Emit the upper word of x * y (Knuth, TAOCP 2, 4.3.1, with halves for digits)."""
     half = constant(x.type, x.type.width // 2)
     mask = constant(x.type, (1 << x.type.width // 2) - 1)
     (a, b), (c, d) = _halves(x), _halves(y)
@@ -147,7 +148,7 @@ def _high_product(x: Value, y: Value) -> Value:
 
 
 def _about_high_product(x: Value, y: Value) -> Value:
-    """The upper word of x * y, or up to 3 less."""
+    """Emit the upper word of x * y, or up to 3 less."""
     half = constant(x.type, x.type.width // 2)
     (a, b), (c, d) = _halves(x), _halves(y)
     mixed = arith.addi(
@@ -159,9 +160,7 @@ def _about_high_product(x: Value, y: Value) -> Value:
 def _nearest_angle(
     high: Value, low: Value, kind: ElementType
 ) -> tuple[Value, Value, Value]:
-    """Return radians beyond the nearest whole number of quarter turns, their error,
-    and that number.
-    """
+    """Emit radians beyond the nearest quarter turn, their error, and its number."""
     word, width = high.type, kind.width
     two, rest = constant(word, 2), constant(word, width - 2)
     near = arith.addi(high, constant(word, 1 << (width - 3)))
@@ -189,7 +188,7 @@ def _nearest_angle(
 
 
 def _half_pi_parts(width: int) -> tuple[float, float]:
-    """Return pi/2 as a float and the remainder."""
+    """Return pi/2 rounded to a float, and what rounding took away."""
     if width == 32:
         return 1.57079637050628662109375, -4.371139000186241e-08
     return pymath.pi / 2, 6.123233995736766e-17

@@ -11,7 +11,7 @@ from aotc.mlir import Value, arith
 def element_reader(
     low: Lowering, x: Value, kind: Tensor
 ) -> Callable[[Sequence[Value]], Value]:
-    """Return a function that reads, inside a body, the element of `x` at positions.
+    """Return a function that emits, in a body, a read of `x` at given indices.
 
     Note [reads of nothing]: where `x` may have no elements at all, it is read as a
     vector and never past its end, and an element that does not exist is 0. IREE 3.13

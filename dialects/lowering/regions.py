@@ -22,7 +22,7 @@ Read = tuple[Value, AffineMap]  # a tensor that a loop reads, and with which map
 
 
 def is_loop(op: Operation) -> bool:
-    """Return whether an op computes each element of its one result independently."""
+    """Return whether an op is an elementwise linalg.generic of static shape."""
     if not isinstance(op, linalg.GenericOp) or len(op.results) != 1:
         return False
     kind, body = op.results[0].type, op.regions[0].blocks[0]
@@ -37,11 +37,12 @@ def is_loop(op: Operation) -> bool:
 
 
 def is_bool(value: Value) -> bool:
+    """Return whether a value has elements of type i1."""
     return bool(value.type.element_type == ir.IntegerType.get_signless(1))
 
 
 def _is_local(value: Value, body: Block) -> bool:
-    """Return whether an operand comes from the body itself, or is a constant."""
+    """Return whether an operand is defined in the body itself, or is a constant."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         return bool(owner == body)
@@ -49,26 +50,29 @@ def _is_local(value: Value, body: Block) -> bool:
 
 
 def _maps(op: linalg.GenericOp) -> tuple[AffineMap, ...]:
+    """Return the indexing maps of a linalg.generic."""
     return _maps_in(op.attributes["indexing_maps"])
 
 
 @lru_cache(maxsize=2**14)
 def _maps_in(maps: ir.Attribute) -> tuple[AffineMap, ...]:
+    """Return the affine maps in an attribute."""
     return tuple(ir.AffineMapAttr(each).value for each in ir.ArrayAttr(maps))
 
 
 def _identity(op: Operation) -> AffineMap:
+    """Return the identity map over the axes of an op's result."""
     return ir.AffineMap.get_identity(op.results[0].type.rank)
 
 
 def _reads(op: linalg.GenericOp) -> list[Read]:
-    """The tensors that a loop reads, each with its map; not those of one constant."""
+    """Return the tensors that a loop reads, and maps; not those of one constant."""
     pairs = zip(list(op.operands)[:-1], _maps(op), strict=False)
     return [(value, indexing) for value, indexing in pairs if _splat(value) is None]
 
 
 def _splat(value: Value) -> Operation | None:
-    """The constant that a tensor is filled with, or None."""
+    """Return the constant that a tensor is filled with, or None."""
     filled = isinstance(value.owner, linalg.FillOp)
     constant = value.owner.operands[0].owner if filled else None
     return constant if getattr(constant, "name", "") == "arith.constant" else None
@@ -78,7 +82,7 @@ def _splat(value: Value) -> Operation | None:
 
 
 class UpdateRegion:
-    """Loops over one shape that end in new states, and nothing else uses.
+    """Loops over one shape that compute only new states, to be merged to one loop.
 
     Args:
         ties: the old state of each new one.
@@ -101,54 +105,55 @@ class UpdateRegion:
         self._shape = list(next(iter(ties)).type.shape)
 
     def wait_for(self, values: Sequence[Value]) -> None:
-        """Have some values, of static shapes, computed before the region is run."""
+        """Record values, of static shapes, to be computed before the region runs."""
         self.after = [value for value in values if value not in self.ties]
 
     @property
     def tensors(self) -> int:
-        """The number of tensors that the loop would read or write."""
+        """Number of tensors that the merged loop would read or write."""
         return len({value for value, _ in self._reads} | {*self.ties.values()})
 
     @property
     def marks(self) -> set[Mark]:
-        """Marks that a region over the same shape shares if it belongs near this one.
+        """Keys (shape and tensor) by which regions that may be merged are found.
 
         Such regions read one tensor, or one another.
         """
         return {(*self._shape, tensor) for tensor in self._tensors}
 
     def is_closed(self) -> bool:
-        """Return whether no user of a result has to be computed before the region."""
+        """Return whether all users of the results come after the region's inputs."""
         anchor = self._anchor()
         users = [use.owner for new in self.ties for use in new.uses]
         others = [user for user in users if not self._computes(user)]
         return anchor is None or all(map(anchor.operation.is_before_in_block, others))
 
     def readers(self) -> list[Operation]:
-        """The other ops of the block that read old states; see `readers_of`."""
+        """Return the other ops of the block that read old states; see `readers_of`."""
         return readers_of([*self.ties.values()], self._block, self._computes)
 
     def with_ties(self, ties: Ties) -> "UpdateRegion":
-        """The region that is left of some of the states, as they are computed now."""
+        """Return a new region for some of the states, as they are computed now."""
         return UpdateRegion(ties)
 
     @property
     def computed_inputs(self) -> list[Value]:
-        """The values that the region reads from ops outside of it."""
+        """Values that the region reads from ops outside of it."""
         reads = dict.fromkeys(value for value, _ in self._reads)
         return [value for value in reads if not isinstance(value.owner, ir.Block)]
 
     def _computes(self, op: Operation) -> bool:
+        """Return whether an op is one of the region's loops."""
         return any(result in self._results for result in op.results)
 
     def _anchor(self) -> Operation | None:
-        """The op after which all that the region reads is known; None for the start."""
+        """Return the last op that the region depends on; None if it depends on none."""
         return latest_op([*self.computed_inputs, *self.after])
 
     # ---- what is written in its place -----------------------------------------------
 
     def outline(self) -> list[Value]:
-        """Replace the loops by a call of one dispatch, tied to the old states.
+        """Replace the loops by a call of one dispatch that updates states in place.
 
         Returns:
             The new states.
@@ -156,7 +161,7 @@ class UpdateRegion:
         olds = list(self.ties.values())
         reads = [read for read in self._reads if not self._is_old(read)]
         values = [*(value for value, _ in reads), *self.after, *olds]
-        with self._point(), self._loops[-1].location:
+        with self._insertion_point(), self._loops[-1].location:
             text = self._text(reads, olds)
             found = iree_text.call("update", values, [old.type for old in olds], text)
         for new, tied in zip(self.ties, found, strict=True):
@@ -166,7 +171,7 @@ class UpdateRegion:
                 loop.operation.erase()
         return found
 
-    def _point(self) -> ir.InsertionPoint:
+    def _insertion_point(self) -> ir.InsertionPoint:
         """Return the earliest insertion point, as others may need the results."""
         anchor = self._anchor()
         if anchor is None:
@@ -174,12 +179,12 @@ class UpdateRegion:
         return ir.InsertionPoint.after(anchor)
 
     def _is_old(self, read: Read) -> bool:
-        """Return whether a loop reads the element of an old state that it writes."""
+        """Return whether a loop reads an old state at the index it writes it at."""
         value, indexing = read
         return value in self.ties.values() and indexing == _identity(self._loops[0])
 
     def _text(self, reads: list[Read], olds: list[Value]) -> list[str]:
-        """Return the text of the dispatch with one loop in place of all."""
+        """Return the text of a dispatch with one loop in place of all."""
         numbers = [
             ir.RankedTensorType.get([], value.type.element_type) for value in self.after
         ]
@@ -196,9 +201,7 @@ class UpdateRegion:
     def _merge_loops(
         self, reads: list[Read], olds: list[Value], given: Sequence[Value]
     ) -> linalg.GenericOp:
-        """Merge the loops to one over `given`: the tensors of `reads`, numbers, the
-        old states.
-        """
+        """Emit one loop over `given`: tensors of `reads`, scalars, old states."""
         identity, first = _identity(self._loops[0]), len(given) - len(olds)
         number = ir.AffineMap.get(identity.n_dims, 0, [])
         maps = [m for _, m in reads] + [number] * len(self.after)
@@ -234,7 +237,7 @@ class UpdateRegion:
 def _loop_results(
     ties: Ties, known: Mapping[Value, list[Read]]
 ) -> dict[Value, list[Read]]:
-    """Return the reads of the ties' loops, and of loops that only they read.
+    """Return what each loop reads, by result, of loops that only feed new states.
 
     Args:
         ties: the old state of each new one.
@@ -251,20 +254,19 @@ def _loop_results(
             if fits and indexing == _identity(value.owner):
                 reads = _reads(value.owner)
                 # What other loops read, too, is asked for again when they are here.
-                if _is_spread(reads) or _feeds_only(value, results):
+                if _reads_only_scalars(reads) or _feeds_only(value, results):
                     results[value] = reads
                     rest.append(value)
     return results
 
 
-def _is_spread(reads: Sequence[Read]) -> bool:
-    """Return whether a tensor is made of numbers only: every region computes it
-    itself.
-    """
+def _reads_only_scalars(reads: Sequence[Read]) -> bool:
+    """Return whether a loop reads only scalars, so that any region may recompute it."""
     return all(not value.type.rank for value, _ in reads)
 
 
 def _feeds_only(value: Value, results: Container[Value]) -> bool:
+    """Return whether all users of a value are loops with one of these results."""
     users = [use.owner for use in value.uses]
     return all(any(y in results for y in user.results) for user in users)
 
@@ -272,7 +274,7 @@ def _feeds_only(value: Value, results: Container[Value]) -> bool:
 def readers_of(
     olds: Sequence[Value], block: Block, is_own: Callable[[Operation], bool]
 ) -> list[Operation]:
-    """The ops of a block that read old states, or may: see Note [fusion].
+    """Return the ops of a block that read old states, or may: see Note [fusion].
 
     A return of an old state is one.
 
@@ -298,7 +300,7 @@ _COPIES = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "linalg.copy")
 
 
 def _is_root(op: Operation) -> bool:
-    """Return whether an op computes: a kernel, a reduction, or a named op of linalg.
+    """Return whether an op is not fused into readers: a kernel, reduction or linalg op.
 
     Note [fusion]: IREE computes elementwise ops where they are read, perhaps several
     times over, and views not at all. Products and reductions are computed once, and so
@@ -313,14 +315,14 @@ def _is_root(op: Operation) -> bool:
 
 
 def in_block(op: Operation, block: Block) -> Operation:
-    """The op of a block that an op is, or stands in."""
+    """Return the op of `block` that is `op`, or contains it."""
     while op.operation.block != block:
         op = op.operation.parent.opview
     return op
 
 
 def _copy_body(loop: linalg.GenericOp, known: dict[Read, Value]) -> Value:
-    """Copy the body of a loop to the insertion point; returns the element it yields."""
+    """Emit a copy of a loop's body; return the element it yields."""
     body, mapping = loop.regions[0].blocks[0], {}
     reads = zip(loop.inputs, _maps(loop), strict=False)
     for argument, (value, indexing) in zip(body.arguments, reads, strict=False):
@@ -340,5 +342,6 @@ def _copy_body(loop: linalg.GenericOp, known: dict[Read, Value]) -> Value:
 
 
 def _copy(constant: Operation) -> Value:
+    """Emit a copy of a constant; return its result."""
     copy: Operation = constant.operation.clone()
     return copy.results[0]

@@ -24,7 +24,7 @@ Body = Callable[..., Value]
 
 
 def constant(element: Type, value: float) -> Value:
-    """`value` as a scalar of MLIR type `element`, or in all lanes of a vector type."""
+    """Emit `value` as a scalar of MLIR type `element`, or in all lanes of a vector."""
     if isinstance(element, ir.VectorType):
         number = _attribute(element.element_type, value)
         return constant_of(ir.DenseElementsAttr.get_splat(element, number))
@@ -32,13 +32,14 @@ def constant(element: Type, value: float) -> Value:
 
 
 def _attribute(element: Type, value: float) -> ir.Attribute:
+    """Return an integer or float attribute of type `element`."""
     if isinstance(element, ir.IntegerType):
         return ir.IntegerAttr.get(element, int(value))
     return ir.FloatAttr.get(element, float(value))
 
 
 def constant_of(value: ir.Attribute) -> Value:
-    """Write a constant of an MLIR attribute: a number, or a tensor of numbers."""
+    """Emit an arith.constant of an MLIR attribute, a number or a tensor."""
     made: Value = ir.Operation.create(
         "arith.constant", attributes={"value": value}, infer_type=True
     ).result
@@ -46,19 +47,19 @@ def constant_of(value: ir.Attribute) -> Value:
 
 
 def float_compare(predicate: str, x: Value, y: Value) -> Value:
-    """Compare floats; "greater" is asked the other way, where VMVX gets NaN right."""
+    """Emit a comparison of floats; "greater" is swapped, where VMVX gets NaN right."""
     if predicate in ("OGT", "OGE"):
         predicate, x, y = predicate.replace("G", "L"), y, x
     return arith.cmpf(getattr(arith.CmpFPredicate, predicate), x, y)
 
 
 def int_compare(predicate: str, x: Value, y: Value) -> Value:
-    """Compare integers: eq, ne, and lt, le, gt, ge after `s` or `u` for the sign."""
+    """Emit a comparison of integers: eq, ne; `s` or `u` before lt, le, gt, ge."""
     return arith.cmpi(getattr(arith.CmpIPredicate, predicate), x, y)
 
 
 def sign_float(x: Value) -> Value:
-    """-1, 0 or 1, also of subnormal numbers; both zeros give 0, and NaN stays NaN."""
+    """Emit -1, 0 or 1, also of subnormal numbers; 0 for both zeros, NaN for NaN."""
     unit, magnitude = with_sign(constant(x.type, 1.0), x), math.absf(x)
     size = _bits(magnitude)
     nonzero = int_compare("slt", constant(size.type, 0), size)
@@ -67,18 +68,18 @@ def sign_float(x: Value) -> Value:
 
 
 def with_sign(size: Value, x: Value) -> Value:
-    """Give a nonnegative `size` the sign of `x` (VMVX has no copysign)."""
+    """Emit a nonnegative `size` with the sign of `x` (VMVX has no copysign)."""
     return arith.select(is_negative(x), arith.negf(size), size)
 
 
 def is_negative(x: Value) -> Value:
-    """Return whether the sign bit of a float is set."""
+    """Emit whether the sign bit of a float is set."""
     bits = _bits(x)
     return int_compare("slt", bits, constant(bits.type, 0))
 
 
 def never(number: Value) -> Value:
-    """Return False, in a form that depends on a number as far as MLIR can tell.
+    """Emit False, in a form that depends on a number as far as MLIR can tell.
 
     It is the second bit of a square; LLVM knows that, but only once all has its order.
     """
@@ -89,7 +90,7 @@ def never(number: Value) -> Value:
 
 
 def power_of_two(exponent: Value, element: ElementType) -> Value:
-    """2**exponent as a float of the same width, which must be a normal number."""
+    """Emit 2**exponent as a float of the same width, which must be a normal number."""
     fraction = _FRACTION_BITS[str(element)]
     bias = (1 << (element.width - fraction - 2)) - 1
     biased = arith.addi(exponent, constant(exponent.type, bias))
@@ -98,7 +99,7 @@ def power_of_two(exponent: Value, element: ElementType) -> Value:
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """Evaluate a polynomial by Horner's scheme, highest power first."""
+    """Emit a polynomial in x by Horner's scheme, highest power first."""
     value = constant(x.type, coefficients[0])
     for coefficient in coefficients[1:]:
         value = math.fma(value, x, constant(x.type, coefficient))
@@ -106,7 +107,7 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def in_f32(body: Body) -> Body:
-    """Extend `body`, which computes in f32 or f64, to the half-precision dtypes."""
+    """Return `body`, which computes in f32 or f64, extended to half precision."""
 
     @wraps(body)
     def wide(*elements: Value) -> Value:
@@ -120,13 +121,14 @@ def in_f32(body: Body) -> Body:
 
 
 def is_nan(x: Value) -> Value:
-    """Return whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
+    """Emit whether a float is NaN, by its bits: VMVX takes `x != x` for false."""
     bits = _bits(x)
     size = arith.andi(bits, constant(bits.type, (1 << (x.type.width - 1)) - 1))
     return int_compare("sgt", size, constant(bits.type, _infinity_bits(x.type)))
 
 
 def _infinity_bits(element: ElementType) -> int:
+    """Return the bits of infinity as an integer."""
     fraction, width = _FRACTION_BITS[str(element)], int(element.width)
     return ((1 << (width - 1)) - 1) >> fraction << fraction
 
@@ -135,12 +137,13 @@ _FRACTION_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
 def _bits(x: Value) -> Value:
+    """Emit a bitcast of a float to an integer."""
     return arith.bitcast(ir.IntegerType.get_signless(x.type.width), x)
 
 
 @in_f32
 def remainder(x: Value, y: Value) -> Value:
-    """x less a whole multiple of y, with the sign of x: C's fmod, exact.
+    """Emit x less a whole multiple of y, with the sign of x: C's fmod, exact.
 
     A long division of the fractions in integers, as many bits at a time as there is
     room for. (IREE's `remf` has no f64 code, and rounds to even on VMVX.)
@@ -166,7 +169,7 @@ def remainder(x: Value, y: Value) -> Value:
 
 
 def _unpack(bits: Value, fraction: int) -> tuple[Value, Value]:
-    """The biased exponent and the whole fraction of a positive float's bits."""
+    """Emit the biased exponent and the whole fraction of a positive float's bits."""
     one, width = constant(bits.type, 1), constant(bits.type, fraction)
     exponent = arith.shrsi(bits, width)
     rest = arith.andi(bits, constant(bits.type, (1 << fraction) - 1))
@@ -177,7 +180,7 @@ def _unpack(bits: Value, fraction: int) -> tuple[Value, Value]:
 def _long_division(
     dividend: Value, divisor: Value, places: Value, fraction: int
 ) -> Value:
-    """Return the remainder of `dividend * 2**places` within the word's bits."""
+    """Emit the remainder of `dividend * 2**places`, by a loop of integer divisions."""
     kind = dividend.type
     room = constant(kind, kind.width - fraction - 2)
     first = arith.remsi(dividend, divisor)
@@ -196,18 +199,18 @@ def _long_division(
 
 
 def sign_int(x: Value) -> Value:
-    """-1, 0 or 1: max(min(x, 1), -1)."""
+    """Emit -1, 0 or 1 of an integer: max(min(x, 1), -1)."""
     below = arith.minsi(x, constant(x.type, 1))
     return arith.maxsi(below, constant(x.type, -1))
 
 
 def invert(x: Value) -> Value:
-    """Flip all bits."""
+    """Emit an integer with all bits flipped."""
     return arith.xori(x, constant(x.type, -1))
 
 
 def shift(operation: Body, beyond: Body) -> Body:
-    """A shift that is also defined for negative counts and those beyond the width.
+    """Return a body for a shift, defined for negative and too large counts as well.
 
     Args:
         operation: the shift proper.
@@ -224,7 +227,7 @@ def shift(operation: Body, beyond: Body) -> Body:
 
 
 def with_zero_extension(operation: Body) -> Body:
-    """`operation` in 32 bits or more: VMVX extends narrow integers by their sign."""
+    """Return `operation` run in at least 32 bits: VMVX sign-extends narrow integers."""
 
     def body(x: Value, y: Value) -> Value:
         if x.type.width >= 32:
@@ -237,19 +240,17 @@ def with_zero_extension(operation: Body) -> Body:
 
 
 def zero(x: Value) -> Value:
-    """0 in the type of `x`."""
+    """Emit 0 in the type of `x`."""
     return constant(x.type, 0)
 
 
 def sign_bits(x: Value) -> Value:
-    """The sign bit in every place: 0 or -1."""
+    """Emit an integer's sign bit in every bit: 0 or -1."""
     return arith.shrsi(x, constant(x.type, x.type.width - 1))
 
 
 def divide_signed(x: Value, y: Value) -> Value:
-    """Divide towards zero; -1 for y = 0, and no trap for the one overflowing
-    quotient.
-    """
+    """Emit division towards zero: -1 for y = 0, and no trap on overflow."""
     zero, minus_one = constant(x.type, 0), constant(x.type, -1)
     by_zero = int_compare("eq", y, zero)
     negating = int_compare("eq", y, minus_one)
@@ -260,7 +261,7 @@ def divide_signed(x: Value, y: Value) -> Value:
 
 
 def divide_unsigned(x: Value, y: Value) -> Value:
-    """Divide unsigned integers; all bits are one for y = 0."""
+    """Emit division of unsigned integers; all bits are one for y = 0."""
     by_zero = int_compare("eq", y, constant(x.type, 0))
     quotient = with_zero_extension(arith.divui)(
         x, arith.select(by_zero, constant(x.type, 1), y)
@@ -269,7 +270,7 @@ def divide_unsigned(x: Value, y: Value) -> Value:
 
 
 def comparison(dtype: str, direction: str, *, is_exact: bool = False) -> Body:
-    """The body that compares two elements of `dtype`.
+    """Return a function that emits the comparison of two elements of `dtype`.
 
     Args:
         dtype: of both.
@@ -289,7 +290,7 @@ def comparison(dtype: str, direction: str, *, is_exact: bool = False) -> Body:
 
 
 def _compare_floats(direction: str, x: Value, y: Value) -> Value:
-    """Compare floats, among them subnormal ones.
+    """Emit a comparison of floats that tells subnormal ones from 0.
 
     Note [subnormal numbers]: IREE 3.13 calls compiled code with a processor that takes
     them for 0, on CPUs and VMVX. What it finds equal is told apart by the bits, whose
@@ -335,11 +336,12 @@ _EXACT = {
 
 
 def _is_named(owner: Operation | Block, name: str) -> bool:
+    """Return whether an owner of a value is an op of this name."""
     return not isinstance(owner, ir.Block) and owner.name == name
 
 
 def _ordered_bits(x: Value) -> Value:
-    """A signed integer for each number, in their order; the same for 0 and -0."""
+    """Emit a signed integer in the order of floats; the same for 0 and -0."""
     bits = _bits(x)
     least = constant(bits.type, -(1 << (x.type.width - 1)))
     negative = int_compare("slt", bits, constant(bits.type, 0))
@@ -357,7 +359,7 @@ def _ordered_float(integer: Value) -> Value | None:
 
 
 def power_signed(x: Value, y: Value) -> Value:
-    """x**y of integers; for negative y towards zero, so 0 unless x is 1 or -1."""
+    """Emit x**y of integers; for y < 0 towards zero, so 0 unless x is 1 or -1."""
     base, exponent = (_at_least_32(arith.extsi, value) for value in (x, y))
     negative = int_compare("slt", exponent, constant(base.type, 0))
     vanishing = int_compare("ne", sign_int(base), base)  # |x| > 1
@@ -368,18 +370,19 @@ def power_signed(x: Value, y: Value) -> Value:
 
 
 def power_unsigned(x: Value, y: Value) -> Value:
-    """x**y of unsigned integers."""
+    """Emit x**y of unsigned integers."""
     value = _power_by_squaring(*(_at_least_32(arith.extui, v) for v in (x, y)))
     return value if value.type == x.type else arith.trunci(x.type, value)
 
 
 def _at_least_32(extend: Body, x: Value) -> Value:
+    """Emit an integer extended to 32 bits, if it is narrower."""
     i32 = ir.IntegerType.get_signless(32)
     return x if x.type.width >= 32 else extend(i32, x)
 
 
 def _power_by_squaring(x: Value, exponent: Value) -> Value:
-    """x**exponent for an exponent without a sign, one bit of it after the other."""
+    """Emit a loop that computes x**exponent by squaring, for an unsigned exponent."""
     kind = x.type
     one = constant(kind, 1)
     loop = scf.WhileOp([kind] * 3, [one, x, exponent])

@@ -30,7 +30,7 @@ Element = Sequence[Value]
 
 @dataclass(frozen=True)
 class Monoid:
-    """An associative operation on tuples of scalars.
+    """An associative operation on tuples of scalars, with its neutral element.
 
     Args:
         combine: of two tuples, the earlier one first.
@@ -42,7 +42,7 @@ class Monoid:
 
 
 class ScanBlocks:
-    """The shapes of one level: `of` split along `axis` into `count` blocks."""
+    """Types for one level of a blocked scan: `of` split along `axis` into blocks."""
 
     def __init__(self, of: Tensor, axis: int) -> None:
         self.of, self.axis = of, axis
@@ -55,13 +55,13 @@ class ScanBlocks:
         self.totals = of.with_shape((*before, self.count, *after))
 
     def along(self, size: Size) -> tuple[Size, ...]:
-        """`size` for the axis, and 0 for the others."""
+        """Return `size` for the scan's axis, and 0 for the others."""
         axes = range(self.of.rank)
         return tuple(size if axis == self.axis else 0 for axis in axes)
 
 
 class ScanLowering:
-    """Lowers running totals; see Note [scan in blocks].
+    """Lowers cumulative reductions (prefix scans); see Note [scan in blocks].
 
     Args:
         low: the function under construction.
@@ -76,7 +76,7 @@ class ScanLowering:
     def __call__(
         self, xs: Sequence[Value], of: Tensor, axis: int, levels: int = SYMBOLIC_LEVELS
     ) -> list[Value]:
-        """The running totals of lowered tensors of type `of`, one for each."""
+        """Emit the prefix scans of lowered tensors of type `of`, one for each."""
         blocks = ScanBlocks(of, axis)
         elements = [part for x in xs for part in self._elements(x, blocks)]
         before: list[Any] = []
@@ -90,9 +90,7 @@ class ScanLowering:
         ]
 
     def _elements(self, x: Value, blocks: ScanBlocks) -> list[Value]:
-        """Return, for each place in a block, the tensor of elements there of every
-        block.
-        """
+        """Emit, for each position in a block, the elements there of all blocks."""
         low, split, none = self.low, blocks.split, blocks.along(0)
         high = blocks.along(blocks.count * BLOCK - blocks.size)
         x = low.pad(x, blocks.padded, none, high, 0)
@@ -106,13 +104,13 @@ class ScanLowering:
         return parts
 
     def _join(self, y: Value, blocks: ScanBlocks) -> Value:
-        """The blocks one after the other, without the padding."""
+        """Emit the blocks concatenated, without the padding."""
         y = self.low.reshape(y, blocks.split, blocks.padded)
         rank = blocks.of.rank
         return self.low.slice(y, blocks.of, (0,) * rank, [1] * rank)
 
     def _delay(self, total: Value, blocks: ScanBlocks) -> Value:
-        """Delay totals by one block: each gets the total of the block before."""
+        """Emit totals shifted by one block: each gets that of the block before."""
         none, one, of = blocks.along(0), blocks.along(1), blocks.totals
         low, high = (none, one) if self.reverse else (one, none)
         sizes = [n + more for n, more in zip(of.shape, one, strict=True)]
@@ -122,7 +120,7 @@ class ScanLowering:
     # ---- bodies -------------------------------------------------------------------
 
     def _fold(self, elements: Sequence[Value], blocks: ScanBlocks) -> list[Value]:
-        """Fold each block to its total."""
+        """Emit the total of each block, by one elementwise op."""
 
         def body(*flat: Value) -> Element:
             total = self._neutral(blocks)
@@ -132,14 +130,14 @@ class ScanLowering:
             return total
 
         return [
-            self.low.pointwise(elements, blocks.totals, _part(body, number))
+            self.low.pointwise(elements, blocks.totals, _component(body, number))
             for number in range(len(self.monoid.neutral))
         ]
 
     def _block_prefixes(
         self, elements: Sequence[Value], before: Sequence[Value], blocks: ScanBlocks
     ) -> list[Value]:
-        """Combine the total before each block with its elements up to each place."""
+        """Emit prefix scans within blocks, from the total before each block."""
         low, split, axis = self.low, blocks.split, blocks.axis
         reached = "sge" if self.reverse else "sle"
 
@@ -159,15 +157,16 @@ class ScanLowering:
         maps = [read] * len(inputs) + [ir.AffineMap.get_identity(split.rank)]
         kinds = ["parallel"] * split.rank
         return [
-            low.generic(inputs, maps, low.empty(split), kinds, _part(body, number))
+            low.generic(inputs, maps, low.empty(split), kinds, _component(body, number))
             for number in range(len(self.monoid.neutral))
         ]
 
     def _neutral(self, blocks: ScanBlocks) -> Element:
+        """Emit the monoid's neutral element as constants."""
         return [self.low.scalar(blocks.of.dtype, x) for x in self.monoid.neutral]
 
     def _before(self, totals: Element, blocks: ScanBlocks) -> Element:
-        """Return the total before a block; the neutral element for the first block."""
+        """Emit the total before a block; the neutral element for the first block."""
         if not totals:
             return self._neutral(blocks)
         first = self.low.size(blocks.count - 1 if self.reverse else 0)
@@ -178,7 +177,7 @@ class ScanLowering:
     def _element(
         self, flat: Sequence[Value], place: int, blocks: ScanBlocks
     ) -> Element:
-        """The element at a place of a block: neutral in the padding."""
+        """Emit the element at a position of a block: neutral in the padding."""
         element = flat[place::BLOCK]
         if blocks.size == blocks.count * BLOCK:
             return element
@@ -189,10 +188,12 @@ class ScanLowering:
         return _choose(exists, element, self._neutral(blocks))
 
 
-def _part(body: Callable[..., Element], number: int) -> Body:
+def _component(body: Callable[..., Element], number: int) -> Body:
+    """Return a body that gives component `number` of a tuple that `body` gives."""
     return lambda *elements: body(*elements)[number]
 
 
 def _choose(condition: Value, yes: Element, no: Element) -> Element:
+    """Emit a select between two tuples of scalars."""
     pairs = zip(yes, no, strict=True)
     return [arith.select(condition, one, other) for one, other in pairs]

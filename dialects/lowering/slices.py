@@ -13,7 +13,7 @@ from aotc.mlir import Operation, Value, arith, ir
 
 
 def element_slice(x: Value) -> Operation | None:
-    """The slice of one element that a lowered tensor is a view of, or None."""
+    """Return the slice of one element that a lowered tensor is a view of, or None."""
     while not isinstance(x.owner, ir.Block):
         if x.owner.name == "tensor.extract_slice":
             sizes = ir.DenseI64ArrayAttr(x.owner.attributes["static_sizes"])
@@ -25,7 +25,7 @@ def element_slice(x: Value) -> Operation | None:
 
 
 def element_position(slice_op: Operation) -> list[Value]:
-    """Return the position that a slice of one element reads, as index values."""
+    """Emit the position that a slice of one element reads, as index values."""
     static = list(ir.DenseI64ArrayAttr(slice_op.attributes["static_offsets"]))
     dynamic = iter(list(slice_op.operands)[1:])
     index, given = ir.IndexType.get(), ir.ShapedType.get_dynamic_stride_or_offset()

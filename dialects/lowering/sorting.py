@@ -31,17 +31,17 @@ HALF = 32  # bits of a key that go into a word
 
 
 def padded_size(size: Size) -> Size:
-    """The size of an axis of words for `size` elements."""
+    """Return the size of an axis of words for `size` elements: whole blocks."""
     return (size + (BLOCK - 1)) // BLOCK * BLOCK
 
 
 def key_width(dtype: str) -> int:
-    """The bits of the keys of elements of `dtype`."""
+    """Return the number of bits of the sort keys for elements of `dtype`."""
     return max(dtypes.bits(dtype), HALF)
 
 
 def key(x: Value, dtype: str) -> Value:
-    """Return, inside a body, an unsigned integer in the order of the elements."""
+    """Emit, inside a body, an unsigned sort key in the order of the elements."""
     if dtypes.is_float(dtype):
         return _float_key(x)
     width = key_width(dtype)
@@ -53,7 +53,7 @@ def key(x: Value, dtype: str) -> Value:
 
 
 def _float_key(x: Value) -> Value:
-    """Turn a float's bits so that they rise; NaN above all, and one zero only."""
+    """Emit a float's bits as an ascending key; NaN comes last, and zeros are equal."""
     if x.type.width < HALF:
         x = arith.extf(ir.F32Type.get(), x)
     bits = arith.bitcast(ir.IntegerType.get_signless(x.type.width), x)
@@ -66,12 +66,12 @@ def _float_key(x: Value) -> Value:
 
 
 def _sign_bit(element: ElementType) -> Value:
+    """Emit an integer with only its highest bit set."""
     return constant(element, -(1 << (element.width - 1)))
 
 
 def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
-    """Return the positions of the keys along the last axis, of a `padded_size`, in
-    order.
+    """Emit the indices that sort keys along the last axis, of a `padded_size`.
 
     Returns:
         Words (i64) whose lower half is the position.
@@ -96,7 +96,7 @@ def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
 
 
 def _word(low: Lowering, key: Value, shift: int, axis: int) -> Value:
-    """Put the half of the key from bit `shift` above the position along `axis`."""
+    """Emit the half of the key from bit `shift` above the position along `axis`."""
     i64 = ir.IntegerType.get_signless(64)
     if key.type.width < 64:
         key = arith.extui(i64, key)
@@ -106,6 +106,7 @@ def _word(low: Lowering, key: Value, shift: int, axis: int) -> Value:
 
 
 def _position(word: Value) -> Value:
+    """Emit the position, an index value, in the lower half of a word."""
     lower = arith.andi(word, constant(word.type, (1 << HALF) - 1))
     return arith.index_cast(ir.IndexType.get(), lower)
 
@@ -114,7 +115,7 @@ def _position(word: Value) -> Value:
 
 
 def smallest_words(low: Lowering, words: Value, of: Tensor, count: int) -> Value:
-    """The `count` smallest words along the last axis, by a reduction for each."""
+    """Emit the `count` smallest words along the last axis, by a reduction for each."""
     rank = of.rank
     rest, single = of.with_shape(of.shape[:-1]), of.with_shape((*of.shape[:-1], 1))
     whole = ir.AffineMap.get_identity(rank)
@@ -145,14 +146,14 @@ def smallest_words(low: Lowering, words: Value, of: Tensor, count: int) -> Value
 
 
 def first_words(low: Lowering, keys: Value, of: Tensor, count: int) -> Value:
-    """Return the first few words of `sorted_positions`, for keys of 32 bits."""
+    """Emit the first `count` words of `sorted_positions`, for keys of 32 bits."""
     words = of.with_dtype("i64")
     packed = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
     return smallest_words(low, packed, words, count)
 
 
 def _sort(low: Lowering, words: Value, of: Tensor) -> Value:
-    """Sort words, all different, in rising order along their last axis."""
+    """Emit words, all different, sorted in rising order along their last axis."""
     words, size = _sort_blocks(low, words, of), of.shape[-1]
     if size == BLOCK:
         return words
@@ -173,7 +174,7 @@ def _while(
     condition: Body,
     body: Callable[..., Sequence[Value]],
 ) -> Sequence[Value]:
-    """`start` changed by `body` for as long as `condition` holds."""
+    """Emit an scf.while from the values `start`; return its results."""
     loop = scf.WhileOp(kinds, start)
     places = [ir.Location.current] * len(kinds)
     before = loop.before.blocks.append(*kinds, arg_locs=places)
@@ -186,7 +187,7 @@ def _while(
 
 
 def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
-    """Sort each block: the rank of every word, then the word of every rank."""
+    """Emit each block sorted: the rank of every word, then the word of every rank."""
     split = of.with_shape((*of.shape[:-1], of.shape[-1] // BLOCK, BLOCK))
     rank = split.rank
     loops = [ir.AffineDimExpr.get(loop) for loop in range(rank + 1)]
@@ -215,7 +216,7 @@ def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
 
 
 def _merge_runs(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
-    """Merge sorted runs of `run` words each (an index value) by pairs."""
+    """Emit sorted runs of `run` words each (an index value) merged in pairs."""
     size = of.shape[-1]
 
     def word(loops: list[Value]) -> Value:
@@ -245,9 +246,7 @@ def _count_taken(
     offset: Value,
     ends: tuple[Value, Value, Value],
 ) -> Value:
-    """Count, inside a body, those of the `offset` least words that are in the first
-    run.
-    """
+    """Emit, in a body, how many of the `offset` least words are in the first run."""
     first, second, end = ends
     zero, one = low.index(0), low.index(1)
     few = arith.maxsi(arith.subi(offset, arith.subi(end, second)), zero)

@@ -4,7 +4,7 @@ from aotc.mlir import Operation, Value, ir
 
 
 def filled_with(value: Value) -> Value | None:
-    """The scalar that a lowered tensor is filled with, or None.
+    """Return the scalar that a lowered tensor is filled with, or None.
 
     Note [parts of fills]: what rearranges a fill is written as another fill. IREE 3.13
     makes a step of a fill and of the slice of it that is joined with others, and does
@@ -17,7 +17,7 @@ def filled_with(value: Value) -> Value | None:
 
 
 def operands_of(op: Operation) -> list[Value]:
-    """Return the values from outside that an op reads, in its regions too."""
+    """Return the values that an op reads from outside, also in its regions."""
     values, inner = list(op.operands), set[Value]()
     rest = [block for region in op.regions for block in region]
     while rest:
@@ -33,7 +33,7 @@ def operands_of(op: Operation) -> list[Value]:
 def needs_memory(
     value: Value, known: dict[Value, bool], *, on_gpu: bool = False
 ) -> bool:
-    """Return whether IREE cannot read a lowered tensor by position, or in steps.
+    """Return whether a lowered tensor must be stored for IREE to index it.
 
     Args:
         value: a tensor.
@@ -63,17 +63,15 @@ def needs_memory(
 
 
 def _view_source(value: Value, on_gpu: bool) -> tuple[Value | None, bool]:
-    """Return the source that a value is a view or copy of, and whether elements are
-    left out.
-    """
+    """Return the source that a value is a view or copy of, and whether with gaps."""
     op = value.owner
     if isinstance(op, ir.Block):
         return None, False
     if op.name == "tensor.extract_slice":
-        return op.operands[0], (_is_parted if on_gpu else _has_gaps)(op)
+        return op.operands[0], (_is_noncontiguous if on_gpu else _has_gaps)(op)
     if op.name.startswith(_VIEWS) or _is_copy(op):
         return op.operands[0], False
-    return None, _is_widening_of_any_size(op)
+    return None, _is_dynamic_widening(op)
 
 
 # ops that only change the shape
@@ -90,15 +88,15 @@ def _is_copy(op: Operation) -> bool:
     return len(body) == 1 and body[0].operands[0] == argument and len(maps) == 1
 
 
-def _is_widening_of_any_size(op: Operation) -> bool:
-    """Return whether an op, or one before it, widens elements of a size of a call.
+def _is_dynamic_widening(op: Operation) -> bool:
+    """Return whether an op of dynamic size, or one fused into it, widens elements.
 
     It is a linalg.generic that goes by elements, and so is what widens them.
     """
     rest, seen = [op], set[Operation]()
     while rest:
         each = rest.pop()
-        if each in seen or not _is_by_elements(each):
+        if each in seen or not _is_dynamic_elementwise(each):
             continue
         seen.add(each)
         if any(_is_widening(inner) for inner in each.regions[0].blocks[0]):
@@ -109,16 +107,14 @@ def _is_widening_of_any_size(op: Operation) -> bool:
 
 
 def _is_widening(op: Operation) -> bool:
-    """Return whether an op gives a number in more bits than it has."""
+    """Return whether a scalar op casts a number to more bits."""
     if op.name not in _WIDENING:
         return False
     return bool(op.operands[0].type.width < op.results[0].type.width)
 
 
-def _is_by_elements(op: Operation) -> bool:
-    """Return whether an op is a linalg.generic of a size of a call, without
-    reductions.
-    """
+def _is_dynamic_elementwise(op: Operation) -> bool:
+    """Return whether an op is an elementwise linalg.generic of dynamic size."""
     if op.name != "linalg.generic":
         return False
     kind = ir.RankedTensorType(op.results[0].type)
@@ -131,22 +127,22 @@ _WIDENING = ("arith.extsi", "arith.extui", "arith.extf", "arith.uitofp", "arith.
 
 def _has_gaps(slice_op: Operation) -> bool:
     """Return whether a slice leaves elements out along, or below, its last axis."""
-    source, sizes, strides = _sliced(slice_op)
+    source, sizes, strides = _slice_geometry(slice_op)
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last >= 0 and (strides[last] != 1 or any(n != 1 for n in source[last + 1 :]))
 
 
-def _is_parted(slice_op: Operation) -> bool:
+def _is_noncontiguous(slice_op: Operation) -> bool:
     """Return whether the elements of a slice are not contiguous in their source."""
-    source, sizes, strides = _sliced(slice_op)
+    source, sizes, strides = _slice_geometry(slice_op)
     first = next((axis for axis, n in enumerate(sizes) if n != 1), len(sizes))
     below = zip(sizes[first + 1 :], source[first + 1 :], strict=True)
     is_part = any(n != whole or n < 0 for n, whole in below)
     return is_part or any(step != 1 for step in strides[first:])
 
 
-def _sliced(slice_op: Operation) -> tuple[list[int], list[int], list[int]]:
-    """Return the shape that a slice is taken of, and its sizes and strides."""
+def _slice_geometry(slice_op: Operation) -> tuple[list[int], list[int], list[int]]:
+    """Return a slice's source shape, its sizes and its strides."""
     source = ir.RankedTensorType(slice_op.operands[0].type).shape
     sizes, strides = (
         [*ir.DenseI64ArrayAttr(slice_op.attributes[name])]

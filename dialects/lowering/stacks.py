@@ -19,16 +19,17 @@ from aotc.mlir import Type, Value, ir, tensor
 
 
 class StackedElements:
-    """The lowered elements along the leading axis of tensors of types `wholes`.
+    """Buffers that steps of a loop fill, one for each tensor type in `wholes`.
 
     There is room for all of them from here on.
     """
 
     def __init__(self, low: Lowering, wholes: Sequence[Tensor]) -> None:
+        """Emit the allocation of a buffer for each type."""
         self._all = [_Stack(low, whole) for whole in wholes]
 
     def write(self, places: Sequence[Value], steps: Sequence[Sequence[Value]]) -> None:
-        """Store lowered elements, for each step one of every stack, at its place.
+        """Emit a call that stores elements: for each step, one in each buffer.
 
         All in one call, which the device is given at once.
         """
@@ -43,14 +44,15 @@ class StackedElements:
             iree_text.call("write", operands, [], [*body, "return"], inlined=False)
 
     def end(self) -> list[Value]:
-        """Return all elements, and release the stacks."""
+        """Emit the release of the buffers; return their contents as tensors."""
         return [stack.end() for stack in self._all]
 
 
 class _Stack:
-    """A stack: a global, and calls of functions that use it."""
+    """A buffer in a global of the module, used through calls."""
 
     def __init__(self, low: Lowering, whole: Tensor) -> None:
+        """Emit a call that allocates the buffer, unless the type has no elements."""
         self.is_empty = 0 in whole.shape
         self._low = low
         self._whole = whole
@@ -66,7 +68,7 @@ class _Stack:
             self._call("begin", sizes, [], self.text.begin(len(sizes)), held)
 
     def end(self) -> Value:
-        """Return the elements that all steps have written."""
+        """Emit a call that releases the buffer and returns its tensor."""
         if self.is_empty:
             return self._low.empty(self._whole)
         kind, exact = self.text.kind, lowered_type(self._whole)
@@ -81,5 +83,6 @@ class _Stack:
         body: Sequence[str],
         held: str = "",
     ) -> list[Value]:
+        """Emit a call of a function with a text body that uses the global."""
         name = f"{self.text.name}.{verb}"
         return iree_text.call(name, operands, results, body, held=held, inlined=False)

@@ -49,7 +49,7 @@ def is_long(x: Tensor, axes: Sequence[int]) -> bool:
 
 
 def addition(dtype: str, *, is_long: bool) -> Body:
-    """The body `total + element` of a sum, marked if that is long."""
+    """Return a body that emits `total + element`; long sums may be reassociated."""
     if not dtypes.is_float(dtype):
         return arith.addi
     if not is_long:
@@ -59,7 +59,7 @@ def addition(dtype: str, *, is_long: bool) -> Body:
 
 
 def lowered_sum(low: Lowering, x: Value, source: Tensor, axes: Sequence[int]) -> Value:
-    """`x`, of type `source`, summed over `axes`, in its dtype."""
+    """Emit the sum of `x`, of type `source`, over `axes`, in its dtype."""
     in_blocks = is_long(source, axes)
     if in_blocks and all(isinstance(source.shape[axis], int) for axis in axes):
         for axis in sorted(axes, reverse=True):
@@ -73,7 +73,9 @@ def lowered_sum(low: Lowering, x: Value, source: Tensor, axes: Sequence[int]) ->
 def with_few_axes(
     low: Lowering, x: Value, source: Tensor, axes: Sequence[int]
 ) -> tuple[Value, Tensor, list[int]]:
-    """`x`, its type and the axes to sum over, where IREE would merge too many sums.
+    """Emit a reshape that merges summed axes, if IREE would merge too many sums.
+
+    Returns `x`, its type and the axes to sum over.
 
     Sums over three axes and more of which one is symbolic were one dispatch, which IREE
     3.13 refuses to compile, some in one of four runs ("large vector sizes", "exceeded
@@ -96,7 +98,7 @@ def with_few_axes(
 
 
 def block_of(size: int) -> int | None:
-    """A divisor of `size` below and near its root; None if there is none.
+    """Return a divisor of `size` below and near its root; None if there is none.
 
     One that IREE vectorises whole is preferred: sum(exp(x)) of 4e6 numbers takes 2.7 ms
     in blocks of 1000, and 6 to 10 ms in blocks of 2000 (AVX2).
@@ -109,11 +111,12 @@ def block_of(size: int) -> int | None:
 
 
 def _reduced_type(source: Tensor, axes: Sequence[int]) -> Tensor:
+    """Return a type without the axes."""
     return source.with_shape([n for i, n in enumerate(source.shape) if i not in axes])
 
 
 def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
-    """The sum along one axis."""
+    """Emit the sum along one axis, in blocks if it is long."""
     size, rest = source.shape[axis], _reduced_type(source, [axis])
     if not isinstance(size, int) or size <= LONGEST:
         return low.reduce(x, rest, [axis], 0, arith.addf)
@@ -130,7 +133,7 @@ def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
 
 
 def _halves(size: int) -> list[tuple[int, int]]:
-    """Return the spans of the whole blocks and of the rest of an axis."""
+    """Return the spans of an axis: its whole blocks, and the rest."""
     block = 1 << (size.bit_length() // 2)
     whole = size - size % block
     return [(0, whole), (whole, size)]
@@ -139,7 +142,7 @@ def _halves(size: int) -> list[tuple[int, int]]:
 def _part(
     low: Lowering, x: Value, source: Tensor, axis: int, start: int, end: int
 ) -> Value:
-    """The sum of a part of an axis."""
+    """Emit the sum from `start` to `end` along one axis."""
     zeros = [0] * source.rank
     shape = [*source.shape]
     shape[axis] = end - start

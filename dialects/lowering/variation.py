@@ -84,7 +84,7 @@ _Question: TypeAlias = tuple[_Rule, Value]
 
 @dataclass(frozen=True)
 class ElementOrigin:
-    """The values that elements are computed from.
+    """The values in memory that the elements of a tensor are computed from.
 
     Args:
         memory: the arguments, and results of reductions and the like.
@@ -100,7 +100,7 @@ class ElementOrigin:
 
 
 class Variation:
-    """Answers whether the elements of lowered tensors vary, each question once.
+    """Decides whether elements of lowered tensors provably vary; caches the answers.
 
     One is for one function.
     """
@@ -110,16 +110,14 @@ class Variation:
         self._zeros: dict[str, Any] = {}
 
     def vary(self, x: Value) -> Value:
-        """Return the same elements; unless they vary already, or a zero to each that
-        the compiler cannot know.
-        """
+        """Return `x` if it varies; else emit it with an unknown zero in its bits."""
         if self.varies(x):
             return x
         element = ir.RankedTensorType(x.type).element_type
-        return _with_bits(x, self._unknown_zero(_bits_of(element)))
+        return _or_with(x, self._unknown_zero(_bits_of(element)))
 
     def _unknown_zero(self, bits: ElementType) -> Value:
-        """Return a zero of rank 0 that the compiler cannot fold."""
+        """Emit a zero of rank 0 that the compiler cannot fold."""
         if str(bits) not in self._zeros:
             zero = arith.ConstantOp(bits, 0).result
             self._zeros[str(bits)] = scalar_barrier(zero)
@@ -127,13 +125,14 @@ class Variation:
         return tensor.from_elements(whole, [self._zeros[str(bits)]])
 
     def varies(self, value: Value) -> bool:
-        """Return whether IREE cannot find the elements of a tensor to be one number.
+        """Return whether IREE provably cannot fold a tensor to one repeated number.
 
         (That it says no means only that nothing proves it.)
         """
         return bool(self._answer((_varies, value)))
 
     def _answer(self, question: _Question) -> Any:
+        """Return the answer of a rule about a value; run rules on an explicit stack."""
         known = self._known
         answer, rest = known.get(question), list[tuple[_Question, _Answering]]()
         if answer is None:
@@ -153,7 +152,7 @@ class Variation:
 
 
 def _bits_of(element: ElementType) -> ElementType:
-    """The integer of an element's bits; a byte for a bool.
+    """Return the integer type of an element's bits; a byte for a bool.
 
     IREE 3.13 keeps bools as bytes, and refuses the tensor.from_elements of one that it
     has made of a number behind a barrier.
@@ -161,8 +160,8 @@ def _bits_of(element: ElementType) -> ElementType:
     return ir.IntegerType.get_signless(max(element.width, 8))
 
 
-def _with_bits(x: Value, some: Value) -> Value:
-    """The elements of a tensor, `or` the integer in one of rank 0.
+def _or_with(x: Value, some: Value) -> Value:
+    """Emit the bitwise or of each element's bits and an integer of rank 0.
 
     Of that as many bits as an element has.
     """
@@ -191,6 +190,7 @@ def _with_bits(x: Value, some: Value) -> Value:
 
 
 def _empty_like(x: Value, kind: ir.RankedTensorType) -> Value:
+    """Emit a tensor of the shape of `x` with undefined elements."""
     dynamic = [axis for axis in range(kind.rank) if kind.is_dynamic_dim(axis)]
     places = [arith.ConstantOp(ir.IndexType.get(), axis).result for axis in dynamic]
     sizes = iter([tensor.dim(x, place) for place in places])
@@ -202,16 +202,16 @@ def _empty_like(x: Value, kind: ir.RankedTensorType) -> Value:
 
 
 def _varies(value: Value) -> _Answering:
-    """Tell whether the elements of a tensor vary."""
+    """Rule: return whether the elements of a tensor vary."""
     op = value.owner
     if isinstance(op, ir.Block):
         return True  # an argument, or what a loop starts from, behind a barrier
     name = op.name
     if name == "linalg.generic":
         # What reduces has been given what varies.
-        return _is_reduction(op) or (yield _scalar_varies, _yielded(op))
+        return _is_reduction(op) or (yield _scalar_varies, _yielded_scalar(op))
     if name in _MOVING:
-        return not _cuts_out(op) and (yield from _all_vary(op))
+        return not _slices_a_join(op) and (yield from _all_vary(op))
     if name == "func.call":
         return _is_barrier(op) or (yield from _all_vary(op))
     if name == "arith.constant":
@@ -222,7 +222,7 @@ def _varies(value: Value) -> _Answering:
 
 
 def _all_vary(op: Operation) -> _Answering:
-    """Tell whether all tensors vary that an op reads."""
+    """Rule: return whether all tensors that an op reads vary."""
     for each in _tensors_read(op):
         if not (yield _varies, each):
             return False
@@ -230,20 +230,20 @@ def _all_vary(op: Operation) -> _Answering:
 
 
 def _origin(value: Value) -> _Answering:
-    """Find the origin of a tensor's elements."""
+    """Rule: return the origin of a tensor's elements."""
     op = value.owner
     if not isinstance(op, ir.Block):
         if op.name == "linalg.generic" and not _is_reduction(op):
-            return (yield _scalar_origin, _yielded(op))
+            return (yield _scalar_origin, _yielded_scalar(op))
         if op.name in _MOVING:
-            return (yield from _mixture(_origin, _tensors_read(op)))
+            return (yield from _joint_origin(_origin, _tensors_read(op)))
         if not (yield _varies, value):
             return ElementOrigin()
     return ElementOrigin(frozenset([value]))
 
 
-def _mixture(rule: _Rule, values: Sequence[Value]) -> _Answering:
-    """Combine the origins of values, each by a rule."""
+def _joint_origin(rule: _Rule, values: Sequence[Value]) -> _Answering:
+    """Rule: return the union of the origins of some values."""
     found: list[ElementOrigin] = []
     for each in values:
         found.append((yield rule, each))
@@ -256,27 +256,30 @@ def _mixture(rule: _Rule, values: Sequence[Value]) -> _Answering:
 
 
 def _tensors_read(op: Operation) -> list[Value]:
+    """Return the operands of an op that are tensors."""
     return [x for x in op.operands if isinstance(x.type, ir.RankedTensorType)]
 
 
 def _is_reduction(generic: Operation) -> bool:
+    """Return whether a linalg.generic has a reduction loop."""
     return has_reduction(generic.attributes["iterator_types"])
 
 
-def _cuts_out(op: Operation) -> bool:
-    """Return whether an op takes a part, perhaps without any element of a source's."""
+def _slices_a_join(op: Operation) -> bool:
+    """Return whether an op slices a concatenation, insertion or padding."""
     source = op.operands[0].owner
     is_slice = op.name == "tensor.extract_slice"
     return is_slice and not isinstance(source, ir.Block) and source.name in _JOINING
 
 
 def _is_barrier(call: Operation) -> bool:
-    """Return whether a call on IREE's side is a barrier."""
+    """Return whether a call is of a function whose text is IREE's barrier."""
     callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
     return "optimization_barrier" in (body_of(find(callee)) or "")
 
 
 def _is_one_number(constant: Operation) -> bool:
+    """Return whether a constant op repeats one number."""
     value = constant.attributes["value"]
     return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
 
@@ -285,7 +288,7 @@ def _is_one_number(constant: Operation) -> bool:
 
 
 def _scalar_varies(scalar: Value) -> _Answering:
-    """Tell whether no constant can be left of a scalar."""
+    """Rule: return whether a scalar in a body cannot fold to a constant."""
     if (source := _source(scalar)) is not None:
         return (yield _varies, source)
     op = _op_in_body(scalar)
@@ -311,7 +314,7 @@ def _scalar_varies(scalar: Value) -> _Answering:
 
 
 def _selection_varies(condition: Value, one: Value, other: Value) -> _Answering:
-    """Tell whether a selection varies; see Note [selections that vary]."""
+    """Rule: return whether a select varies; see Note [selections that vary]."""
     first, second = (yield _scalar_varies, one), (yield _scalar_varies, other)
     if not (first and second):
         some = first or second or _are_two_numbers(one, other)
@@ -324,7 +327,7 @@ def _selection_varies(condition: Value, one: Value, other: Value) -> _Answering:
 
 
 def _comparison_varies(one: Value, other: Value, *, may_share: bool) -> _Answering:
-    """Tell whether a comparison of floats varies; see Note [comparisons that vary].
+    """Rule: return whether a float comparison varies; see Note [comparisons that vary].
 
     Args:
         one: what is compared.
@@ -344,14 +347,14 @@ def _comparison_varies(one: Value, other: Value, *, may_share: bool) -> _Answeri
 
 
 def _scalar_origin(scalar: Value) -> _Answering:
-    """Find the origin of a scalar."""
+    """Rule: return the origin of a scalar in a body."""
     if (source := _source(scalar)) is not None:
         return (yield _origin, source)
     op = _op_in_body(scalar)
     if op is None:
         return ElementOrigin()
     name, operands = op.name, list(op.operands)
-    found: ElementOrigin = yield from _mixture(_scalar_origin, operands)
+    found: ElementOrigin = yield from _joint_origin(_scalar_origin, operands)
     if name in _CONVERSIONS and isinstance(operands[0].type, ir.IntegerType):
         return replace(found, is_converted=True)
     if name == _SELECTION and isinstance(operands[0].owner, ir.Block):
@@ -360,15 +363,15 @@ def _scalar_origin(scalar: Value) -> _Answering:
     return found
 
 
-def _yielded(generic: Operation) -> Value:
-    """The scalar that a body gives."""
+def _yielded_scalar(generic: Operation) -> Value:
+    """Return the scalar that the body of a linalg.generic yields."""
     *_, end = generic.regions[0].blocks[0].operations
     found: Value = end.operands[0]
     return found
 
 
 def _source(scalar: Value) -> Value | None:
-    """The tensor that a scalar is an element of; None for one that is computed."""
+    """Return the tensor that a scalar is an element of; None for a computed one."""
     owner = scalar.owner
     if isinstance(owner, ir.Block):
         generic = owner.owner
@@ -381,14 +384,14 @@ def _source(scalar: Value) -> Value | None:
 
 
 def _op_in_body(scalar: Value) -> Operation | None:
-    """The op that computes a scalar, unless it stands around the body."""
+    """Return the op that defines a scalar, if it is inside a linalg.generic's body."""
     op = scalar.owner
     is_inside = not isinstance(op, ir.Block) and op.parent.name == "linalg.generic"
     return op if is_inside else None
 
 
 def _is_finite(scalar: Value) -> bool:
-    """Return whether a scalar always is the same finite float."""
+    """Return whether a scalar is a constant, finite float."""
     number = _number(scalar)
     return isinstance(number, ir.FloatAttr) and math.isfinite(number.value)
 
@@ -400,7 +403,7 @@ def _are_two_numbers(one: Value, other: Value) -> bool:
 
 
 def _number(scalar: Value) -> ir.Attribute | None:
-    """The constant that a scalar always is, or None."""
+    """Return the constant attribute that a scalar always equals, or None."""
     if isinstance(scalar.owner, ir.Block):
         source = _source(scalar)
         filled = None if source is None else filled_with(source)
@@ -409,6 +412,7 @@ def _number(scalar: Value) -> ir.Attribute | None:
 
 
 def _constant(value: Value) -> ir.Attribute | None:
+    """Return the attribute of a value defined by arith.constant, or None."""
     op = value.owner
     is_constant = not isinstance(op, ir.Block) and op.name == "arith.constant"
     found: ir.Attribute | None = op.attributes["value"] if is_constant else None

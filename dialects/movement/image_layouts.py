@@ -11,7 +11,7 @@ _SPATIAL = "dhw"
 
 
 def layout_of_rank(layout: str, rank: int) -> str:
-    """A layout by a letter for each axis: `nhwc` with 3 axes is `nwc`.
+    """Return an image layout for a rank, a letter per axis: `nhwc` of rank 3 is `nwc`.
 
     Args:
         layout: of `IMAGE_LAYOUTS`.
@@ -22,7 +22,5 @@ def layout_of_rank(layout: str, rank: int) -> str:
 
 
 def layout_permutation(source: str, layout: str) -> tuple[int, ...]:
-    """Return the permutation that transposes one layout, given by its letters, to
-    another.
-    """
+    """Return the axis permutation from one layout, given by letters, to another."""
     return tuple(source.index(axis) for axis in layout)

@@ -25,7 +25,7 @@ ARGSORT, ARGSORT_DESCENDING = "argsort", "argsort-descending"
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of an op.
+    """A loop nest that computes an op's result from views of its operands.
 
     Args:
         sizes: of the loops; the first ones are the elements of the result, in order,
@@ -55,18 +55,18 @@ class Nest:
 
     @property
     def result_loops(self) -> range:
-        """The loops over elements of the result."""
+        """Indices of the loops over elements of the result."""
         return range(len(self.sizes) - self.reduced)
 
     @property
     def combined_loops(self) -> range:
-        """The loops that are combined."""
+        """Indices of the reduction loops."""
         return range(len(self.result_loops), len(self.sizes))
 
     def views(self, operands: Sequence[View]) -> list[View] | None:
-        """Return the views that the nest reads, given those of its operands.
+        """Return the views that the nest reads, given its operands as views; or None.
 
-        None where that is no view.
+        None where one of them is no view.
         """
         pairs = zip(self.reads, operands, strict=True)
         found = [read(view) for read, view in pairs]
@@ -76,7 +76,7 @@ class Nest:
     def evaluate(
         self, factors: Sequence[np.ndarray], sizes: Sequence[int]
     ) -> np.ndarray:
-        """Return elements of the result, with the loops over it as axes.
+        """Return the result's elements in NumPy, with the loops over it as axes.
 
         Args:
             factors: what each operand has for each index of the loops, in the dtype to
@@ -101,7 +101,7 @@ class Nest:
 def _sorted_positions(
     elements: np.ndarray, sizes: Sequence[int], *, is_descending: bool
 ) -> np.ndarray:
-    """Return the positions along the last loop in order, as many as the loop before."""
+    """Return the first positions of the argsort along the last loop."""
     *rows, count, length = sizes
     elements = np.broadcast_to(elements[..., 0, :], (*rows, length))
     if not is_descending:
@@ -113,7 +113,7 @@ def _sorted_positions(
 def _sum_of_products(
     factors: Sequence[np.ndarray], sizes: Sequence[int], combined: range
 ) -> np.ndarray:
-    """Return sums over loops, of factors without the loops along which they repeat."""
+    """Return sums of products over the `combined` loops, by np.einsum."""
     varied = [[n for n, size in enumerate(x.shape) if size != 1] for x in factors]
     loops = {n for each in varied for n in each}
     operands: list[Any] = []

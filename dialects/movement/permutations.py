@@ -11,7 +11,7 @@ Order = tuple[int, ...]
 
 
 def permute(items: Sequence[T], permutation: Sequence[int]) -> tuple[T, ...]:
-    """Return items in another order; for a permutation, the composition of both."""
+    """Return items reordered; of a permutation, the composition of both."""
     return tuple(items[place] for place in permutation)
 
 
@@ -21,7 +21,7 @@ def inverse(permutation: Sequence[int]) -> Order:
 
 
 def moving(rank: int, source: int, to: int) -> Order:
-    """Return the permutation that moves one of so many axes; as numpy.moveaxis does."""
+    """Return the permutation of `rank` axes that moves axis `source` to `to`."""
     order = [*range(rank)]
     axis = order.pop(source)
     order.insert(to % rank, axis)

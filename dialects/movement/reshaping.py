@@ -6,18 +6,18 @@ from aotc.dialects.types import Shape, same_count
 
 
 def long_axes(shape: Shape) -> list[int]:
-    """Return the axes of more than one element."""
+    """Return the axes whose size is not 1."""
     return [axis for axis, size in enumerate(shape) if size != 1]
 
 
 def squeeze_shape(shape: Shape) -> Shape:
-    """Return the sizes of a shape without sizes of 1."""
+    """Return a shape without its sizes of 1."""
     return tuple(size for size in shape if size != 1)
 
 
 @lru_cache(maxsize=2**14)
 def reshape_groups(old: Shape, new: Shape) -> list[tuple[range, range]]:
-    """Return the finest split of two shapes into runs of axes with equal products.
+    """Return the finest matching groups of axes of two shapes, with equal products.
 
     `[batch, 8, 8, 4] → [batch, 256]` gives the axes `[(0, 0), (1…3, 1)]`. Trailing axes
     of size one join the last run, and what cannot be proven equal is one run.

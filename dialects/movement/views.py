@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stride:
-    """Elements at one distance.
+    """One loop of an axis of a view: size, axis of the source, and step.
 
     Args:
         size: how many there are.
@@ -51,12 +51,12 @@ class Stride:
 
     @property
     def repeats(self) -> bool:
-        """Return whether all elements along the axis are one."""
+        """Return whether the loop repeats one element of the source."""
         return self.axis is None
 
     @property
     def is_backwards(self) -> bool:
-        """Return whether later elements have lower indices."""
+        """Return whether the loop goes to lower indices of the source."""
         return compare_sizes(self.step, "<", 0) is True
 
 
@@ -65,7 +65,7 @@ Strides = tuple[Stride, ...]  # of one axis, the outermost first; none of size 1
 
 @dataclass(frozen=True)
 class StridedLoop:
-    """Elements at one distance in each of several views.
+    """One loop that several views share, with a step in each view.
 
     Args:
         size: how many there are.
@@ -78,7 +78,7 @@ class StridedLoop:
 
 @dataclass(frozen=True)
 class View:
-    """A view: the positions of a value's elements in a source.
+    """A strided view (an index map): where a value's elements lie in a source.
 
     Args:
         source: the shape of the source.
@@ -94,38 +94,38 @@ class View:
 
     @staticmethod
     def identity(shape: Shape) -> "View":
-        """Return the view of a source of a shape that is the source."""
+        """Return the view of a source of a shape that is the source itself."""
         axes = tuple(merge([Stride(n, axis)]) for axis, n in enumerate(shape))
         return View(shape, axes, (0,) * len(shape))
 
     @staticmethod
     def of_memory(shape: Shape) -> "View":
-        """Return the view of row-major memory that is a tensor of a shape."""
+        """Return the view of row-major memory that a tensor of this shape is."""
         return View.identity(shape).flat()
 
     # ---- what it is like ------------------------------------------------------------
 
     @property
     def shape(self) -> Shape:
-        """The sizes of its axes."""
+        """The sizes of the view's axes."""
         return tuple(map(size_of, self.axes))
 
     @property
     def is_identity(self) -> bool:
-        """Return whether every element keeps its position."""
+        """Return whether every element keeps its position in the source."""
         return self == View.identity(self.source)
 
     @property
     def has_repeats(self) -> bool:
-        """Return whether elements of the source are repeated side by side."""
+        """Return whether an axis repeats elements of the source."""
         return any(stride.repeats for axis in self.axes for stride in axis)
 
     def group(self, axes: Sequence[int]) -> Strides:
-        """Return the strides of some axes as one axis, in this order."""
+        """Return the strides of some axes merged into one axis, in this order."""
         return merge(stride for axis in axes for stride in self.axes[axis])
 
     def run(self, first: int) -> int:
-        """Return how many elements are neighbours, along the axes from `first` on."""
+        """Return how many elements are contiguous along the axes from `first` on."""
         strides = self.group(range(first, len(self.axes)))
         size, step = (strides[-1].size, strides[-1].step) if strides else (1, 1)
         return size if step == 1 and isinstance(size, int) else 1
@@ -133,7 +133,7 @@ class View:
     # ---- views of it ----------------------------------------------------------------
 
     def with_axes(self, axes: Iterable[Strides]) -> "View":
-        """Return the view of the same source from the same element, with other axes."""
+        """Return the view of the same source and first element with other axes."""
         return replace(self, axes=tuple(axes))
 
     def transpose(self, permutation: Sequence[int]) -> "View":
@@ -141,7 +141,7 @@ class View:
         return self.with_axes(self.axes[axis] for axis in permutation)
 
     def reshape(self, shape: Shape) -> "View | None":
-        """Return the view of the same elements in another shape.
+        """Return the view in another shape; None if that would divide a stride.
 
         None where an axis would begin or end between the strides that there are.
         """
@@ -149,7 +149,7 @@ class View:
         return None if axes is None else self.with_axes(axes)
 
     def split_axis(self, axis: int, shape: Shape) -> "View | None":
-        """Return the view with axes of a shape in the place of one of its axes.
+        """Return the view with one axis split into axes of a shape; or None.
 
         None where one of them would begin or end between the strides that there are.
         """
@@ -159,7 +159,7 @@ class View:
         return self.with_axes([*self.axes[:axis], *parts, *self.axes[axis + 1 :]])
 
     def broadcast(self, shape: Shape, axes: Sequence[int]) -> "View":
-        """Return the view whose axis `axes[i]` is axis i; others, and sizes 1, repeat.
+        """Return the view broadcast to `shape`, axis i as its axis `axes[i]`.
 
         Args:
             shape: the sizes.
@@ -172,14 +172,14 @@ class View:
         return self.with_axes(found)
 
     def at_first(self, axes: Sequence[int]) -> "View":
-        """Return the view of the first elements along some axes, without those."""
+        """Return the view without some axes, at index 0 along them."""
         rest = (own for axis, own in enumerate(self.axes) if axis not in axes)
         return self.with_axes(rest)
 
     def slice(
         self, start: Shape, sizes: Shape, strides: Sequence[int]
     ) -> "View | None":
-        """Return the view of `sizes` elements from `start` on, at each stride.
+        """Return the strided slice of the view; None if it would cut a merged axis.
 
         None where an axis is cut that is several strides.
         """
@@ -199,7 +199,7 @@ class View:
         return replace(self, axes=tuple(axes), begin=tuple(begin))
 
     def reverse(self, axes: Sequence[int]) -> "View":
-        """Return the view that goes backwards along some axes."""
+        """Return the view with some axes reversed."""
         found, begin = [*self.axes], [*self.begin]
         for axis in axes:
             for stride in self.axes[axis]:
@@ -209,7 +209,7 @@ class View:
         return replace(self, axes=tuple(found), begin=tuple(begin))
 
     def pad(self, low: Shape, high: Shape, fill: float) -> "View | None":
-        """Return the view with so many elements `fill` before and after each axis.
+        """Return the view with `fill` around each axis; None if not representable.
 
         None where what is there would not be outside of the source, or not provably.
         """
@@ -222,8 +222,9 @@ class View:
         return found
 
     def _pad_axis(self, axis: int, before: Size, after: Size) -> "View | None":
+        """Return the view with one axis padded, or None."""
         own = self._only_stride(axis)
-        if own is None or own.axis is None or self._along(own.axis)[1:]:
+        if own is None or own.axis is None or self._strides_along(own.axis)[1:]:
             return None
         first = self.begin[own.axis]
         end = first + (own.size - 1) * own.step
@@ -247,7 +248,7 @@ class View:
         strides: Sequence[int],
         dilation: Sequence[int],
     ) -> "View | None":
-        """Return the view of windows over the axes between the first and the last.
+        """Return the view of sliding windows over the spatial axes, or None.
 
         Its axes are the first, the places of windows, those in a window, and the last.
 
@@ -267,7 +268,7 @@ class View:
         return self.with_axes([self.axes[0], *places, *inside, self.axes[-1]])
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> "View":
-        """Return the view for the sizes of one call."""
+        """Return the view with numbers for symbolic sizes."""
         axes = (
             merge(Stride(number_of(s.size), s.axis, number_of(s.step)) for s in strides)
             for strides in self.axes
@@ -278,7 +279,7 @@ class View:
         return View(source, tuple(axes), begin, self.fill)
 
     def flat(self) -> "View":
-        """Return the same view of the source as an array of one axis, row-major.
+        """Return the view of the source flattened to one row-major axis.
 
         What was outside of the source cannot be said of one.
         """
@@ -299,7 +300,7 @@ class View:
         return View((element_count(self.source),), tuple(axes), (begin,))
 
     def _only_stride(self, axis: int) -> Stride | None:
-        """Return the single stride of an axis, if it has only one.
+        """Return the single stride of an axis; None if it has several.
 
         One element is a stride along any axis of the source that has one element, too.
         """
@@ -310,17 +311,19 @@ class View:
         return Stride(1, next(free, None), 1)
 
     def _is_free(self, axis: int) -> bool:
-        return not self._along(axis) and self.begin[axis] == 0
+        """Return whether a source axis has no stride, and is read at index 0."""
+        return not self._strides_along(axis) and self.begin[axis] == 0
 
-    def _along(self, axis: int) -> list[Stride]:
+    def _strides_along(self, axis: int) -> list[Stride]:
+        """Return the strides that go along an axis of the source."""
         return [s for strides in self.axes for s in strides if s.axis == axis]
 
-    def _lying(self, axis: int) -> Strides:
-        """Return the strides along an axis of the source, the outermost first.
+    def _ordered_strides(self, axis: int) -> Strides:
+        """Return the strides along a source axis, outermost first; () if incomplete.
 
         None of them, unless they reach every index of it once.
         """
-        rest, first = self._along(axis), self.begin[axis]
+        rest, first = self._strides_along(axis), self.begin[axis]
         found: list[Stride] = []
         reached: Size = 1
         while rest:
@@ -338,7 +341,7 @@ class View:
     # ---- what it means --------------------------------------------------------------
 
     def read(self, x: np.ndarray) -> np.ndarray:
-        """Return the array that this view of an array of static sizes is.
+        """Return the elements of the view as a NumPy array of its shape.
 
         Args:
             x: of the shape of the source.
@@ -347,7 +350,7 @@ class View:
         return np.broadcast_to(self.elements(x), shape)
 
     def elements(self, x: np.ndarray) -> np.ndarray:
-        """Read the elements of the view, with size 1 along repeating axes."""
+        """Return the view's elements in NumPy, with size 1 along repeating axes."""
         axes = [
             () if all(s.repeats for s in strides) else strides for strides in self.axes
         ]
@@ -378,7 +381,7 @@ class View:
         return np.broadcast_to(found, sizes)
 
     def indices(self, names: Sequence[str]) -> list[str]:
-        """Return the index along each axis of the source, as text.
+        """Return the index expression along each source axis as text.
 
         Args:
             names: of the index along each axis of the view.
@@ -398,13 +401,13 @@ class View:
         return [" + ".join(terms).replace("+ -", "- ") or "0" for terms in found]
 
     def is_inside(self) -> bool:
-        """Return whether all elements are inside a source of static sizes, or else
-        are `fill`.
-        """
+        """Return whether all indices are within the source, or there is a `fill`."""
         if self.fill is not None or 0 in self.shape:
             return True
         for axis, (size, begin) in enumerate(zip(self.source, self.begin, strict=True)):
-            spans = [static_size(s.size - 1) * s.step for s in self._along(axis)]
+            spans = [
+                static_size(s.size - 1) * s.step for s in self._strides_along(axis)
+            ]
             first = begin + sum(min(0, static_size(n)) for n in spans)
             last = begin + sum(max(0, static_size(n)) for n in spans)
             if not 0 <= static_size(first) <= static_size(last) < static_size(size):
@@ -412,7 +415,7 @@ class View:
         return True
 
     def write(self, b: "Builder", source: Value) -> Value:
-        """Write the fewest transposes and reshapes that make it, and return the value.
+        """Emit the transposes and reshapes that make the view of `source`; return it.
 
         Args:
             b: writes them.
@@ -422,14 +425,16 @@ class View:
             return b.to_order(source, axes)
         order = [stride for strides in self.axes for stride in strides]
         lying = [
-            stride for axis in range(len(self.source)) for stride in self._lying(axis)
+            stride
+            for axis in range(len(self.source))
+            for stride in self._ordered_strides(axis)
         ]
         value = b.to_shape(source, tuple(stride.size for stride in lying))
         value = b.to_order(value, tuple(lying.index(stride) for stride in order))
         return b.to_shape(value, self.shape)
 
     def _permutation(self) -> tuple[int, ...] | None:
-        """Return the order of the source's axes, if it is no more than another one."""
+        """Return the permutation that the view is of its source; None if it is none."""
         whole = View.identity(self.source).axes
         ones = (axis for axis, size in enumerate(self.source) if size == 1)
         if len(self.axes) != len(whole) or any(x and x not in whole for x in self.axes):
@@ -438,17 +443,17 @@ class View:
 
 
 def _atom(text: str) -> str:
-    """Return text as an operand: in brackets, unless it is one word."""
+    """Return text, in parentheses unless it is one word."""
     return f"({text})" if " " in text else text
 
 
 def size_of(strides: Sequence[Stride]) -> Size:
-    """Return how many elements an axis of some strides has."""
+    """Return the number of elements of an axis, the product of its strides' sizes."""
     return element_count(tuple(stride.size for stride in strides))
 
 
 def merge(strides: Iterable[Stride]) -> Strides:
-    """Return the fewest strides of the same elements in the same order."""
+    """Return the strides of an axis, adjacent ones merged where they continue."""
     found: list[Stride] = []
     for inner in strides:
         outer = found[-1] if found else None
@@ -462,17 +467,18 @@ def merge(strides: Iterable[Stride]) -> Strides:
 
 
 def _continues(outer: Stride, inner: Stride) -> bool:
+    """Return whether the outer stride continues the inner one, so both are one."""
     beside = same_count((outer.step,), (inner.size, inner.step))
     return outer.axis == inner.axis and beside
 
 
 def _is_distance(stride: Stride, distance: Size) -> bool:
-    """Return whether elements of a stride lie so far apart, in either direction."""
+    """Return whether a stride's step is this distance, in either direction."""
     return any(same_count((distance,), (n,)) for n in (stride.step, -stride.step))
 
 
 def split(strides: Strides, shape: Shape) -> list[Strides] | None:
-    """Return strides as axes of some sizes; None if those do not end where strides can.
+    """Return strides divided into axes of a shape; None if one would end in a stride.
 
     Args:
         strides: as few as they can be, of as many elements as the shape.
@@ -488,7 +494,7 @@ def split(strides: Strides, shape: Shape) -> list[Strides] | None:
 
 
 def _take_inner(strides: list[Stride], size: Size) -> Strides | None:
-    """Take an axis of a size from the end of strides; None if it ends within one."""
+    """Pop an axis of `size` off the end of `strides`; None if it ends within one."""
     found: list[Stride] = []
     while size != 1:
         if not strides:
@@ -510,7 +516,7 @@ def _take_inner(strides: list[Stride], size: Size) -> Strides | None:
 def common_loops(
     views: Sequence[View], axes: Sequence[Sequence[int]], *, only_static: bool = False
 ) -> list[StridedLoop]:
-    """Return the fewest loops over some axes of several views, the outermost first.
+    """Return the fewest loops that cover some axes of several views, outermost first.
 
     Args:
         views: of one source axis each (`View.flat`).

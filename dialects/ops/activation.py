@@ -40,21 +40,22 @@ class Relu(Unary, name="relu"):
 
     @staticmethod
     def ref(x: np.ndarray) -> Any:
-        """max(x, 0); NaN stays NaN."""
+        """Return max(x, 0) in NumPy; NaN stays NaN."""
         return np.maximum(x, np.zeros((), x.dtype))
 
     @staticmethod
     def _mask(b: Builder, op: "Relu") -> Value:
+        """Emit the mask where y > 0."""
         return b.compare(op.y, b.full_like(op.y, 0.0), direction="gt")
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """dx where y > 0."""
+        """Return dx where y > 0, zero elsewhere."""
         return b.where_true(cls._mask(b, op), dx)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """dy where y > 0."""
+        """Return dy where y > 0, zero elsewhere."""
         return [b.where_true(cls._mask(b, op), dy)]
 
     lower = by_kind(
@@ -86,7 +87,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, form: str) -> Tensor:
-        """The type of the operand."""
+        """Return the result type, that of the operand."""
         require_dtype(x, cls.dtypes)
         if form not in ("exact", "tanh"):
             raise InputError(
@@ -96,7 +97,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, form: str) -> Any:
-        """x * Phi(x)."""
+        """Return x * Phi(x) in NumPy."""
         if form == "tanh":
             inner = np.sqrt(2 / np.pi) * (x + 0.044715 * (x * x * x))
             return 0.5 * x * (1 + np.tanh(inner))
@@ -104,7 +105,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @staticmethod
     def expansion(b: Builder, x: Value, form: str) -> tuple[Value, Value]:
-        """Phi(x) and its derivative, as graph ops."""
+        """Emit Phi(x) and its derivative as graph ops, and return both."""
         if form == "exact":
             phi = b.offset(b.scale(b.erf(b.scale(x, np.sqrt(0.5))), 0.5), 0.5)
             half_square = b.scale(b.multiply(x, x), -0.5)
@@ -119,7 +120,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """(Phi(x) + x Phi'(x)) dx; the sum is made in f32 at least."""
+        """Return (Phi(x) + x Phi'(x)) dx; the sum is made in f32 at least."""
         kind = Tensor.of(op.x).dtype
         x = cast(b, op.x, accumulator(kind))
         phi, density = cls.expansion(b, x, op.form)
@@ -128,7 +129,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """(Phi(x) + x Phi'(x)) dy."""
+        """Return (Phi(x) + x Phi'(x)) dy."""
         return [cls.jvp(b, op, dy)]
 
     batch = leading()
@@ -150,7 +151,7 @@ class Gelu(GraphOp, name="gelu", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Gelu", x: Value) -> Value:
-        """Write one fused generic."""
+        """Emit one elementwise linalg.generic."""
         body = approx.gelu_tanh if op.form == "tanh" else error_functions.gelu_exact
         return low.pointwise([x], Tensor.of(op.y), body)
 
@@ -164,7 +165,7 @@ _STEPS_TO_PHI = {"exact": 2, "tanh": 6}  # from x to erf or tanh, each of them a
 
 
 def _by_phi(b: Builder, x: Value, form: str) -> Value:
-    """Return gelu of x, as x Phi(x); of narrow floats both are f32."""
+    """Emit gelu of x as x Phi(x), both in f32 for narrow floats."""
     kind = Tensor.of(x).dtype
     wide = cast(b, x, accumulator(kind))
     phi, _ = Gelu.expansion(b, wide, form)
@@ -172,7 +173,7 @@ def _by_phi(b: Builder, x: Value, form: str) -> Value:
 
 
 def _is_phi_read(x: Value, form: str) -> bool:
-    """Return whether something near computes the Phi of an operand of gelu.
+    """Return whether an op near gelu computes the Phi of its operand already.
 
     Narrow floats have too few digits for 1 + erf(x), which is of them as f32.
     """
@@ -193,6 +194,6 @@ def _is_phi_read(x: Value, form: str) -> bool:
 
 
 def _beside_its_derivative(b: Builder, x: Value, other: Value) -> Value:
-    """Return gelu of x, where the Phi of a value is computed, too."""
+    """Emit gelu of x, and the Phi of another value, for an example."""
     Gelu.expansion(b, other, "exact")
     return b.gelu(x, form="exact")

@@ -80,7 +80,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         causal: bool,
         safe: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Return the types of the result and of the log-sums."""
+        """Return the types of the result and of logsum, the softmax's log-sum-exp."""
         require_dtype(query, dt.FLOATS)
         for other in (key, value, bias):
             require_dtype(other, (query.dtype,))
@@ -108,7 +108,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         causal: bool,
         safe: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The formula, with every key head repeated."""
+        """Return y and logsum by the formula in NumPy, with every key head repeated."""
         wide = dt.to_numpy(accumulator(dt.canonical_dtype(query.dtype)))
         groups = query.shape[2] // max(key.shape[2], 1)
         query, key, value = (x.astype(wide) for x in (query, key, value))
@@ -140,7 +140,10 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         dvalue: Tangent,
         dbias: Tangent,
     ) -> tuple[Tangent, Tangent]:
-        """The tangents dS of scores, dP = P (dS - sum(P dS)), dP value + P dvalue."""
+        """Return tangents of y and logsum, through those of scores, dS, and of P.
+
+        dP = P (dS - sum(P dS)), and that of y is dP value + P dvalue.
+        """
         p = weights_of(b, op, op.safe)
         y_terms, s_terms = [], []
         if dquery is not None:
@@ -161,7 +164,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value, dlogsum: Value) -> list[Tangent]:
-        """The op that has the gradient; of a row it gets dlogsum - sum(dy y).
+        """Return cotangents by `attention_gradient`, given dlogsum - sum(dy y) per row.
 
         Where `logsum` may have lost its digits, the formula is written with a softmax.
         """
@@ -189,7 +192,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> list[Value]:
-        """Merge the new axis with the batch."""
+        """Emit the op with the new axis merged into the batch."""
         parts = [
             merge_batches(b, x if has else add_leading_axis(b, x, size))
             for x, has in zip(operands[:3], batched[:3], strict=True)
@@ -203,7 +206,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "Attention", operands: Sequence[Value]) -> Any:
-        """Pad; the bias hides positions after the call's, whose values are zeros."""
+        """Emit the padded op; -infinity in the bias hides the padding's positions."""
         query, key, value, bias = operands
         exact = [Tensor.of(x) for x in op.operands]
         if any(p.axes(kind, (2, 3)) for kind in exact[:3]):
@@ -218,19 +221,17 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Attention") -> list[Value]:
-        """Write two products with a softmax between, normalized last: rows are
-        shorter.
-        """
+        """Emit two products with a softmax between, normalized after the second."""
         return normalized_last(b, op, op.value)
 
     @staticmethod
     def cascade(b: Builder, op: "Attention") -> list[Value]:
-        """Decompose without rounding exponentials to a narrower value's dtype."""
+        """Emit the decomposition without rounding exponentials to a narrower dtype."""
         return normalized_last(b, op, cast(b, op.value, Tensor.of(op.logsum).dtype))
 
     @staticmethod
     def composition(b: Builder, op: "Attention") -> list[Value]:
-        """Write two products with a softmax between, each with a kernel of its own.
+        """Emit two products with a softmax between, each with a kernel of its own.
 
         Each of them has as many programs as its results, where one kernel for all of it
         has one for each row. Nothing may read `logsum`, which is not computed.
@@ -256,7 +257,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Count the operations of the two products."""
+        """Return the number of operations of the two products."""
         _, positions, _, depth = Tensor.of(op.key).shape
         scores = element_count(Tensor.of(op.query).shape[:3]) * positions
         return 2 * scores * (depth + Tensor.of(op.value).shape[-1])
@@ -305,7 +306,7 @@ class Attention(GraphOp, name="attention", traits=[Pure]):
 def _gradient(
     b: Builder, op: Attention, dy: Value, shift: Value, safe: bool
 ) -> list[Value]:
-    """Return the cotangents of query, key, value and bias.
+    """Emit the cotangents of query, key, value and bias.
 
     Args:
         b: writes them.
@@ -325,7 +326,7 @@ def _gradient(
 def _gradient_of_chosen(
     b: Builder, op: Attention, dy: Value, shift: Value
 ) -> list[Value]:
-    """Return the cotangents where a choice hides positions, and rows may see none.
+    """Emit the cotangents for a bias from a mask, under which rows may see no position.
 
     The probabilities of such a row are NaN, and so is what they make of the values'
     cotangents; but a score that was not chosen has the cotangent 0.
@@ -345,6 +346,7 @@ def _gradient_of_chosen(
 
 
 def _require_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raise InputError for query, key and value whose shapes do not fit."""
     for x in (query, key, value):
         if x.rank != 4:
             raise InputError(
@@ -375,7 +377,7 @@ def may_share(heads: Size, shared: Size) -> bool:
 
 
 def merge_batches(b: Builder, x: Value) -> Value:
-    """The first two axes as one."""
+    """Emit a reshape that merges the first two axes."""
     first, second, *rest = Tensor.of(x).shape
     return b.reshape(x, shape=(first * second, *rest))
 
@@ -383,7 +385,7 @@ def merge_batches(b: Builder, x: Value) -> Value:
 def _merged_bias(
     b: Builder, op: Attention, bias: Value, batched: bool, size: Size
 ) -> Value:
-    """The bias of more batches; one that serves all of them stays as it is."""
+    """Emit the bias for merged batches; one that serves all batches stays as it is."""
     own = Tensor.of(op.bias).shape
     if not own:  # none, whatever it is
         return b.full(Tensor.of(op.bias), 0.0)
@@ -398,7 +400,7 @@ def _merged_bias(
 def hide_positions(
     p: BucketPadding, bias: Value, exact: Tensor, positions: Size
 ) -> Value:
-    """Extend a bias by -infinity after `positions` positions.
+    """Emit a bias extended by -infinity after `positions` positions.
 
     Args:
         p: the padding.

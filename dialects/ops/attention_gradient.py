@@ -106,7 +106,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         causal: bool,
         safe: bool,
     ) -> tuple[np.ndarray, ...]:
-        """The formula in f64, with every key head repeated, and summed up again."""
+        """Return the cotangents by the formula in f64, in NumPy, key heads repeated."""
         wide = np.dtype(np.float64)
         shared = max(key.shape[2], 1)
         groups = query.shape[2] // shared
@@ -153,8 +153,8 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         tlogsum: Tangent,
         tshift: Tangent,
     ) -> tuple[Tangent, ...]:
-        """The product rule, through P, dy value^T + shift, and dS."""
-        parts = _parts_of(b, op)
+        """Return tangents by the product rule: through P, dy value^T + shift, dS."""
+        parts = _score_cotangents(b, op)
         of_scores = (
             [] if tlogsum is None else [rows_like(b, b.negate(tlogsum), parts.p)]
         )
@@ -198,8 +198,8 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         cvalue: Value,
         cbias: Value,
     ) -> list[Tangent]:
-        """The transpose of `jvp`: through dS, then P and dy value^T + shift."""
-        parts, wide = _parts_of(b, op), Tensor.of(op.dquery).dtype
+        """Return cotangents by the transpose of `jvp`, through its parts in reverse."""
+        parts, wide = _score_cotangents(b, op), Tensor.of(op.dquery).dtype
         cquery, ckey, cvalue = (
             cast(b, x, Tensor.of(op.query).dtype) for x in (cquery, ckey, cvalue)
         )
@@ -245,7 +245,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> list[Value]:
-        """Merge the new axis with the batch; each has a bias, and its cotangent."""
+        """Emit the op with the new axis merged into the batch; each has a bias."""
         query, key, value, bias, *others = add_leading_axes(b, operands, batched, size)
         own, batches = Tensor.of(op.bias), Tensor.of(op.query).shape[0]
         if own.rank:
@@ -272,7 +272,7 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
     def pad(
         p: BucketPadding, op: "AttentionGradient", operands: Sequence[Value]
     ) -> Any:
-        """Pad with zeros, which add nothing; the bias hides positions after the call's.
+        """Emit the op padded with zeros; the bias hides positions after the call's.
 
         Not where the bias has a cotangent, which would get that of those positions.
         """
@@ -294,24 +294,24 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "AttentionGradient") -> list[Value]:
-        """Write the formula, with scores in memory; nothing is rounded in between."""
+        """Emit the formula, with scores in memory; nothing is rounded in between."""
         wide = Tensor.of(op.dquery).dtype
         query, key, dy = (cast(b, x, wide) for x in (op.query, op.key, op.dy))
-        return _parts_of(b, op).of_operands(b, op, query, key, dy)
+        return _score_cotangents(b, op).of_operands(b, op, query, key, dy)
 
     cascade = decompose
 
     @staticmethod
     def composition(b: Builder, op: "AttentionGradient") -> list[Value]:
-        """Decompose into products of the operands' dtype, which have kernels.
+        """Emit products of the operands' dtype, which have kernels.
 
         Where that is narrower, weights of sums are rounded to it.
         """
-        return _parts_of(b, op).of_operands(b, op, op.query, op.key, op.dy)
+        return _score_cotangents(b, op).of_operands(b, op, op.query, op.key, op.dy)
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Count the operations of the five products."""
+        """Return the number of operations of the five products."""
         batch, length, heads, depth = Tensor.of(op.query).shape
         scores = batch * length * heads * Tensor.of(op.key).shape[1]
         return 2 * scores * (3 * depth + 2 * Tensor.of(op.value).shape[3])
@@ -351,12 +351,13 @@ class AttentionGradient(GraphOp, name="attention_gradient", traits=[Pure]):
     ]
 
 
-def _parts_of(b: Builder, op: AttentionGradient) -> ScoreCotangents:
+def _score_cotangents(b: Builder, op: AttentionGradient) -> ScoreCotangents:
+    """Emit probabilities, their cotangents, and those of scores."""
     return ScoreCotangents.of(b, op, probabilities(b, op, op.safe), op.dy, op.shift)
 
 
 def _sum_groups(x: np.ndarray, shared: int) -> np.ndarray:
-    """Add up the heads that share one of `shared` key heads."""
+    """Return the sums, in NumPy, of heads that share one of `shared` key heads."""
     batch, positions, heads, depth = x.shape
     groups = x.reshape(batch, positions, shared, heads // shared, depth)
     summed: np.ndarray = groups.sum(3)
@@ -364,4 +365,5 @@ def _sum_groups(x: np.ndarray, shared: int) -> np.ndarray:
 
 
 def _is_read(value: Value) -> bool:
+    """Return whether a value has a use."""
     return any(True for _ in value.uses)

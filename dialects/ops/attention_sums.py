@@ -30,7 +30,7 @@ _MODERATE = 100.0  # of a bias: `logsum` is off by some 4e-6 then, as scores may
 
 
 def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:
-    """Return y and logsum, whose weighted sums are divided by those of the weights."""
+    """Emit y and logsum, with the division by the softmax's sum after the product."""
     scores = _scores(b, op)
     like = Tensor.of(scores)
     highest = _finite(b, b.highest(scores, (3,)))
@@ -52,7 +52,7 @@ def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:
 
 
 def _group_heads(b: Builder, op: "Attends", x: Value) -> Value:
-    """`x` (like query) as batch, key heads, heads of each * length, depth."""
+    """Emit `x` (like query) as batch, key heads, heads of each * length, depth."""
     batch, length, heads, depth = Tensor.of(x).shape
     shared = Tensor.of(op.key).shape[2]
     shape = (batch, shared, heads_per_key(heads, shared) * length, depth)
@@ -60,7 +60,7 @@ def _group_heads(b: Builder, op: "Attends", x: Value) -> Value:
 
 
 def swap_middle(b: Builder, x: Value) -> Value:
-    """`x` with its second and third axis swapped."""
+    """Emit a value of rank 4 with its second and third axis swapped."""
     first, second, third, last = Tensor.of(x).shape
     if 1 in (second, third):  # no element moves
         return b.reshape(x, shape=(first, third, second, last))
@@ -68,22 +68,20 @@ def swap_middle(b: Builder, x: Value) -> Value:
 
 
 def heads_per_key(heads: Size, shared: Size) -> int:
-    """Return the number of heads that share a key head."""
+    """Return the number of query heads that share a key head."""
     if isinstance(heads, int) and isinstance(shared, int):
         return heads // max(shared, 1)
     return 1
 
 
 def products_of(b: Builder, op: "Attends", x: Value, y: Value) -> Value:
-    """`x` (like query) times `y` (like key), row by row: in the scores' dtype."""
+    """Emit `x` (like query) times `y` (like key), row by row: in the scores' dtype."""
     shape = (*Tensor.of(op.logsum).shape, Tensor.of(y).shape[1])
     return b.reshape(grouped_products(b, op, x, y), shape=shape)
 
 
 def grouped_products(b: Builder, op: "Attends", x: Value, y: Value) -> Value:
-    """Multiply by groups of heads: batch, key heads, heads of each * length,
-    positions.
-    """
+    """Emit x times y as batch, key heads, heads of each * length, positions."""
     return b.dot_general(
         _group_heads(b, op, x),
         y,
@@ -95,7 +93,7 @@ def grouped_products(b: Builder, op: "Attends", x: Value, y: Value) -> Value:
 def weighted_sum(
     b: Builder, op: "Attends", p: Value, y: Value, dtype: str = ""
 ) -> Value:
-    """`y` (like key) summed over its positions with weights `p` (like the scores)."""
+    """Emit `y` (like key) summed over positions with weights `p` (like scores)."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared, depth = Tensor.of(y).shape[2:]
     rows = (batch, shared, heads_per_key(heads, shared) * length, positions)
@@ -111,7 +109,7 @@ def weighted_sum(
 def sum_over_rows(
     b: Builder, op: "Attends", p: Value, x: Value, dtype: str = ""
 ) -> Value:
-    """`x` (like query) summed over rows and heads of a group with weights `p`."""
+    """Emit `x` (like query) summed over a group's rows and heads with weights `p`."""
     batch, heads, length, positions = Tensor.of(p).shape
     shared = Tensor.of(op.key).shape[2]
     rows = (batch, shared, heads_per_key(heads, shared) * length, positions)
@@ -125,9 +123,7 @@ def sum_over_rows(
 
 
 def _scores(b: Builder, op: "Attends") -> Value:
-    """Return scaled products, with the bias, and -infinity where a position is
-    hidden.
-    """
+    """Emit scores: scaled products plus bias, -infinity at hidden positions."""
     scores = b.scale(products_of(b, op, op.query, op.key), op.scale)
     if Tensor.of(op.bias).rank:
         scores = b.add(scores, wide_bias(b, op, op.bias))
@@ -140,21 +136,21 @@ def _scores(b: Builder, op: "Attends") -> Value:
 
 
 def wide_bias(b: Builder, op: "Attends", bias: Value) -> Value:
-    """The bias, repeated to the shape of the scores and in their dtype."""
+    """Emit the bias broadcast to the shape of the scores, in their dtype."""
     shape = (*Tensor.of(op.logsum).shape, Tensor.of(op.key).shape[1])
     wide = cast(b, bias, _dtype_of_sums(op))
     return b.broadcast(wide, shape=shape, axes=(0, 1, 2, 3))
 
 
 def probabilities(b: Builder, op: "Attends", safe: bool) -> Value:
-    """e**(score - logsum), made again; if safe, zeros in a row without positions."""
+    """Emit e**(score - logsum), recomputed; if safe, 0 in a row without positions."""
     scores = _scores(b, op)
     logsum = _finite(b, op.logsum) if safe else op.logsum
     return b.exp(b.subtract(scores, rows_like(b, logsum, scores)))
 
 
 def weights_of(b: Builder, op: "Attention", safe: bool) -> Value:
-    """The probabilities of a derivative, made again: by `logsum` if it has the digits.
+    """Emit the probabilities for a derivative, recomputed from `logsum` if it is exact.
 
     Of a row that a bias of -1e9 hides, `logsum` is -1e9 however many positions there
     are, as f32 has no digits for the rest; a softmax divides by their number.
@@ -170,13 +166,13 @@ def weights_of(b: Builder, op: "Attention", safe: bool) -> Value:
 
 
 def softmax_of(b: Builder, scores: Value, safe: bool) -> Value:
-    """A softmax of scores; if safe, zeros in a row without positions."""
+    """Emit a softmax of scores; if safe, zeros in a row without positions."""
     p = b.softmax(scores, axis=3)
     return _with_zeros(b, p, scores) if safe else p
 
 
 def hides_by_choice(bias: Value) -> bool:
-    """Return whether a bias is -infinity by a choice of elements, as a mask makes it.
+    """Return whether a bias hides positions by a select with -infinity, as masks do.
 
     No cotangent reaches what was not chosen, where one of a sum with -infinity is NaN
     in a row that sees no position.
@@ -209,7 +205,7 @@ def _is_moderate(value: Value) -> bool:
 
 @dataclass(frozen=True)
 class ScoreCotangents:
-    """Parts of the gradient, for each batch, head, row and position.
+    """Probabilities and cotangents of attention scores, as values of the graph.
 
     Args:
         p: the probabilities.
@@ -225,7 +221,7 @@ class ScoreCotangents:
     def of(
         cls, b: Builder, op: "Attends", p: Value, dy: Value, shift: Value
     ) -> "ScoreCotangents":
-        """Write the parts.
+        """Emit the cotangents of probabilities and scores, and return them with `p`.
 
         Args:
             b: writes them.
@@ -240,7 +236,7 @@ class ScoreCotangents:
     def of_operands(
         self, b: Builder, op: "Attends", query: Value, key: Value, dy: Value
     ) -> list[Value]:
-        """Return the cotangents of query, key, value and bias, in the dtype of sums.
+        """Emit the cotangents of query, key, value and bias, in the dtype of sums.
 
         Args:
             b: writes them.
@@ -259,35 +255,36 @@ class ScoreCotangents:
 
 
 def sum_to_bias(b: Builder, op: "Attends", ds: Value) -> Value:
-    """Sum the cotangent of the scores to that of the bias; 0 if there is none."""
+    """Emit the scores' cotangent summed to that of the bias; 0 if there is none."""
     kind = Tensor.of(op.bias).with_dtype(_dtype_of_sums(op))
     return b.sum_to(ds, kind.shape, (0, 1, 2, 3)) if kind.rank else b.full(kind, 0.0)
 
 
 def rows_like(b: Builder, x: Value, scores: Value) -> Value:
-    """A number of each row, repeated for all positions of scores, in their dtype."""
+    """Emit a number per row broadcast to all positions of scores, in their dtype."""
     like = Tensor.of(scores)
     return b.expand(cast(b, x, like.dtype), like, (3,))
 
 
 def _dtype_of_sums(op: "Attends") -> str:
+    """Return the dtype in which products of the query are accumulated."""
     return accumulator(Tensor.of(op.query).dtype)
 
 
 def _divisor(b: Builder, total: Value) -> Value:
-    """A sum of exponentials; 1 where there are none."""
+    """Emit a sum of exponentials; 1 in the place of 0."""
     zero, one = b.full_like(total, 0.0), b.full_like(total, 1.0)
     return b.select(b.compare(total, zero, direction="eq"), one, total)
 
 
 def _finite(b: Builder, x: Value) -> Value:
-    """`x` with 0 for -infinity, so that -infinity less it is -infinity."""
+    """Emit `x` with 0 for -infinity, so that -infinity less it is -infinity."""
     none = b.compare(x, b.full_like(x, -np.inf), direction="eq")
     return b.select(none, b.full_like(x, 0.0), x)
 
 
 def sum_of(b: Builder, terms: Sequence[Value]) -> Value:
-    """Return the sum of terms, in their order."""
+    """Emit the sum of terms, added in their order."""
     total = terms[0]
     for term in terms[1:]:
         total = b.add(total, term)
@@ -295,7 +292,7 @@ def sum_of(b: Builder, terms: Sequence[Value]) -> Value:
 
 
 def _with_zeros(b: Builder, p: Value, scores: Value) -> Value:
-    """Return a softmax with zeros for NaN in rows that are all -infinity.
+    """Emit a softmax with zeros for NaN in rows that are all -infinity.
 
     Where it is no NaN, there is no score of infinity. Each op reads what the softmax
     gives, so that all are computed where that is.

@@ -22,7 +22,7 @@ from aotc.mlir import Value, arith
 
 
 def is_whole(m: Captured) -> bool:
-    """Return whether captured numbers are integers, without NaN and -0."""
+    """Return whether the captured value `x` is of integers, without NaN and -0."""
     return not dt.is_float(Tensor.of(m.x).dtype)
 
 
@@ -43,14 +43,14 @@ class Binary(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, lhs: Tensor, rhs: Tensor) -> Tensor:
-        """The common type of the operands."""
+        """Return the result type, which both operands have."""
         require_dtype(lhs, cls.dtypes)
         require_equal(lhs, rhs)
         return lhs
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dl: Tangent, dr: Tangent) -> Value:
-        """The sum of the partial derivatives times their tangents."""
+        """Return the sum of the partial derivatives times their tangents."""
         left, right = cls.partials(b, op)
         terms = [
             partial(tangent)
@@ -61,7 +61,7 @@ class Binary(GraphOp, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Multiply each partial derivative by dy."""
+        """Return each partial derivative times dy, as cotangents."""
         left, right = cls.partials(b, op)
         return [left(dy), right(dy)]
 
@@ -112,22 +112,26 @@ class Add(Binary, name="add"):
         RewriteRow(
             "zeros after x, and before y, as x and y side by side",
             this(call("pad", X).named("first"), call("pad", Y).named("second")),
-            lambda b, m: _side_by_side(b, m.first, m.second),
+            lambda b, m: _add_adjacent_pads(b, m.first, m.second),
             given=(f32(3), f32(2)),
-            example=lambda b, x, y: b.add(_between(b, y, 4, 0), _between(b, x, 1, 2)),
-            near_miss=lambda b, x, y: b.add(_between(b, y, 3, 1), _between(b, x, 1, 2)),
+            example=lambda b, x, y: b.add(
+                _pad_vector(b, y, 4, 0), _pad_vector(b, x, 1, 2)
+            ),
+            near_miss=lambda b, x, y: b.add(
+                _pad_vector(b, y, 3, 1), _pad_vector(b, x, 1, 2)
+            ),
         ),
     )
 
 
-def _between(b: Builder, x: Value, low: int, high: int) -> Value:
-    """Return a vector with so many zeros before, and after it."""
+def _pad_vector(b: Builder, x: Value, low: int, high: int) -> Value:
+    """Emit a vector padded by so many zeros before and after it."""
     found: Value = b.pad(x, low=(low,), high=(high,), interior=(0,), value=0.0)
     return found
 
 
-def _side_by_side(b: Builder, first: Any, second: Any) -> Value | None:
-    """Return the sum of two paddings by zeros; None unless they lie side by side.
+def _add_adjacent_pads(b: Builder, first: Any, second: Any) -> Value | None:
+    """Emit the sum of two zero-padded, adjacent values as a concatenation; or None.
 
     The gradients of slices are such sums.
     """
@@ -244,7 +248,7 @@ class Divide(Binary, name="divide"):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray) -> Any:
-        """lhs / rhs, by kind."""
+        """Return lhs / rhs in NumPy, by kind of dtype."""
         if lhs.dtype.kind not in "iu":
             return np.divide(lhs, rhs)
         safe = np.where(rhs == 0, np.ones((), rhs.dtype), rhs)
@@ -255,7 +259,7 @@ class Divide(Binary, name="divide"):
 
     @staticmethod
     def partials(b: Builder, op: "Divide") -> Partials:
-        """1 / rhs and -y / rhs."""
+        """Return the partial derivatives 1 / rhs and -y / rhs."""
         return (
             lambda d: b.divide(d, op.rhs),
             lambda d: b.negate(b.divide(b.multiply(d, op.y), op.rhs)),
@@ -293,7 +297,7 @@ class Power(Binary, name="power"):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray) -> Any:
-        """lhs ** rhs, by kind."""
+        """Return lhs ** rhs in NumPy, by kind of dtype."""
         if lhs.dtype.kind != "i":
             return np.power(lhs, rhs)
         vanishing = (rhs < 0) & (np.sign(lhs) != lhs)
@@ -303,7 +307,7 @@ class Power(Binary, name="power"):
 
     @staticmethod
     def partials(b: Builder, op: "Power") -> Partials:
-        """rhs * lhs**(rhs-1), and y * ln(lhs) (0 where lhs is 0)."""
+        """Return rhs * lhs**(rhs-1), and y * ln(lhs) (0 where lhs is 0)."""
 
         def left(d: Value) -> Value:
             less = b.offset(op.rhs, -1.0)
@@ -341,7 +345,7 @@ class Hypot(Binary, name="hypot"):
 
     @staticmethod
     def partials(b: Builder, op: "Hypot") -> Partials:
-        """lhs / y and rhs / y."""
+        """Return the partial derivatives lhs / y and rhs / y."""
         at_zero = b.compare(op.y, b.full_like(op.y, 0.0), direction="eq")
         safe = b.select(at_zero, b.full_like(op.y, 1.0), op.y)
 
@@ -361,7 +365,7 @@ class Hypot(Binary, name="hypot"):
 
 
 def _rows_of_itself(op: str) -> tuple[RewriteRow, ...]:
-    """Return the rows of `maximum` or `minimum`: of x and x, it is x."""
+    """Return the rewrite rows of `maximum` or `minimum`: of x and x, it is x."""
     return (
         RewriteRow(
             f"{op}(x, x) = x",
@@ -385,7 +389,7 @@ class Choice(Binary, traits=[Pure]):
 
     @staticmethod
     def partials(b: Builder, op: "Choice") -> Partials:
-        """1 for the operand that is chosen, 1/2 each at a tie."""
+        """Return 1 for the operand that is chosen, 1/2 each at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
 
@@ -400,7 +404,7 @@ class Maximum(Choice, name="maximum"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether an operand is not negative."""
+        """Return whether the result is provably nonnegative: one operand is."""
         return is_known(op.lhs) or is_known(op.rhs)
 
 
@@ -415,13 +419,15 @@ class Minimum(Choice, name="minimum"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether both operands are not negative."""
+        """Return whether the result is provably nonnegative: both operands are."""
         return is_known(op.lhs) and is_known(op.rhs)
 
 
 def _choice(
     b: Builder, op: Choice, mine: Value, other: Value
 ) -> Callable[[Value], Value]:
+    """Return a function that emits d where `mine` is chosen, half of it at a tie."""
+
     def partial(d: Value) -> Value:
         chosen = b.compare(op.y, mine, direction="eq")
         tied = b.compare(mine, other, direction="eq")

@@ -48,7 +48,7 @@ class BitwiseNot(Unary, name="bitwise_not"):
 
 
 class Bitwise(Binary, traits=[Pure]):
-    """Bitwise operations on integers, logical ones on bool."""
+    """Base of bitwise operations on integers, logical ones on bool."""
 
     dtypes = tuple(["bool", *dt.INTEGERS])
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
@@ -60,7 +60,7 @@ class Bitwise(Binary, traits=[Pure]):
 
 
 def _logical_rows(op: str, sign: str, *, neutral: bool) -> tuple[RewriteRow, ...]:
-    """Return the rows of `and` or `or`: of x and x, and of x and a truth."""
+    """Return the rewrite rows of `and` or `or`: of x and x, of x and a constant."""
     yes, no = str(neutral).lower(), str(not neutral).lower()
     return (
         RewriteRow(
@@ -103,7 +103,7 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether an operand is not negative."""
+        """Return whether the result is provably nonnegative: one operand is."""
         return is_known(op.lhs) or is_known(op.rhs)
 
 
@@ -130,7 +130,7 @@ class BitwiseXor(Bitwise, name="bitwise_xor"):
 
 
 class Shift(Bitwise, traits=[Pure]):
-    """Shifts by rhs bits; all bits leave for counts below 0 or beyond the width."""
+    """Base of shifts; counts below 0 or beyond the width shift out all bits."""
 
     dtypes = dt.INTEGERS
     samples = [OpSample((i32(2, 3), np.array([[0, 1, 5], [31, 2, 7]], "i4")))]
@@ -172,7 +172,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, dtype: str) -> Tensor:
-        """The operand's shape with the new dtype."""
+        """Return the result type: the operand's shape with the new dtype."""
         require_dtype(x, cls.dtypes)
         result = x.with_dtype(dt.canonical_dtype(dtype))
         require_dtype(result, cls.dtypes)
@@ -186,7 +186,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
-        """Return NumPy's view."""
+        """Return NumPy's view of the bits in another dtype."""
         return np.ascontiguousarray(x).view(dt.to_numpy(dtype)).reshape(np.shape(x))
 
     jvp = NOT_DIFFERENTIABLE("bit patterns have no derivative")
@@ -198,7 +198,7 @@ class Bitcast(GraphOp, name="bitcast", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Bitcast", x: Value) -> Value:
-        """Lower to arith.bitcast; either sign is the same below the graph."""
+        """Emit an arith.bitcast; signed and unsigned are the same in lowered IR."""
         element = lowered_element(op.dtype)
         if lowered_element(Tensor.of(op.x).dtype) == element:
             return x

@@ -47,7 +47,7 @@ ALONE = {"axis_name": "data", "axis_size": 1}
 
 
 class OverDevices(GraphOp):
-    """An op that speaks of devices along a named axis."""
+    """Base of ops over the devices along a named axis."""
 
     axis_name: Str
     axis_size: Int
@@ -57,7 +57,7 @@ class OverDevices(GraphOp):
 
     @classmethod
     def across(cls, x: np.ndarray, **attributes: object) -> np.ndarray:
-        """The parts of all devices, in NumPy, of an array with a leading axis of them.
+        """Return all devices' results in NumPy; `x` stacks all devices' operands.
 
         It is what the loader computes (`aotc.parallel.definitions`).
         """
@@ -67,9 +67,7 @@ class OverDevices(GraphOp):
 
     @classmethod
     def limit(cls, op: Self, target: Target) -> str | None:
-        """Refuse accelerators, as only CPUs have collectives; a single device needs
-        none.
-        """
+        """Return why an accelerator cannot run the op: only CPUs have collectives."""
         if op.axis_size == 1 or BACKENDS[target.backend].on_cpu:
             return None
         return (
@@ -80,40 +78,38 @@ class OverDevices(GraphOp):
     @classmethod
     def exchange(cls, low: Lowering, op: Self, x: Value) -> Value:
         """Emit the call of the loader that exchanges `x` with the other devices."""
-        found, sizes = cls._received(low, op)
-        body = bodies.exchange(cls._asked(op), x.type, found)
+        found, sizes = cls._received_type(low, op)
+        body = bodies.exchange(cls._request(op), x.type, found)
         (made,) = iree_text.call("exchange", [x, *sizes], [found], body)
         return made
 
     @classmethod
     def overlapped_exchange(cls, low: Lowering, op: Self, x: Value) -> Value:
         """Emit the two calls of the loader that begin and end an exchange of `x`."""
-        found, sizes = cls._received(low, op)
-        begin = bodies.start_exchange(cls._asked(op), x.type)
+        found, sizes = cls._received_type(low, op)
+        begin = bodies.start_exchange(cls._request(op), x.type)
         number = iree_text.call("start", [x], [ir.IntegerType.get_signless(64)], begin)
         end = bodies.finish_exchange(found)
         (made,) = iree_text.call("finish", [*number, *sizes], [found], end)
         return made
 
     @classmethod
-    def _asked(cls, op: Self) -> ir.StringAttr:
-        """Return what the loader is told: the collective and its attributes."""
+    def _request(cls, op: Self) -> ir.StringAttr:
+        """Return the loader's request as JSON: the collective and its attributes."""
         of = Tensor.of(op.operands[0] if op.operands else op.y)
         name = cls._op_name  # which the loader knows the collective by
         asked = {"op": name, "dtype": of.dtype, **cls.attributes_of(op)}
         return ir.StringAttr.get(json.dumps(asked))
 
     @staticmethod
-    def _received(low: Lowering, op: "OverDevices") -> tuple[Any, list[Value]]:
-        """Return the type of what comes back, and its dynamic sizes."""
+    def _received_type(low: Lowering, op: "OverDevices") -> tuple[Any, list[Value]]:
+        """Return the type of the loader's result; emit its dynamic sizes."""
         y = Tensor.of(op.y)
         return ir.RankedTensorType(low.lowered_type(y)), [*low.dynamic_sizes(y.shape)]
 
 
 class Collective(OverDevices):
-    """Base of collectives with one operand on each device. It has an effect: all
-    devices must take part.
-    """
+    """Base of collectives, with one operand on each device; all must take part."""
 
     x: Operand[Any]
     y: Result[Any]
@@ -121,7 +117,7 @@ class Collective(OverDevices):
 
     @classmethod
     def ref(cls, x: np.ndarray, **attributes: object) -> np.ndarray:
-        """Compute `across` with the other devices, or alone; return one part."""
+        """Return this device's result, computed with the other simulated devices."""
         return devices.rendezvous(cls, x, attributes)
 
     jvp = linear
@@ -130,21 +126,24 @@ class Collective(OverDevices):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """Calls of the loader; the operand where the device is alone."""
+        """Emit calls of the loader; return the operand on a single device."""
         return x if op.axis_size == 1 else cls.overlapped_exchange(low, op, x)
 
 
 def _require_devices(axis_size: int) -> None:
+    """Raise InputError for less than one device."""
     if axis_size < 1:
         raise InputError("bad-size", f"expected at least one device; got {axis_size}")
 
 
 def _require_axis(x: Tensor, axis: int) -> None:
+    """Raise InputError for an axis that `x` does not have."""
     if not 0 <= axis < x.rank:
         raise InputError("bad-axis", f"expected an axis of {x}; got {axis}")
 
 
 def _require_blocks(x: Tensor, axis: int, count: int) -> None:
+    """Raise InputError for an axis that cannot be cut into `count` equal blocks."""
     _require_axis(x, axis)
     if x.shape[axis] % count != 0:
         raise InputError(
@@ -167,7 +166,7 @@ class AllReduce(Collective, name="all_reduce"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, kind: str) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, AllReduce.dtypes)
         _require_devices(axis_size)
         if kind not in _REDUCTIONS:
@@ -176,17 +175,17 @@ class AllReduce(Collective, name="all_reduce"):
 
     @staticmethod
     def jvp(b: Builder, op: "AllReduce", dx: Value) -> Value:
-        """The sum over devices of each one's weight times dx."""
+        """Return the sum over devices of each one's weight times dx."""
         return _all_sum(b, op, _weigh(b, op, dx))
 
     @staticmethod
     def vjp(b: Builder, op: "AllReduce", dy: Value) -> list[Value]:
-        """The weight times the sum of dy over devices."""
+        """Return this device's weight times the sum of dy over devices."""
         return [_weigh(b, op, _all_sum(b, op, dy))]
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AllReduce", x: Value) -> Value:
-        """The reduction over the leading axis, repeated along it."""
+        """Emit a reduction over the leading axis of devices, repeated along it."""
         total = getattr(b, f"reduce_{op.kind}")(x, axes=(0,))
         return b.expand(total, Tensor.of(x), (0,))
 
@@ -201,11 +200,12 @@ _REDUCTIONS = ("sum", "max", "min")
 
 
 def _all_sum(b: Builder, op: AllReduce, x: Value) -> Value:
+    """Emit an all_reduce of kind sum over the devices of `op`."""
     return b.all_reduce(x, axis_name=op.axis_name, axis_size=op.axis_size, kind="sum")
 
 
 def _weigh(b: Builder, op: AllReduce, x: Value) -> Value:
-    """`x` times the part that this device's operand has in the result."""
+    """Emit `x` times the share that this device's operand has in the result."""
     if op.kind == "sum":
         return x
     chosen = b.compare(op.x, op.y, direction="eq")
@@ -222,21 +222,21 @@ class AllGather(Collective, name="all_gather"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, axis: int) -> Tensor:
-        """Multiply the size of the axis by the number of devices."""
+        """Return the type with the size of the axis times the number of devices."""
         _require_devices(axis_size)
         _require_axis(x, axis)
         return _with_size(x, axis, x.shape[axis] * axis_size)
 
     @staticmethod
     def vjp(b: Builder, op: "AllGather", dy: Value) -> list[Value]:
-        """Sum the cotangents of each device's block, and give them to it."""
+        """Return this device's block of the sum of all devices' cotangents."""
         return [b.reduce_scatter(dy, **type(op).attributes_of(op))]
 
     batch = leading(axis=shift_axes)
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AllGather", x: Value) -> Value:
-        """Join the leading axis into `axis`, and repeat the result for each device."""
+        """Emit the leading axis of devices merged into `axis`, for each device."""
         whole = _join_axis(b, x, op.axis)
         like = Tensor.of(whole)
         return b.expand(whole, like.with_shape((op.axis_size, *like.shape)), (0,))
@@ -257,7 +257,7 @@ class ReduceScatter(Collective, name="reduce_scatter"):
 
     @staticmethod
     def infer(x: Tensor, *, axis_name: str, axis_size: int, axis: int) -> Tensor:
-        """Divide the size of the axis by the number of devices."""
+        """Return the type with the size of the axis by the number of devices."""
         require_dtype(x, ReduceScatter.dtypes)
         _require_devices(axis_size)
         _require_blocks(x, axis, axis_size)
@@ -265,14 +265,14 @@ class ReduceScatter(Collective, name="reduce_scatter"):
 
     @staticmethod
     def vjp(b: Builder, op: "ReduceScatter", dy: Value) -> list[Value]:
-        """Gather the cotangents, as every device had a part in every block."""
+        """Return the gathered cotangents, as every device had a part in every block."""
         return [b.all_gather(dy, **type(op).attributes_of(op))]
 
     batch = leading(axis=shift_axes)
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "ReduceScatter", x: Value) -> Value:
-        """The sum over the leading axis, cut along `axis`."""
+        """Emit the sum over the leading axis of devices, split along `axis`."""
         return _split_axis(b, b.reduce_sum(x, axes=(0,)), op.axis, op.axis_size, 0)
 
     samples = [
@@ -294,7 +294,7 @@ class AllToAll(Collective, name="all_to_all"):
     def infer(
         x: Tensor, *, axis_name: str, axis_size: int, split_axis: int, concat_axis: int
     ) -> Tensor:
-        """Return the type with one axis an n-th, and the other n times as long."""
+        """Return the result type: one axis an n-th as long, the other n times."""
         _require_devices(axis_size)
         _require_blocks(x, split_axis, axis_size)
         _require_axis(x, concat_axis)
@@ -303,7 +303,7 @@ class AllToAll(Collective, name="all_to_all"):
 
     @staticmethod
     def vjp(b: Builder, op: "AllToAll", dy: Value) -> list[Value]:
-        """Return the inverse: both axes change places."""
+        """Return the cotangents exchanged back: both axes change places."""
         axes = {"split_axis": op.concat_axis, "concat_axis": op.split_axis}
         return [op.rebuild(dy, **axes)]
 
@@ -311,7 +311,7 @@ class AllToAll(Collective, name="all_to_all"):
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AllToAll", x: Value) -> Value:
-        """Exchange the leading axis and the axis of the blocks."""
+        """Emit a transpose of the leading axis of devices and the axis of blocks."""
         blocks = _split_axis(b, x, op.split_axis + 1, op.axis_size, 0)
         return _join_axis(b, blocks, op.concat_axis, 1)
 
@@ -338,7 +338,7 @@ class Permute(Collective, name="permute"):
         sources: tuple[int, ...],
         targets: tuple[int, ...],
     ) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         _require_devices(axis_size)
         for ends in (sources, targets):
             valid = all(0 <= device < axis_size for device in ends)
@@ -353,12 +353,12 @@ class Permute(Collective, name="permute"):
 
     @staticmethod
     def vjp(b: Builder, op: "Permute", dy: Value) -> list[Value]:
-        """Send cotangents back to where the values came from."""
+        """Return the cotangents sent back to where the values came from."""
         return [op.rebuild(dy, sources=op.targets, targets=op.sources)]
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "Permute", x: Value) -> Value:
-        """Permute the elements of the leading axis."""
+        """Emit the leading axis of devices permuted."""
         shape = Tensor.of(x).shape
         one, strides = (1, *shape[1:]), (1,) * len(shape)
         sources = dict(zip(op.targets, op.sources, strict=True))
@@ -374,7 +374,7 @@ class Permute(Collective, name="permute"):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """Calls of the loader; alone, the operand if the device sends to itself."""
+        """Emit calls of the loader; alone, return the operand if sent to itself."""
         if op.axis_size > 1:
             return cls.overlapped_exchange(low, op, x)
         return x if op.sources else low.full(Tensor.of(op.x), 0)
@@ -398,18 +398,18 @@ class AxisIndex(OverDevices, name="axis_index"):
 
     @staticmethod
     def infer(*, axis_name: str, axis_size: int) -> Tensor:
-        """Return the type of an i32 scalar."""
+        """Return the result type: an i32 scalar."""
         _require_devices(axis_size)
         return Tensor((), "i32")
 
     @classmethod
     def ref(cls, **attributes: object) -> np.ndarray:
-        """0 on a device that is alone."""
+        """Return 0, the number of a device that is alone."""
         return devices.rendezvous(cls, np.zeros((), "i4"), attributes)
 
     @classmethod
     def across(cls, x: np.ndarray, **_: object) -> np.ndarray:
-        """The numbers of the devices."""
+        """Return the numbers of all devices."""
         return np.arange(len(x), dtype="i4")
 
     jvp = NOT_DIFFERENTIABLE("integer result")
@@ -418,12 +418,12 @@ class AxisIndex(OverDevices, name="axis_index"):
 
     @staticmethod
     def decompose_stacked(b: Builder, op: "AxisIndex") -> Value:
-        """Return positions along the leading axis."""
+        """Emit the numbers of all devices along the leading axis."""
         return b.iota(shape=(op.axis_size,), axis=0, dtype="i32")
 
     @classmethod
     def lower(cls, low: Lowering, op: Self) -> Value:
-        """A call of the loader; 0 where the device is alone."""
+        """Emit a call of the loader; 0 on a single device."""
         zero = low.full(Tensor.of(op.y), 0)
         return zero if op.axis_size == 1 else cls.exchange(low, op, zero)
 
@@ -434,11 +434,12 @@ class AxisIndex(OverDevices, name="axis_index"):
 
 
 def _with_size(x: Tensor, axis: int, size: Size) -> Tensor:
+    """Return a type with another size of one axis."""
     return x.with_shape([size if i == axis else n for i, n in enumerate(x.shape)])
 
 
 def _split_axis(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
-    """`axis` in `count` blocks; their number becomes axis `to`."""
+    """Emit `axis` split into `count` blocks, whose number becomes axis `to`."""
     shape = Tensor.of(x).shape
     parts = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
     blocks = b.reshape(x, shape=parts)
@@ -446,7 +447,7 @@ def _split_axis(b: Builder, x: Value, axis: int, count: int, to: int) -> Value:
 
 
 def _join_axis(b: Builder, x: Value, axis: int, source: int = 0) -> Value:
-    """Merge axis `source` of blocks into the axis `axis` of each, in front of it."""
+    """Emit axis `source`, of blocks, merged in front of the axis `axis` of each."""
     blocks = b.move_axis(x, source, axis + source)
     shape = Tensor.of(blocks).shape
     at = axis + source

@@ -57,7 +57,7 @@ _F16 = Tensor((3, 3), "f16")
 def dot_axes(
     contract: tuple[Axes, Axes], batch: tuple[Axes, Axes] = ((), ())
 ) -> dict[str, Axes]:
-    """The attributes of a dot_general, from (axes of lhs, axes of rhs)."""
+    """Return the axis attributes of a dot_general, from pairs (of lhs, of rhs)."""
     return {
         "lhs_batch": batch[0],
         "rhs_batch": batch[1],
@@ -96,12 +96,12 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def build(cls, *operands: Value, dtype: str = "", **axes: Axes) -> Any:
-        """Insert this op; without a `dtype` the result has that of the operands."""
+        """Emit this op; without a `dtype` the result has that of the operands."""
         return super().build(*operands, dtype=dtype, **axes)
 
     @staticmethod
     def infer(lhs: Tensor, rhs: Tensor, *, dtype: str = "", **axes: Axes) -> Tensor:
-        """Batch, free of lhs, free of rhs."""
+        """Return the type: batch axes, free axes of lhs, free axes of rhs."""
         require_dtype(lhs, dt.NUMBERS)
         is_of_bytes = lhs.dtype in BYTES and dtype == "i32"
         require_dtype(rhs, BYTES if is_of_bytes else (lhs.dtype,))
@@ -124,7 +124,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray, *, dtype: str = "", **axes: Axes) -> Any:
-        """Multiply matrices, over numbered loops."""
+        """Return the sums of products in NumPy, by matrix products."""
         left, right, out = loop_numbers(lhs.ndim, rhs.ndim, **axes)
         wide = dt.to_numpy(accumulator(dtype or dt.canonical_dtype(lhs.dtype)))
         lhs, rhs = (x.astype(wide, copy=False) for x in (lhs, rhs))
@@ -160,7 +160,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "DotGeneral", dy: Value) -> list[Value]:
-        """Contract dy with the other operand over that one's free axes."""
+        """Return dy contracted with each operand, over its free axes, as cotangents."""
         sides: list[Side] = [
             (op.lhs, op.lhs_batch, op.lhs_contract),
             (op.rhs, op.rhs_batch, op.rhs_contract),
@@ -175,7 +175,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """Add a batch axis to both, or a free axis at the front of one."""
+        """Emit the op with one more batch axis of both, or free axis of one operand."""
         axes = DotGeneral.attributes_of(op)
         for side, has in zip(("lhs", "rhs"), batched, strict=True):
             for kind in ("batch", "contract"):
@@ -193,9 +193,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "DotGeneral", operands: Sequence[Value]) -> Any:
-        """Pad by zeros on both sides where products are summed: 0 * NaN would be
-        NaN.
-        """
+        """Emit the op with zeros for padding in summed axes of both: 0 * NaN is NaN."""
         axes = op.lhs_contract, op.rhs_contract
         hidden = [
             p.hide(value, Tensor.of(exact), each, 0)
@@ -205,7 +203,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """The free and the batch axes of either side."""
+        """Return a mapping from result axes to the operand's free and batch axes."""
         lhs, rhs = map(Tensor.of, op.operands)
         *sides, out = loop_numbers(lhs.rank, rhs.rank, **_axes_of(op))
         loops = sides[operand]
@@ -213,7 +211,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """The axes that are contracted."""
+        """Return the contracted axes of lhs, with those of rhs."""
         return dict(zip(op.lhs_contract, op.rhs_contract, strict=True))
 
     simplify = (
@@ -232,7 +230,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "DotGeneral", lhs: Value, rhs: Value) -> Value:
-        """Write linalg.matmul where it applies, a contraction generic otherwise."""
+        """Emit a linalg.matmul where it applies, else a linalg.generic."""
         result = Tensor.of(op.y)
         if element_count(Tensor.of(op.lhs).shape) == 0:
             return low.full(result, 0)  # IREE's compiler dies of a sum over nothing
@@ -253,19 +251,19 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """A multiplication and an addition for each product."""
+        """Return the number of operations: two for each product."""
         sizes = Tensor.of(op.lhs).shape
         summed = element_count(tuple(sizes[axis] for axis in op.lhs_contract))
         return 2 * Tensor.of(op.y).elements * summed
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Return whether nothing is summed."""
+        """Return whether IREE fuses the op into its readers: if nothing is summed."""
         return not op.lhs_contract
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """The free and the batch axes."""
+        """Return a mapping from the operand's free and batch axes to result axes."""
         return {axis: at for at, axis in cls.scaled_axes(op, operand).items()}
 
     samples = [
@@ -294,12 +292,12 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 def _product_of_lines(
     b: Builder, x: Value, y: Value, contract: tuple[int, ...]
 ) -> Value:
-    """A product of two lines, for examples."""
+    """Emit a product of two vectors, for examples."""
     return b.dot_general(x, y, **dot_axes((contract, contract)), dtype="f32")
 
 
 def _product_of_repeated(b: Builder, op: DotGeneral) -> Value:
-    """The product of both operands, each repeated along the axes of the other."""
+    """Emit the product of both operands, each broadcast along the other's axes."""
     result = Tensor.of(op.y)
     *sides, _ = loop_numbers(
         Tensor.of(op.lhs).rank, Tensor.of(op.rhs).rank, **_axes_of(op)
@@ -312,7 +310,7 @@ def _product_of_repeated(b: Builder, op: DotGeneral) -> Value:
 
 
 def _require_wider(x: Tensor, dtype: str) -> None:
-    """Refuse a result that cannot hold the operands' values."""
+    """Raise InputError for a result dtype that cannot hold the operands' values."""
     if dtype in ("", x.dtype):
         return
     kinds = dt.FLOATS if dt.is_float(x.dtype) else dt.SIGNED
@@ -331,7 +329,7 @@ def contracted_axes(op: DotGeneral) -> tuple[Axes, Axes]:
 
 
 def free_axes(rank: int, batch: Sequence[int], contract: Sequence[int]) -> list[int]:
-    """The axes that are neither batch nor contracted, in order."""
+    """Return the axes that are neither batch nor contracted, in order."""
     return [axis for axis in range(rank) if axis not in batch and axis not in contract]
 
 
@@ -344,7 +342,7 @@ def loop_numbers(
     lhs_contract: Axes,
     rhs_contract: Axes,
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return one loop number per axis of lhs, rhs and result; results come first."""
+    """Return the loop index of each axis of lhs, rhs and result; result loops first."""
     left_free = free_axes(lhs_rank, lhs_batch, lhs_contract)
     right_free = free_axes(rhs_rank, rhs_batch, rhs_contract)
     results = len(lhs_batch) + len(left_free) + len(right_free)
@@ -365,7 +363,7 @@ def loop_numbers(
 
 
 def _operand_adjoint(b: Builder, dy: Value, sides: list[Side], which: int) -> Value:
-    """The cotangent of operand `which` of a dot_general, in its own axis order."""
+    """Emit the cotangent of operand `which` of a dot_general, in its axis order."""
     (mine, batch, contract), (other, other_batch, other_contract) = (
         sides[which],
         sides[1 - which],
@@ -396,7 +394,7 @@ def _operand_adjoint(b: Builder, dy: Value, sides: list[Side], which: int) -> Va
 
 
 def _product_of(b: Builder, left: Side, right: Side) -> Value:
-    """The sums of products of two operands, over the contracted axes of both."""
+    """Emit a dot_general of two operands with their batch and contracted axes."""
     lhs, lhs_batch, lhs_contract = left
     rhs, rhs_batch, rhs_contract = right
     axes = dot_axes((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
@@ -405,18 +403,19 @@ def _product_of(b: Builder, left: Side, right: Side) -> Value:
 
 
 def cast(b: Builder, x: Value, dtype: str) -> Value:
-    """`x` in `dtype`; nothing when it has that dtype."""
+    """Emit `x` cast to `dtype`; return `x` itself if it has that dtype."""
     return x if Tensor.of(x).dtype == dtype else b.cast(x, dtype=dtype)
 
 
 def _is_matmul(op: DotGeneral) -> bool:
+    """Return whether a dot_general is a plain product of two matrices."""
     lhs, rhs = Tensor.of(op.lhs), Tensor.of(op.rhs)
     plain = not op.lhs_batch and (lhs.rank, rhs.rank) == (2, 2)
     return plain and (op.lhs_contract, op.rhs_contract) == ((1,), (0,))
 
 
 def _widening(op: DotGeneral) -> Any:
-    """Return the extension of a matmul's integer operands to a wider result."""
+    """Return how linalg.matmul extends integer operands: signed or unsigned."""
     unsigned = Tensor.of(op.lhs).dtype in dt.UNSIGNED
     return linalg.TypeFn.cast_unsigned if unsigned else linalg.TypeFn.cast_signed
 
@@ -424,7 +423,7 @@ def _widening(op: DotGeneral) -> Any:
 def multiply_accumulate(
     dtype: str, left: str, right: str, *, is_long: bool = False
 ) -> Body:
-    """The body `total + x * y`, with x and y widened to `dtype` first."""
+    """Return a body that emits `total + x * y`, x and y widened to `dtype` first."""
     add = addition(dtype, is_long=is_long)
     multiply = arith.mulf if dt.is_float(dtype) else arith.muli
     if left == right == dtype:
@@ -434,6 +433,7 @@ def multiply_accumulate(
 
 
 def _axes_of(op: DotGeneral) -> dict[str, Axes]:
+    """Return the axis attributes of a dot_general, by name."""
     return {name: getattr(op, name) for name in dot_axes(((), ()))}
 
 
@@ -445,7 +445,7 @@ def contract(
     wide: Tensor,
     body: Body,
 ) -> Value:
-    """Return the sums of products over `axes`, of type `wide`, as a generic.
+    """Emit a linalg.generic for sums of products over `axes`, of type `wide`.
 
     Args:
         low: lowers it.
@@ -473,7 +473,7 @@ _FEW = 1 << 12  # results; those of one block are copied in microseconds
 
 
 def _block_of(op: DotGeneral) -> int | None:
-    """The length of the blocks that a long sum of products is made in, if it is."""
+    """Return the block length for a long sum of products; None to sum it whole."""
     lhs, rhs, result = (Tensor.of(x) for x in (op.lhs, op.rhs, op.y))
     if len(op.lhs_contract) != 1 or not all(x.is_static for x in (lhs, rhs)):
         return None
@@ -496,7 +496,7 @@ def is_summed_in_parts(op: DotGeneral) -> bool:
 def _in_blocks(
     low: Lowering, op: DotGeneral, lhs: Value, rhs: Value, block: int
 ) -> Value:
-    """The products of blocks of the contracted axis, added up."""
+    """Emit the products of blocks of the contracted axis, and their sum."""
     factors: list[Any] = []
     axes: dict[str, Axes] = {}
     for side, x in (("lhs", lhs), ("rhs", rhs)):
@@ -520,7 +520,7 @@ def _in_blocks(
 
 
 def _is_marked(op: DotGeneral) -> bool:
-    """Return whether the sums are to be split when they are compiled.
+    """Return whether sums are marked to be split by the compiling process.
 
     Those over a symbolic size are, and those over a fixed one without a fit divisor.
     Every result is kept once for each block, which slows a short sum of many results

@@ -73,7 +73,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         dilation: tuple[int, ...],
         groups: int,
     ) -> Tensor:
-        """Return the type N, positions…, F."""
+        """Return the type: images, spatial positions, features."""
         require_dtype(x, (*dt.FLOATS, *BYTES))
         is_of_bytes = x.dtype in BYTES
         require_dtype(kernel, BYTES if is_of_bytes else (x.dtype,))
@@ -114,7 +114,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         dilation: tuple[int, ...],
         groups: int,
     ) -> Any:
-        """Multiply windows by the kernel, for all groups."""
+        """Return windows times the kernel in NumPy, for all groups."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
         *window, channels, features = kernel.shape
         dtype = dt.canonical_dtype(x.dtype)
@@ -174,7 +174,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "ConvGeneral", dy: Value) -> list[Value]:
-        """A convolution with the mirrored kernel; windows of x against dy."""
+        """Return cotangents: dy convolved with the mirrored kernel, and with x."""
         return [_input_adjoint(b, op, dy), _kernel_adjoint(b, op, dy)]
 
     @staticmethod
@@ -185,9 +185,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """Merge more images; with a kernel for each, put groups of channels side by
-        side.
-        """
+        """Emit the op on more images; for batched kernels, on more channel groups."""
         if not batched[1]:
             return fold_leading_axis(b, op, operands, batched, size)
         x, kernel = add_leading_axes(b, operands, batched, size)
@@ -195,23 +193,21 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "ConvGeneral", operands: Sequence[Value]) -> Any:
-        """Pad by zeros after the images, as are around them."""
+        """Emit the op with zeros for padding of the images, as around them."""
         x, kernel = operands
         spatial = range(1, Tensor.of(x).rank - 1)
         return p.build(op, [p.hide(x, Tensor.of(op.x), spatial, 0), kernel])
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """The images of x, the features of the kernel."""
+        """Return the axis of images for x, that of features for the kernel."""
         if operand == 0:
             return {0: 0}
         return {Tensor.of(op.y).rank - 1: Tensor.of(op.kernel).rank - 1}
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Return the channels: of one group, without padding, which cannot be
-        scaled.
-        """
+        """Return the axis of channels: for one group, and without padding."""
         if op.groups != 1 or any(op.padding):
             return {}
         rank = Tensor.of(op.kernel).rank
@@ -219,7 +215,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "ConvGeneral", x: Value, kernel: Value) -> Value:
-        """Lower to patches times kernel, or depthwise: see `convolution_lowering`."""
+        """Emit windows times kernel, or a depthwise op: see `convolution_lowering`."""
         return lower_convolution(low, op, x, kernel)
 
     simplify = (
@@ -235,7 +231,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """A multiplication and an addition for each product."""
+        """Return the number of operations: two for each product."""
         products = element_count(Tensor.of(op.kernel).shape[:-1])
         return 2 * Tensor.of(op.y).elements * products
 
@@ -329,7 +325,7 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
 
 def _of_spread(b: Builder, x: Value, kernel: Value, zeros: int) -> Value:
-    """Convolve lines with zeros between elements, for an example."""
+    """Emit a 1-d convolution of values with zeros in between, for an example."""
     spread = b.pad(x, low=(0, 1, 0), high=(0, 1, 0), interior=(0, zeros, 0), value=0.0)
     return b.conv_general(
         spread, kernel, strides=(1,), padding=(0, 0), dilation=(1,), groups=1
@@ -337,6 +333,7 @@ def _of_spread(b: Builder, x: Value, kernel: Value, zeros: int) -> Value:
 
 
 def _require_channels(x: Tensor, kernel: Tensor, groups: int) -> None:
+    """Raise InputError for groups that do not divide channels and features."""
     channels, per_group, features = x.shape[-1], kernel.shape[-2], kernel.shape[-1]
     if groups < 1 or per_group * groups != channels or features % groups != 0:
         raise InputError(
@@ -348,6 +345,7 @@ def _require_channels(x: Tensor, kernel: Tensor, groups: int) -> None:
 
 
 def _kernel_adjoint(b: Builder, op: ConvGeneral, dy: Value) -> Value:
+    """Emit the kernel's cotangent: windows of x contracted with dy."""
     kernel = Tensor.of(op.kernel)
     window, spatial = kernel.shape[:-2], kernel.rank - 2
     padded = pad_spatial(b, op.x, op.padding)
@@ -372,12 +370,13 @@ def _kernel_adjoint(b: Builder, op: ConvGeneral, dy: Value) -> Value:
 
 
 def _split_last(b: Builder, x: Value, groups: int) -> Value:
-    """The last axis as (groups, rest)."""
+    """Emit the last axis split into (groups, rest)."""
     shape = Tensor.of(x).shape
     return b.reshape(x, shape=(*shape[:-1], groups, shape[-1] // groups))
 
 
 def _input_adjoint(b: Builder, op: ConvGeneral, dy: Value) -> Value:
+    """Emit the cotangent of x: dy convolved with the mirrored kernel."""
     x, kernel = Tensor.of(op.x), Tensor.of(op.kernel)
     spatial = kernel.rank - 2
     mirrored = _mirrored_kernel(b, op, kernel, spatial)
@@ -401,7 +400,7 @@ def _convolve_spread(
     low: list[Size],
     high: list[Size],
 ) -> Value:
-    """dy with zeros between and around, convolved with stride 1."""
+    """Emit dy with zeros between and around, convolved with stride 1."""
     spatial = len(low)
     simple = set(op.strides) == {1} and all(
         isinstance(n, int) and n >= 0 for n in (*low, *high)
@@ -427,7 +426,7 @@ def _convolve_spread(
 def _mirrored_kernel(
     b: Builder, op: ConvGeneral, kernel: Tensor, spatial: int
 ) -> Value:
-    """Reverse spatially, and exchange channels and features within each group."""
+    """Emit the kernel reversed spatially, channels and features of groups exchanged."""
     window: Shape = kernel.shape[:spatial]
     per_group, features = kernel.shape[-2], kernel.shape[-1]
     flipped = b.reverse(op.kernel, axes=tuple(range(spatial)))
@@ -448,7 +447,7 @@ def _mirrored_kernel(
 def _batch_into_groups(
     b: Builder, op: ConvGeneral, x: Value, kernel: Value, size: Size
 ) -> Value:
-    """The leading axes of x and of the kernel as groups of channels and features."""
+    """Emit a batch of convolutions with a kernel each as one of more groups."""
     if not isinstance(size, int):
         raise InputError(
             "symbolic-size",
@@ -462,7 +461,7 @@ def _batch_into_groups(
 
 
 def _merge_before_last(b: Builder, x: Value) -> Value:
-    """The leading axis moved before the last one, and merged with it."""
+    """Emit a value with its leading axis merged into the last one, in front."""
     shape = Tensor.of(x).shape
     merged = (*shape[1:-1], shape[0] * shape[-1])
     return b.reshape(b.move_axis(x, 0, -2), shape=merged)

@@ -34,7 +34,7 @@ _DEPTHWISE = {  # ops of linalg, by the number of spatial axes
 def lower_convolution(
     low: Lowering, op: "ConvGeneral", x: Value, kernel: Value
 ) -> Value:
-    """Lower `conv_general` to linalg; half precision accumulates in f32."""
+    """Emit a `conv_general` as linalg; half precision accumulates in f32."""
     source, weight, result = Tensor.of(op.x), Tensor.of(op.kernel), Tensor.of(op.y)
     wide = _accumulator(op)
     before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
@@ -60,7 +60,7 @@ def _by_patches(
     source: Tensor,
     weight: Tensor,
 ) -> Value:
-    """Multiply all windows by the flattened kernel in one matrix product."""
+    """Emit all windows times the flattened kernel, as one matrix product (im2col)."""
     counts: Any = Tensor.of(op.y).shape[1:-1]
     wide = Tensor((source.shape[0], *counts, weight.shape[-1]), _accumulator(op))
     window: Any = weight.shape[:-2]
@@ -80,14 +80,14 @@ def _by_patches(
 
 
 def _accumulator(op: "ConvGeneral") -> str:
-    """The dtype that the op's sums are kept in."""
+    """Return the dtype that the op's sums are accumulated in."""
     return accumulator(Tensor.of(op.y).dtype)
 
 
 def _by_groups(
     low: Lowering, op: "ConvGeneral", x: Value, kernel: Value, source: Tensor, wide: str
 ) -> Value:
-    """Convolve each group, and put the results side by side."""
+    """Emit a convolution of each group, and their results concatenated."""
     weight, result = Tensor.of(op.kernel), Tensor.of(op.y).with_dtype(wide)
     channels, features = weight.shape[-2], weight.shape[-1] // op.groups
     some = source.with_shape((*source.shape[:-1], channels))
@@ -107,7 +107,7 @@ def _by_groups(
 def _by_channels(
     low: Lowering, op: "ConvGeneral", x: Value, kernel: Value, source: Tensor, wide: str
 ) -> Value:
-    """The sum of depthwise convolutions, one for each channel of the groups.
+    """Emit the sum of depthwise convolutions, one for each channel of the groups.
 
     Channels are widened after they are sliced, see Note [widened reads].
     """
@@ -137,7 +137,7 @@ def _by_channels(
 
 
 def _sizes_seen(op: "ConvGeneral", source: Tensor) -> Shape:
-    """Return the images and spatial sizes of the source that windows see.
+    """Return the number of images and the spatial sizes that windows read.
 
     Only where there is one window: an image that goes on behind it is of another size
     than the window, which IREE 3.13 takes for an error in a depthwise convolution.
@@ -154,7 +154,7 @@ def _sizes_seen(op: "ConvGeneral", source: Tensor) -> Shape:
 
 
 def _repeat_last(low: Lowering, x: Value, source: Tensor, count: int) -> Value:
-    """Repeat every element of the last axis `count` times."""
+    """Emit every element of the last axis repeated `count` times."""
     if count == 1:
         return x
     apart = source.with_shape((*source.shape, count))

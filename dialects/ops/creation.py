@@ -45,12 +45,12 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @staticmethod
     def infer(*, value: np.ndarray) -> Tensor:
-        """The array's shape and dtype."""
+        """Return the result type: the array's shape and dtype."""
         return Tensor(np.shape(value), dt.canonical_dtype(value.dtype))
 
     @staticmethod
     def ref(*, value: np.ndarray) -> np.ndarray:
-        """Return the array."""
+        """Return the array unchanged."""
         return value
 
     jvp = staticmethod(_no_tangent)
@@ -60,17 +60,17 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Constant") -> Value:
-        """Write arith.constant."""
+        """Emit an arith.constant."""
         return low.constant(op.value, Tensor.of(op.y).dtype)
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether no element is negative."""
+        """Return whether no element of the constant is negative."""
         return has_no_negative(op.attributes["value"])
 
     @staticmethod
     def counter(op: "Constant") -> AxisCounter | None:
-        """Return how the elements count along an axis."""
+        """Return the axis that the elements count along, if they are 0, 1, 2, …."""
         return counter_of_elements(op.attributes["value"])
 
     samples = [
@@ -96,7 +96,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def infer(*, shape: Shape, axis: int, dtype: str) -> Tensor:
-        """The given shape and dtype."""
+        """Return the result type: the given shape and dtype."""
         result = Tensor(tuple(shape), dtype)
         require_dtype(result, dt.NUMBERS)
         if not 0 <= axis < result.rank:
@@ -105,7 +105,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def ref(*, shape: tuple[int, ...], axis: int, dtype: str) -> np.ndarray:
-        """Broadcast np.arange."""
+        """Return np.arange, broadcast."""
         line = np.arange(shape[axis]).reshape(
             [-1 if a == axis else 1 for a in range(len(shape))]
         )
@@ -120,7 +120,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Iota") -> Value:
-        """Return the loop index, converted to the dtype."""
+        """Emit the loop index, converted to the dtype."""
         axis, dtype = op.axis, op.dtype
         return low.generate(
             Tensor.of(op.y), lambda indices: _from_index(indices[axis], dtype)
@@ -128,12 +128,12 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether positions do not wrap around."""
+        """Return whether all positions fit the dtype, and so are not negative."""
         return never_wraps(op.shape[op.axis], op.dtype)
 
     @staticmethod
     def counter(op: "Iota") -> AxisCounter | None:
-        """Return the count along the axis, where positions do not wrap around."""
+        """Return the axis that elements count along, unless they wrap around."""
         size = op.shape[op.axis]
         return AxisCounter(op.axis, size) if never_wraps(size, op.dtype) else None
 
@@ -145,7 +145,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
 
 def _from_index(index: Value, dtype: str) -> Value:
-    """An index value as an element of `dtype`."""
+    """Emit an index value cast to an element of `dtype`."""
     i64 = ir.IntegerType.get_signless(64)
     return conversion("i64", dtype)(arith.index_cast(i64, index))
 
@@ -164,7 +164,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def infer(*, size: Shape, dtype: str) -> Tensor:
-        """Return the type of a scalar."""
+        """Return the result type: a scalar of `dtype`."""
         if len(size) != 1:
             raise InputError("bad-attribute", f"expected one size; got {tuple(size)}")
         result = Tensor((), dtype)
@@ -173,7 +173,7 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def ref(*, size: tuple[int, ...], dtype: str) -> np.ndarray:
-        """Return the number."""
+        """Return the size as a NumPy scalar."""
         return np.array(size[0]).astype(dt.to_numpy(dtype))
 
     jvp = staticmethod(_no_tangent)
@@ -183,13 +183,13 @@ class Dimension(GraphOp, name="dimension", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Dimension") -> Value:
-        """Lower to tensor.from_elements of the index."""
+        """Emit a tensor.from_elements of the size."""
         element = _from_index(low.size(op.size[0]), op.dtype)
         return low.from_number(element)
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether the size does not wrap around."""
+        """Return whether the size fits its dtype, and so is not negative."""
         return never_wraps(op.size[0], op.dtype)
 
     samples = [

@@ -30,6 +30,7 @@ from aotc.mlir import Value, arith, math
 
 
 def _widen(x: np.ndarray) -> np.ndarray:
+    """Return an array in the dtype that it is accumulated in."""
     return x.astype(dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype))))
 
 
@@ -51,7 +52,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def infer(a: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
-        """The type of x."""
+        """Return the result type, that of x."""
         require_dtype(x, dt.FLOATS)
         require_equal(a, x)
         require_axes(x, (axis,))
@@ -59,7 +60,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def ref(a: np.ndarray, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
-        """Compute step by step."""
+        """Return the recurrence in NumPy, computed step by step."""
         a, x = (np.moveaxis(_widen(v), axis, 0) for v in (a, x))
         y, total = np.empty_like(x), np.zeros_like(x, shape=x.shape[1:])
         for i in range(len(x))[:: -1 if reverse else 1]:
@@ -68,7 +69,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "LinearRecurrence", da: Tangent, dx: Tangent) -> Value:
-        """dy[i] = a[i] dy[i-1] + (da[i] y[i-1] + dx[i]): the same recurrence."""
+        """Return dy[i] = a[i] dy[i-1] + (da[i] y[i-1] + dx[i]): the same recurrence."""
         if da is not None:
             moved = b.multiply(da, b.delay(op.y, op.axis, op.reverse))
             dx = moved if dx is None else b.add(dx, moved)
@@ -76,7 +77,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "LinearRecurrence", dy: Value) -> list[Value]:
-        """The recurrence from the other side: c[i] = a[i+1] c[i+1] + dy[i]."""
+        """Return cotangents by the reverse recurrence c[i] = a[i+1] c[i+1] + dy[i]."""
         c = _adjoint(b, op.a, dy, op)
         return [b.multiply(c, b.delay(op.y, op.axis, op.reverse)), c]
 
@@ -85,7 +86,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "LinearRecurrence", operands: Sequence[Value]) -> Any:
-        """Hide padding, if it comes first, behind zeros, which keep the total at 0."""
+        """Emit the op with zeros for padding that comes first: totals stay 0."""
         if not op.reverse:
             return p.build(op, operands)
         exact = Tensor.of(op.x)
@@ -93,7 +94,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "LinearRecurrence", a: Value, x: Value) -> Value:
-        """Scan as in Note [scan in blocks]; half-precision floats accumulate in f32."""
+        """Emit a blocked scan; see Note [scan in blocks]. f32 accumulates f16, bf16."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         a, x = (low.convert(value, source, wide.dtype) for value in (a, x))
@@ -110,7 +111,7 @@ class LinearRecurrence(GraphOp, name="linear_recurrence", traits=[Pure]):
 
 
 def _both_steps(one: Sequence[Value], other: Sequence[Value]) -> Sequence[Value]:
-    """The steps y → a y + x of `one`, then `other`, as one step."""
+    """Emit the composition of two steps y → a y + x, `one` first, as one step."""
     (a, x), (b, z) = one, other
     return arith.mulf(a, b), arith.addf(arith.mulf(b, x), z)
 
@@ -118,13 +119,13 @@ def _both_steps(one: Sequence[Value], other: Sequence[Value]) -> Sequence[Value]
 def _adjoint(
     b: Builder, a: Value, dy: Value, op: "LinearRecurrence | Cumulative"
 ) -> Value:
-    """The adjoint of the recurrence with factors `a` along the axis of `op`."""
+    """Emit the adjoint of the recurrence with factors `a` along the axis of `op`."""
     factors = b.delay(a, op.axis, not op.reverse)
     return b.linear_recurrence(factors, dy, axis=op.axis, reverse=not op.reverse)
 
 
 class Cumulative(GraphOp, traits=[Pure]):
-    """Subclasses give `accumulate`, `start`, `combine` and `step`."""
+    """Base of cumulative ops, such as cumsum; subclasses define the combination."""
 
     x: Operand[Any]
     axis: Int
@@ -140,28 +141,28 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, cls.dtypes)
         require_axes(x, (axis,))
         return x
 
     @classmethod
     def ref(cls, x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
-        """Compute NumPy's ufunc.accumulate, forwards or backwards."""
+        """Return NumPy's ufunc.accumulate, forwards or backwards."""
         wide = np.flip(_widen(x), axis) if reverse else _widen(x)
         y = cls.accumulate(wide, axis, wide.dtype)
         return np.flip(y, axis) if reverse else y
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """dy[i] = (the change of y[i] with y[i-1]) dy[i-1] + (that with x[i]) dx[i]."""
+        """Return dy[i] = ∂y[i]/∂y[i-1] dy[i-1] + ∂y[i]/∂x[i] dx[i]: a recurrence."""
         before, own = cls.step(b, op)
         weighted = b.multiply(own, dx)
         return b.linear_recurrence(before, weighted, axis=op.axis, reverse=op.reverse)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """The recurrence of `jvp` from the other side."""
+        """Return the cotangent by the reverse recurrence."""
         before, own = cls.step(b, op)
         return [b.multiply(own, _adjoint(b, before, dy, op))]
 
@@ -170,14 +171,14 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: BucketPadding, op: Self, operands: Sequence[Value]) -> Any:
-        """Hide padding, if it comes first, behind the neutral element."""
+        """Emit the op with the neutral element for padding that comes first."""
         (x,), exact = operands, Tensor.of(op.x)
         axes = (op.axis,) if op.reverse else ()
         return p.build(op, [p.hide(x, exact, axes, cls.start(exact.dtype))])
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """Scan as in Note [scan in blocks]; half-precision floats accumulate in f32."""
+        """Emit a blocked scan; see Note [scan in blocks]. f32 accumulates f16, bf16."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)
@@ -186,7 +187,7 @@ class Cumulative(GraphOp, traits=[Pure]):
 
     @classmethod
     def monoid(cls, dtype: str) -> Monoid:
-        """The operation on elements of `dtype`."""
+        """Return the operation on elements of `dtype`, with its neutral element."""
         combine = cls.combine["f" if dt.is_float(dtype) else dtype[0]]
 
         def both(one: Sequence[Value], other: Sequence[Value]) -> Sequence[Value]:
@@ -215,7 +216,7 @@ class Cumsum(Cumulative, name="cumsum"):
 
     @staticmethod
     def vjp(b: Builder, op: "Cumsum", dy: Value) -> list[Value]:
-        """The sums from the other side."""
+        """Return the cumulative sums of dy in the other direction."""
         return [b.cumsum(dy, axis=op.axis, reverse=not op.reverse)]
 
     samples = [
@@ -236,7 +237,10 @@ class Cumprod(Cumulative, name="cumprod"):
 
     @staticmethod
     def step(b: Builder, op: "Cumprod") -> tuple[Value, Value]:
-        """y[i] = y[i-1] x[i]: nothing is divided, so zeros are as good as others."""
+        """Return the derivatives of y[i] by y[i-1] and by x[i]: x[i] and y[i-1].
+
+        Nothing is divided, so zeros are as good as others.
+        """
         return op.x, b.delay(op.y, op.axis, op.reverse, 1.0)
 
     samples = [
@@ -249,11 +253,14 @@ class Cumprod(Cumulative, name="cumprod"):
 
 
 class CumulativeExtreme(Cumulative):
-    """Subclasses are the running maximum and minimum."""
+    """Base of the cumulative maximum and minimum."""
 
     @staticmethod
     def step(b: Builder, op: "CumulativeExtreme") -> tuple[Value, Value]:
-        """Give the gradient to the first of equal extremes."""
+        """Return the derivatives of y[i] by y[i-1] and by x[i]: 1 and 0, or 0 and 1.
+
+        The first of equal extremes has 1.
+        """
         previous = b.delay(op.y, op.axis, op.reverse, np.nan)
         new = b.compare(op.y, previous, direction="ne")
         zero, one = b.full_like(op.y, 0.0), b.full_like(op.y, 1.0)
@@ -294,7 +301,7 @@ class Cummin(CumulativeExtreme, name="cummin"):
 
 
 def _logaddexp(x: Value, y: Value) -> Value:
-    """ln(e**x + e**y), shifted by the larger one unless that is infinite."""
+    """Emit ln(e**x + e**y), shifted by the larger one unless that is infinite."""
     zero, infinity = constant(x.type, 0.0), constant(x.type, np.inf)
     top = arith.maximumf(x, y)
     finite = float_compare("OLT", math.absf(top), infinity)
@@ -317,7 +324,10 @@ class Cumlogsumexp(Cumulative, name="cumlogsumexp"):
 
     @staticmethod
     def step(b: Builder, op: "Cumlogsumexp") -> tuple[Value, Value]:
-        """Return the shares of y[i-1] and x[i] in the sum; 0 where it is empty."""
+        """Return the derivatives of y[i] by y[i-1] and by x[i]: shares in the sum.
+
+        They are 0 where it is empty.
+        """
         nothing = b.compare(op.y, b.full_like(op.y, -np.inf), direction="eq")
         y = b.select(nothing, b.full_like(op.y, 0.0), op.y)
         before = b.delay(op.y, op.axis, op.reverse, -np.inf)

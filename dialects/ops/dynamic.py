@@ -26,6 +26,7 @@ from aotc.mlir import Value, arith
 
 
 def _require_fit(x: Tensor, starts: Tensor, sizes: Shape) -> None:
+    """Raise InputError for starts or sizes that do not fit `x`."""
     require_dtype(starts, dt.INTEGERS)
     if starts.shape != (x.rank,) or len(sizes) != x.rank:
         raise InputError(
@@ -43,6 +44,7 @@ def _require_fit(x: Tensor, starts: Tensor, sizes: Shape) -> None:
 def _window(
     x: np.ndarray, starts: np.ndarray, sizes: Sequence[int]
 ) -> tuple[slice, ...]:
+    """Return NumPy's slices for a window, with starts clipped to fit."""
     rooms = [max(n - size, 0) for n, size in zip(x.shape, sizes, strict=True)]
     first = np.clip(starts, 0, rooms).astype(int)
     return tuple(slice(a, a + size) for a, size in zip(first, sizes, strict=True))
@@ -51,7 +53,7 @@ def _window(
 def _first(
     low: Lowering, op: "DynamicSlice | DynamicUpdateSlice", starts: Value, sizes: Shape
 ) -> list[Value]:
-    """Return, inside a body, the slice's start on each axis of x."""
+    """Emit, inside a body, the slice's start on each axis of x, clamped."""
     dtype, found = Tensor.of(op.starts).dtype, []
     for axis, (have, size) in enumerate(zip(Tensor.of(op.x).shape, sizes, strict=True)):
         number = low.extract(starts, [low.index(axis)])
@@ -73,23 +75,23 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, starts: Tensor, *, sizes: Shape) -> Tensor:
-        """Return the type of the given sizes."""
+        """Return the result type: x with the given sizes."""
         _require_fit(x, starts, tuple(sizes))
         return x.with_shape(sizes)
 
     @staticmethod
     def ref(x: np.ndarray, starts: np.ndarray, *, sizes: tuple[int, ...]) -> np.ndarray:
-        """Index from clipped starts."""
+        """Return the slice in NumPy, with clipped starts."""
         return x[_window(x, starts, sizes)]
 
     @staticmethod
     def jvp(b: Builder, op: "DynamicSlice", dx: Tangent, _: Tangent) -> Tangent:
-        """Slice the tangent, as the op is linear in x."""
+        """Return the slice of the tangent, as the op is linear in x."""
         return None if dx is None else b.dynamic_slice(dx, op.starts, sizes=op.sizes)
 
     @staticmethod
     def vjp(b: Builder, op: "DynamicSlice", dy: Value) -> list[Tangent]:
-        """dy in place, zeros around."""
+        """Return dy written into zeros at the same starts."""
         zeros = b.full_like(op.x, 0.0)
         return [b.dynamic_update_slice(zeros, dy, op.starts), None]
 
@@ -101,7 +103,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """A slice that is whole along the new axis; a gather where starts differ."""
+        """Emit a slice with the whole new axis; a gather if starts are batched."""
         x, starts = operands
         if not batched[1]:
             starts = _from_zero(b, starts)
@@ -113,7 +115,7 @@ class DynamicSlice(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "DynamicSlice", x: Value, starts: Value) -> Value:
-        """A generic over the result that extracts from x."""
+        """Emit a linalg.generic over the result that reads x at offsets."""
         x = low.materialize(x)
 
         def element(loops: list[Value]) -> Value:
@@ -146,14 +148,14 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, update: Tensor, starts: Tensor) -> Tensor:
-        """The type of x."""
+        """Return the result type, that of x."""
         require_dtype(update, (x.dtype,))
         _require_fit(x, starts, update.shape)
         return x
 
     @staticmethod
     def ref(x: np.ndarray, update: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Assign from clipped starts."""
+        """Return a NumPy copy with the update assigned at clipped starts."""
         y = x.copy()
         y[_window(x, starts, update.shape)] = update
         return y
@@ -162,14 +164,14 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
     def jvp(
         b: Builder, op: "DynamicUpdateSlice", dx: Tangent, du: Tangent, _: Tangent
     ) -> Value:
-        """Write the tangent of the update into that of x: the op is linear."""
+        """Return the tangent of x with that of the update written in."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         du = b.full_like(op.update, 0.0) if du is None else du
         return b.dynamic_update_slice(dx, du, op.starts)
 
     @staticmethod
     def vjp(b: Builder, op: "DynamicUpdateSlice", dy: Value) -> list[Tangent]:
-        """dy outside of the window for x, inside of it for the update."""
+        """Return dy outside of the window for x, inside of it for the update."""
         zeros = b.full_like(op.update, 0.0)
         sizes = Tensor.of(op.update).shape
         return [
@@ -186,7 +188,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """Update the whole new axis; scatter where starts differ."""
+        """Emit an update along the whole new axis; a scatter if starts are batched."""
         sizes = Tensor.of(op.update).shape
         x, update = (
             value if has else add_leading_axis(b, value, size)
@@ -201,7 +203,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
     def lower(
         low: Lowering, op: "DynamicUpdateSlice", x: Value, update: Value, starts: Value
     ) -> Value:
-        """A generic over x that chooses between its element and the update's.
+        """Emit a linalg.generic that selects between elements of x and the update.
 
         Or, where x may be written over, a dispatch that writes the window alone.
         """
@@ -240,7 +242,7 @@ class DynamicUpdateSlice(GraphOp, name="dynamic_update_slice", traits=[Pure]):
 
 
 def _from_zero(b: Builder, starts: Value) -> Value:
-    """The starts with a 0 in front."""
+    """Emit the starts with a 0 for the new leading axis."""
     zero = b.full(Tensor((1,), Tensor.of(starts).dtype), 0)
     return b.concatenate(zero, starts, axis=0)
 
@@ -253,10 +255,9 @@ def _as_indices(
     *,
     x: bool,
 ) -> tuple[list[Value], dict[str, Any]]:
-    """Return a gather's or scatter's indices of slices from `starts`, a row for each
-    batch.
+    """Emit the gather or scatter indices for slices at `starts`, one per batch.
 
-    An axis that a slice takes whole is not indexed.
+    An axis that a slice takes whole is not indexed. Returns also the attributes.
     """
     shape = Tensor.of(op.x).shape
     axes = [axis for axis, have in enumerate(shape) if have != sizes[axis]]
@@ -286,7 +287,7 @@ def _start(
     axis: int,
     sizes: Shape,
 ) -> Value:
-    """The column of `starts` for `axis`, moved to fit, as i32."""
+    """Emit the column of `starts` for `axis`, clamped to fit, as i32."""
     rows, _ = Tensor.of(starts).shape
     column = b.slice(starts, start=(0, axis), sizes=(rows, 1), strides=(1, 1))
     column = b.reshape(column, shape=(rows,))

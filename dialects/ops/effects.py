@@ -28,11 +28,11 @@ from aotc.mlir import Value, arith, cf, ir
 
 
 class Effect(GraphOp):
-    """Base of ops with an effect on one operand, and no result."""
+    """Base of ops with one operand and a side effect, without a result."""
 
     @classmethod
     def infer(cls, x: Tensor, **_: object) -> tuple[Tensor, ...]:
-        """Return no types."""
+        """Return no result types, as there are no results."""
         require_dtype(x, cls.dtypes)
         return ()
 
@@ -60,14 +60,14 @@ class Assert(Effect, name="assert"):
 
     @staticmethod
     def ref(condition: np.ndarray, *, message: str) -> tuple[np.ndarray, ...]:
-        """Raise where the condition does not hold."""
+        """Raise the error with `message` if an element of the condition is false."""
         if not np.all(condition):
             raise InputError("assertion-failed", message)
         return ()
 
     @staticmethod
     def lower(low: Lowering, op: "Assert", condition: Value) -> tuple[Value, ...]:
-        """`cf.assert` on the conjunction; the text says where in the model it is."""
+        """Emit a `cf.assert` of the conjunction, whose text has the source line."""
         whole = Tensor((), "bool")
         axes = range(Tensor.of(op.condition).rank)
         if axes:
@@ -99,13 +99,13 @@ class Print(Effect, name="print"):
 
     @staticmethod
     def ref(x: np.ndarray, *, format: str) -> tuple[np.ndarray, ...]:
-        """Write the text."""
+        """Write the formatted text to standard error."""
         printing.show(format, x)
         return ()
 
     @staticmethod
     def lower(low: Lowering, op: "Print", x: Value) -> tuple[Value, ...]:
-        """Lower to a trace: IREE hands tensors to the loader, which writes them."""
+        """Emit a trace: IREE hands the tensor to the loader, which prints it."""
         key = ir.StringAttr.get(printing.key(op.format, Tensor.of(op.x).dtype))
         iree_text.call("print", [x], [], bodies.trace(key, x.type))
         return ()
@@ -128,12 +128,12 @@ class Barrier(GraphOp, name="barrier"):
 
     @staticmethod
     def infer(x: Tensor) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         return x
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """Return the operand."""
+        """Return the operand unchanged."""
         return x
 
     @staticmethod
@@ -150,7 +150,7 @@ class Barrier(GraphOp, name="barrier"):
 
     @staticmethod
     def lower(low: Lowering, op: "Barrier", x: Value) -> Value:
-        """Write IREE's own barrier."""
+        """Emit IREE's optimization barrier."""
         return iree_text.optimization_barrier(x)
 
     samples = [OpSample((f32(2, 3),)), OpSample((f32("n", 4),)), OpSample((i32(),))]
@@ -171,12 +171,12 @@ class After(GraphOp, name="after", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, event: Tensor) -> Tensor:
-        """The first operand's type."""
+        """Return the result type, that of the first operand."""
         return x
 
     @staticmethod
     def ref(x: np.ndarray, event: np.ndarray) -> np.ndarray:
-        """Return the first operand."""
+        """Return the first operand unchanged."""
         return x
 
     @staticmethod
@@ -186,14 +186,14 @@ class After(GraphOp, name="after", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "After", dy: Value) -> list[Tangent]:
-        """Return the cotangent as that of x, as the op is linear in x."""
+        """Return dy as the cotangent of x, in which the op is linear."""
         return [dy, None]
 
     batch = leading()
 
     @staticmethod
     def lower(low: Lowering, op: "After", x: Value, event: Value) -> Value:
-        """Lower to IREE's barrier where `event` may have no elements."""
+        """Emit a data dependence on `event`; a barrier if it may have no elements."""
         kind = Tensor.of(op.event)
         if kind.dtype == "bool" or not all(map(_is_positive, kind.shape)):
             return iree_text.optimization_barrier(x)
@@ -208,4 +208,5 @@ class After(GraphOp, name="after", traits=[Pure]):
 
 
 def _is_positive(size: Size) -> bool:
+    """Return whether a size is provably positive."""
     return (size if isinstance(size, int) else bounds(size.expr)[0]) > 0

@@ -39,10 +39,10 @@ from aotc.mlir import Value
 _DEFINITE = np.array([[4, 1, -1], [1, 3, 0.5], [-1, 0.5, 2]], "f")
 
 
-def _each(
+def _map_matrices(
     function: Callable[..., Sequence[np.ndarray]], *stacks: np.ndarray
 ) -> list[np.ndarray]:
-    """A NumPy function of one matrix from each stack, on f64; its results stacked."""
+    """Return the stacked results of a NumPy function of one matrix of each stack."""
     lead = stacks[0].shape[:-2]
     found = [
         function(*(stack[place].astype(np.float64) for stack in stacks))
@@ -62,13 +62,13 @@ class Cholesky(MatrixEquation, name="cholesky", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor) -> Tensor:
-        """The type of x."""
+        """Return the result type, that of x."""
         require_square(x)
         return x
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """Compute np.linalg.cholesky of each matrix."""
+        """Return np.linalg.cholesky of each matrix; NaN if that fails."""
 
         def factor(a: np.ndarray) -> tuple[np.ndarray]:
             try:
@@ -76,18 +76,18 @@ class Cholesky(MatrixEquation, name="cholesky", traits=[Pure]):
             except np.linalg.LinAlgError:
                 return (np.tril(np.full_like(a, np.nan)),)
 
-        return _each(factor, x)[0] if x.size else x
+        return _map_matrices(factor, x)[0] if x.size else x
 
     @staticmethod
     def jvp(b: Builder, op: "Cholesky", dx: Value) -> Value:
-        """y low(y⁻¹ dx y⁻ᵀ): low is the lower triangle with half of the diagonal."""
+        """Return y low(y⁻¹ dx y⁻ᵀ); low: the lower triangle, half of the diagonal."""
         inner = _solve(b, op.y, symmetric(b, dx))
         inner = matrix_transpose(b, _solve(b, op.y, matrix_transpose(b, inner)))
         return product(b, op.y, _half_lower(b, inner))
 
     @staticmethod
     def vjp(b: Builder, op: "Cholesky", dy: Value) -> list[Value]:
-        """The symmetric part of y⁻ᵀ low(yᵀ dy) y⁻¹."""
+        """Return the symmetric part of y⁻ᵀ low(yᵀ dy) y⁻¹."""
         inner = symmetric(b, _half_lower(b, product(b, op.y, dy, turn=LEFT)))
         half = _solve(b, op.y, inner, transpose=True)
         return [_solve(b, op.y, matrix_transpose(b, half), transpose=True)]
@@ -96,7 +96,7 @@ class Cholesky(MatrixEquation, name="cholesky", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Cholesky") -> Value:
-        """Eliminate column by column."""
+        """Emit the elimination column by column, as a loop."""
         if not Tensor.of(op.x).shape[-1]:
             return op.x
         return elimination.cholesky(b, op.x)
@@ -109,13 +109,14 @@ class Cholesky(MatrixEquation, name="cholesky", traits=[Pure]):
 
 
 def _half_lower(b: Builder, x: Value) -> Value:
+    """Emit the lower triangle with half of the diagonal."""
     return b.select(on_diagonal(b, x), b.scale(x, 0.5), triangle(b, x, lower=True))
 
 
 def _solve(
     b: Builder, a: Value, y: Value, transpose: bool = False, **kind: bool
 ) -> Value:
-    """a⁻¹ y or a⁻ᵀ y for a lower triangle, unless `kind` says otherwise."""
+    """Emit a⁻¹ y or a⁻ᵀ y for a lower triangle, unless `kind` says otherwise."""
     attributes = {"lower": True, "unit_diagonal": False, **kind}
     return b.triangular_solve(a, y, transpose=transpose, **attributes)
 
@@ -138,7 +139,7 @@ class TriangularSolve(MatrixEquation, name="triangular_solve", traits=[Pure]):
 
     @staticmethod
     def infer(a: Tensor, x: Tensor, **_: object) -> Tensor:
-        """The type of x, whose rows are as many as those of a."""
+        """Return the type of x, whose rows are as many as those of a."""
         require_square(a)
         require_matrices(x)
         if x.dtype != a.dtype:
@@ -162,7 +163,7 @@ class TriangularSolve(MatrixEquation, name="triangular_solve", traits=[Pure]):
         transpose: bool,
         unit_diagonal: bool,
     ) -> np.ndarray:
-        """Solve by np.linalg.solve with the triangle."""
+        """Return the solutions in NumPy, by substitution."""
         if not x.size:
             return x
         triangle = np.tril(a) if lower else np.triu(a)
@@ -171,11 +172,11 @@ class TriangularSolve(MatrixEquation, name="triangular_solve", traits=[Pure]):
             triangle[..., places, places] = 1
         triangle = np.swapaxes(triangle, -1, -2) if transpose else triangle
         with np.errstate(all="ignore"):
-            return _each(_substitute, triangle, x)[0]
+            return _map_matrices(_substitute, triangle, x)[0]
 
     @staticmethod
     def jvp(b: Builder, op: "TriangularSolve", da: Tangent, dx: Tangent) -> Value:
-        """A⁻¹ (dx - da y)."""
+        """Return a⁻¹ (dx - da y), or with aᵀ."""
         terms = [] if dx is None else [dx]
         if da is not None:
             turn = (op.transpose, False)
@@ -186,7 +187,7 @@ class TriangularSolve(MatrixEquation, name="triangular_solve", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "TriangularSolve", dy: Value) -> list[Value]:
-        """dx = a⁻ᵀ dy, and the triangle of -dx yᵀ."""
+        """Return dx = a⁻ᵀ dy, and da, the triangle of -dx yᵀ."""
         dx = op.rebuild(op.a, dy, transpose=not op.transpose)
         left, right = (op.y, dx) if op.transpose else (dx, op.y)
         outer = product(b, left, right, turn=RIGHT)
@@ -196,7 +197,7 @@ class TriangularSolve(MatrixEquation, name="triangular_solve", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "TriangularSolve") -> Value:
-        """Multiply by the inverses of blocks on the diagonal."""
+        """Emit products with the inverses of blocks on the diagonal."""
         if element_count(Tensor.of(op.x).shape[-2:]) == 0:
             return op.x
         a, lower = _read(b, op, op.a), op.lower
@@ -226,12 +227,12 @@ class TriangularSolve(MatrixEquation, name="triangular_solve", traits=[Pure]):
 
 
 def _read(b: Builder, op: TriangularSolve, a: Value) -> Value:
-    """Return the triangle of `a` that a triangular_solve reads."""
+    """Emit the triangle of `a` that a triangular_solve reads."""
     return triangle(b, a, lower=op.lower, strict=op.unit_diagonal)
 
 
 def _substitute(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray]:
-    """a⁻¹ x for a triangle of either kind, by substitution."""
+    """Return a⁻¹ x in NumPy for a triangle of either kind, by substitution."""
     y = x.copy()
     order = range(len(a)) if not np.triu(a, 1).any() else reversed(range(len(a)))
     for i in order:
@@ -254,20 +255,20 @@ class Lu(MatrixEquation, name="lu", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor) -> tuple[Tensor, Tensor]:
-        """The type of x, and an i32 for each row."""
+        """Return the type of x, and that of an i32 for each row."""
         require_square(x)
         return x, Tensor(x.shape[:-1], "i32")
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Eliminate in each matrix."""
+        """Return the elimination of each matrix in NumPy."""
         if not x.size:
             return x, np.zeros(x.shape[:-1], "i4")
-        return tuple(_each(_eliminate, x))
+        return tuple(_map_matrices(_eliminate, x))
 
     @staticmethod
     def jvp(b: Builder, op: "Lu", dx: Value) -> tuple[Value, None]:
-        """l low(f) + up(f) u, where f = l⁻¹ dx[permutation] u⁻¹."""
+        """Return l low(f) + up(f) u, where f = l⁻¹ dx[permutation] u⁻¹."""
         inner = _solve_unit(b, op.y, elimination.rows_at(b, dx, op.permutation))
         inner = _right_upper(b, op.y, inner)
         low = triangle(b, inner, lower=True, strict=True)
@@ -277,7 +278,7 @@ class Lu(MatrixEquation, name="lu", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Lu", dy: Value, _: Value) -> list[Value]:
-        """L⁻ᵀ (low(lᵀ dl) + up(du uᵀ)) u⁻ᵀ, with its rows put back."""
+        """Return l⁻ᵀ (low(lᵀ dl) + up(du uᵀ)) u⁻ᵀ, with its rows put back."""
         low = triangle(b, dy, lower=True, strict=True)
         unit = b.add(
             triangle(b, op.y, lower=True, strict=True), identity(b, Tensor.of(op.y))
@@ -298,7 +299,7 @@ class Lu(MatrixEquation, name="lu", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Lu") -> list[Value]:
-        """Eliminate column by column."""
+        """Emit the elimination column by column, as a loop."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, b.full(Tensor.of(op.permutation), 0)]
         return elimination.lu(b, op.x)
@@ -311,7 +312,10 @@ class Lu(MatrixEquation, name="lu", traits=[Pure]):
 
 
 def _eliminate(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eliminate; rows change places at the end, so that ties have one answer."""
+    """Return L and U packed, and the order of rows, of one NumPy matrix.
+
+    Rows change places at the end, so that ties have one answer.
+    """
     x, order = x.copy(), []
     for j in range(len(x)):
         rest = [i for i in range(len(x)) if i not in order]
@@ -324,18 +328,19 @@ def _eliminate(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _solve_unit(b: Builder, a: Value, y: Value, transpose: bool = False) -> Value:
+    """Emit a⁻¹ y or a⁻ᵀ y for a lower triangle with ones on its diagonal."""
     return _solve(b, a, y, transpose, unit_diagonal=True)
 
 
 def _right_upper(b: Builder, u: Value, y: Value) -> Value:
-    """Compute y u⁻¹."""
+    """Emit y u⁻¹ for an upper triangle u."""
     return matrix_transpose(
         b, _solve(b, u, matrix_transpose(b, y), transpose=True, lower=False)
     )
 
 
 def _inverse(b: Builder, permutation: Value) -> Value:
-    """The permutation that undoes another."""
+    """Emit the inverse of each permutation."""
     kind = Tensor.of(permutation)
     return b.argsort(
         permutation, axis=kind.rank - 1, descending=False, count=(kind.shape[-1],)
@@ -356,26 +361,27 @@ class Qr(MatrixEquation, name="qr", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor) -> tuple[Tensor, Tensor]:
-        """The type of x, and a square one."""
+        """Return the type of x, and that of square matrices."""
         require_tall(x)
         return x, x.with_shape((*x.shape[:-2], x.shape[-1], x.shape[-1]))
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Compute np.linalg.qr, with the signs changed."""
+        """Return np.linalg.qr, with signs that make the diagonal of r nonnegative."""
         q, r = np.linalg.qr(x.astype(np.float64))
         sign = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
         return q * sign[..., None, :], r * sign[..., :, None]
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Return which of the equally right answers the op gives."""
+        """Return which of the equally right factorizations the op gives."""
         return "the diagonal of r is at least 0: LAPACK's columns may have other signs"
 
     @staticmethod
     def jvp(b: Builder, op: "Qr", dx: Value) -> tuple[Value, Value]:
-        """Let c = qᵀ dx r⁻¹ and o = low(c) - low(c)ᵀ: dr = (c - o) r, and dq = dx
-        r⁻¹ - q (c - o).
+        """Return dq and dr, by c = qᵀ dx r⁻¹ and o = low(c) - low(c)ᵀ.
+
+        dr = (c - o) r, and dq = dx r⁻¹ - q (c - o).
         """
         moved = _right_upper(b, op.r, dx)
         c = product(b, op.q, moved, turn=LEFT)
@@ -385,7 +391,7 @@ class Qr(MatrixEquation, name="qr", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Qr", dq: Value, dr: Value) -> list[Value]:
-        """(dq + q s) r⁻ᵀ; s mirrors the lower triangle of r drᵀ - dqᵀ q upwards.
+        """Return (dq + q s) r⁻ᵀ; s mirrors the lower triangle of r drᵀ - dqᵀ q upwards.
 
         Walter, Lehmann and Lamour, "On evaluating higher-order derivatives of the QR
         decomposition of tall matrices with full column rank in forward and reverse mode
@@ -405,7 +411,7 @@ class Qr(MatrixEquation, name="qr", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Qr") -> list[Value]:
-        """Factorize by reflections."""
+        """Emit Householder reflections, as a loop over columns."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, b.full(Tensor.of(op.r), 0.0)]
         return reflections.qr(b, op.x)

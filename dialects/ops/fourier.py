@@ -52,7 +52,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     def infer(
         re: Tensor, im: Tensor, *, axis: int, inverse: bool
     ) -> tuple[Tensor, Tensor]:
-        """The type of the operands, twice."""
+        """Return the type of the operands, twice."""
         require_dtype(re, Fft.dtypes)
         require_equal(re, im)
         require_axes(re, (axis,))
@@ -73,7 +73,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     def ref(
         re: np.ndarray, im: np.ndarray, *, axis: int, inverse: bool
     ) -> tuple[np.ndarray, ...]:
-        """Compute np.fft.fft in double precision."""
+        """Return np.fft.fft in double precision, as real and imaginary part."""
         x = re.astype(np.float64) + 1j * im
         if inverse:
             y = np.fft.ifft(x, axis=axis, norm="forward")
@@ -83,14 +83,14 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Fft", dre: Tangent, dim: Tangent) -> list[Value]:
-        """Transform the tangents, as the op is linear."""
-        parts = _both(b, op.re, dre, dim)
+        """Return the transforms of the tangents, as the op is linear."""
+        parts = _both_tangents(b, op.re, dre, dim)
         return b.fft(*parts, axis=op.axis, inverse=op.inverse)
 
     @staticmethod
     def vjp(b: Builder, op: "Fft", dre: Value, dim: Value) -> list[Value]:
-        """Transform back, as the matrix is symmetric, so that this is its adjoint."""
-        parts = _both(b, op.re, dre, dim)
+        """Return the inverse transforms of the cotangents: the matrix is symmetric."""
+        parts = _both_tangents(b, op.re, dre, dim)
         return list(b.fft(*parts, axis=op.axis, inverse=not op.inverse))
 
     batch = leading(axis=shift_axes)
@@ -99,7 +99,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Fft") -> list[Value]:
-        """Transform rows: the axis goes to the end, all others become one."""
+        """Emit transforms of rows: the axis goes to the end, all others become one."""
         kind, axis = Tensor.of(op.re), op.axis
         sizes = permute(kind.shape, moving(kind.rank, axis, -1))
         rows = (element_count(sizes[:-1]), sizes[-1])
@@ -119,8 +119,8 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     ]
 
 
-def _both(b: Builder, like: Value, re: Tangent, im: Tangent) -> list[Value]:
-    """Return both tangents, with zeros for None."""
+def _both_tangents(b: Builder, like: Value, re: Tangent, im: Tangent) -> list[Value]:
+    """Return the real and the imaginary part's tangents; emit zeros for None."""
     return [b.full_like(like, 0.0) if x is None else x for x in (re, im)]
 
 
@@ -139,6 +139,7 @@ def _sizes(z: Sequence[Value]) -> tuple[Size, int]:
 
 
 def _transform(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
+    """Emit the transform of each row, by the method for its length."""
     _, n = _sizes(z)
     if n <= _LARGEST_MATRIX:
         return _by_matrix(b, z, _roots(n, np.outer(np.arange(n), np.arange(n)), sign))
@@ -149,9 +150,10 @@ def _transform(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
 
 
 def _roots(n: int, powers: np.ndarray, sign: int) -> Any:
-    """e**(sign 2 pi i powers / n), from angles of at most an eighth of a turn.
+    """Return e**(sign 2 pi i powers / n) in NumPy, with exact quarter turns.
 
-    So quarter turns are exact, and with them the zeros in transforms of real numbers.
+    The angles are of at most an eighth of a turn. So quarter turns are exact, and with
+    them the zeros in transforms of real numbers.
     """
     parts = 4 * (powers % n)
     quarters = np.rint(parts / n).astype(int)
@@ -162,7 +164,7 @@ def _roots(n: int, powers: np.ndarray, sign: int) -> Any:
 def _by_matrix(
     b: Builder, z: Sequence[Value], matrix: np.ndarray, axis: int = 1
 ) -> list[Value]:
-    """The product with a constant matrix along an axis, which goes to the end."""
+    """Emit the product with a complex constant matrix along `axis`, which goes last."""
     re, im = z
     cosine, sine = _constants(b, matrix, re)
     contract = dot_axes(contract=((axis,), (0,)))
@@ -177,14 +179,15 @@ def _by_matrix(
 
 
 def _constants(b: Builder, table: np.ndarray, like: Value) -> list[Value]:
-    """The real and the imaginary part of a constant, in the dtype of `like`."""
+    """Emit a constant's real and imaginary part, in the dtype of `like`."""
     dtype = dt.to_numpy(Tensor.of(like).dtype)
     return [b.constant(value=part.astype(dtype)) for part in (table.real, table.imag)]
 
 
 def _by_factors(b: Builder, z: Sequence[Value], radix: int, sign: int) -> list[Value]:
-    """Split n = radix * rest, position j = j1 rest + j2, frequency k = k1 + radix
-    k2.
+    """Emit a Cooley-Tukey step for length n = radix * rest.
+
+    Position j = j1 rest + j2, frequency k = k1 + radix k2.
     """
     count, n = _sizes(z)
     rest = n // radix
@@ -206,7 +209,7 @@ def _by_factors(b: Builder, z: Sequence[Value], radix: int, sign: int) -> list[V
 
 
 def _twiddle(b: Builder, z: Sequence[Value], n: int, sign: int) -> list[Value]:
-    """[count, j, k] times e**(sign 2 pi i j k / n), in two steps where n is large."""
+    """Emit [count, j, k] times e**(sign 2 pi i j k / n), in two steps for large n."""
     count, rows, columns = Tensor.of(z[0]).shape
     assert isinstance(rows, int)
     assert isinstance(columns, int)
@@ -225,7 +228,7 @@ def _twiddle(b: Builder, z: Sequence[Value], n: int, sign: int) -> list[Value]:
 def _times(
     b: Builder, z: Sequence[Value], table: np.ndarray, axes: tuple[int, ...]
 ) -> list[Value]:
-    """Multiply by a complex constant that lies along some of the axes."""
+    """Emit the product with a complex constant along some of the axes."""
     re, im = z
     shape = Tensor.of(re).shape
     c, s = (b.broadcast(x, shape=shape, axes=axes) for x in _constants(b, table, re))
@@ -236,7 +239,10 @@ def _times(
 
 
 def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
-    """Convolve with a chirp, by j k = (j**2 + k**2 - (k - j)**2) / 2."""
+    """Emit the transform as a convolution with a chirp (Bluestein).
+
+    By j k = (j**2 + k**2 - (k - j)**2) / 2.
+    """
     _, n = _sizes(z)
     size = 1 << (2 * n - 2).bit_length()
     chirp = _roots(2 * n, np.arange(n) ** 2, sign)
@@ -251,5 +257,5 @@ def _by_convolution(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
 
 
 def _resize(b: Builder, x: Value, size: int) -> Value:
-    """Cut rows, or fill them with zeros at the end."""
+    """Emit rows cut to `size` elements, or extended by zeros."""
     return b.pad_to(x, (_sizes([x])[0], size))

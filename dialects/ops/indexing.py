@@ -53,7 +53,7 @@ MODES = ("clip", "drop")
 
 @dataclass(frozen=True)
 class IndexMap:
-    """The attributes of an op that indexes; see Note [index maps]."""
+    """The axis mapping of a gather or scatter; see Note [index maps]."""
 
     axes: tuple[int, ...]
     along: tuple[int, ...]
@@ -62,12 +62,12 @@ class IndexMap:
 
     @staticmethod
     def of(op: "Gather | Scatter") -> "IndexMap":
-        """The map of a gather or scatter."""
+        """Return the index map in the attributes of a gather or scatter."""
         return IndexMap(op.axes, op.along, op.kept, op.mode)
 
     @property
     def rank(self) -> int:
-        """The number of axes of the read array."""
+        """The number of axes of the array that is read."""
         return len({*self.along, *self.kept})
 
     @property
@@ -87,11 +87,11 @@ class IndexMap:
         return [axis for axis in self.kept if axis not in self.along]
 
     def source(self, axis: int) -> int:
-        """The axis of x behind an axis in `kept`."""
+        """Return the axis of x that becomes `axis`, one of `kept`."""
         return self.others[self.kept.index(axis)]
 
     def batch_attributes(self, *, x: bool, indices: bool) -> dict[str, Any]:
-        """The attributes when x or the indices have a further axis in front."""
+        """Return the attributes for x or the indices with a further axis in front."""
         along, kept = (tuple(n + 1 for n in part) for part in (self.along, self.kept))
         return {
             "axes": tuple(axis + x for axis in self.axes),
@@ -102,7 +102,7 @@ class IndexMap:
 
 
 def read_type(x: Tensor, indices: Sequence[Tensor], at: IndexMap) -> Tensor:
-    """Return the type that the indices read from x; refuse maps that do not fit."""
+    """Return the type that the indices read from x; raise InputError for a misfit."""
     require_axes(x, at.axes)
     if len(indices) != len(at.axes) or not indices:
         raise InputError(
@@ -131,6 +131,7 @@ def read_type(x: Tensor, indices: Sequence[Tensor], at: IndexMap) -> Tensor:
 
 
 def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
+    """Raise InputError for axis maps or a mode that do not fit the operands."""
     if at.mode not in MODES:
         raise InputError(
             "bad-attribute",
@@ -154,7 +155,7 @@ def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
 def numpy_index(
     shape: tuple[int, ...], indices: Sequence[np.ndarray], at: IndexMap
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Return NumPy's index: positions for each axis of x, and a mask of those inside.
+    """Return NumPy index arrays, one for each axis of x, and a mask of those inside.
 
     The positions are in range and broadcast to what is read.
     """
@@ -172,7 +173,7 @@ def numpy_index(
 
 
 def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
-    """`array` with its axes at `axes` of an array of `rank`."""
+    """Return `array` reshaped to `rank`, its axes at `axes`, to be broadcast."""
     shape = [1] * rank
     for axis, size in zip(axes, np.shape(array), strict=True):
         shape[axis] = size
@@ -185,7 +186,7 @@ def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
 def within_call(
     p: BucketPadding, exact: Tensor, indices: Sequence[Value], at: IndexMap
 ) -> list[Value]:
-    """Return indices that mean for a padded tensor what they mean for the call's.
+    """Emit indices of a padded tensor that mean what they mean for the call's.
 
     Args:
         p: the padding.
@@ -208,7 +209,7 @@ def within_call(
 
 
 def wide_indices(b: Builder, indices: Sequence[Value]) -> tuple[Tensor, list[Value]]:
-    """Return indices in a dtype that holds sizes, and their type."""
+    """Return indices of at least 32 bits, cast if need be, and their type."""
     kind = Tensor.of(indices[0])
     if dt.bits(kind.dtype) >= 32:
         return kind, list(indices)
@@ -221,9 +222,7 @@ def wide_indices(b: Builder, indices: Sequence[Value]) -> tuple[Tensor, list[Val
 def in_range(
     low: Lowering, number: Value, size: Size, *, signed: bool = True
 ) -> tuple[Value, Value]:
-    """Return, in a body, the nearest position on an axis, and whether it equals
-    `number`.
-    """
+    """Emit, in a body, a position clamped to an axis, and whether it was inside."""
     count, last = low.size(size), low.size(size - 1)
     if not isinstance(size, int):
         last = arith.maxsi(last, low.index(0))
@@ -239,7 +238,7 @@ def in_range(
 def checked_index(
     low: Lowering, number: Value, dtype: str, size: Size
 ) -> tuple[Value, Value]:
-    """Return the position of an integer element as an index, and whether it is inside.
+    """Emit an integer clamped to an index of an axis, and whether it was inside.
 
     It is compared as an integer: index values may have 32 bits, and VMVX casts an
     unsigned i8 to an index by its sign.
@@ -253,9 +252,7 @@ def checked_index(
 def checked_indices(
     low: Lowering, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Value]
 ) -> tuple[list[Value], Value]:
-    """Return, in a body, the position on each indexed axis, and whether all are
-    inside.
-    """
+    """Emit, in a body, the clamped index of each axis, and whether all were inside."""
     found = [
         checked_index(low, number, indices.dtype, x.shape[axis])
         for number, axis in zip(numbers, at.axes, strict=True)
@@ -289,12 +286,12 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *indices: Tensor, **attributes: Any) -> Tensor:
-        """The indices' axes and those of x that are not indexed, as the map says."""
+        """Return the type of the axes of the indices, and of x that are not indexed."""
         return read_type(x, indices, IndexMap(**attributes))
 
     @staticmethod
     def ref(x: np.ndarray, *indices: np.ndarray, **attributes: Any) -> np.ndarray:
-        """Index by integers at positions in range, as NumPy does."""
+        """Return the elements in NumPy, by indices in range."""
         at = IndexMap(**attributes)
         where, inside = numpy_index(x.shape, indices, at)
         if not x.size:  # every index is past the end
@@ -304,14 +301,14 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, *_: Tangent) -> Tangent:
-        """Gather the tangent, as the op is linear in x."""
+        """Return the gathered tangent, as the op is linear in x."""
         if dx is None:
             return None
         return b.gather(dx, *op.indices, **cls.attributes_of(op))
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """dy added up at the places that were read."""
+        """Return dy scatter-added at the indices that were read."""
         indices, zeros = op.indices, b.full_like(op.x, 0.0)
         dx = b.scatter_add(zeros, dy, *indices, **cls.attributes_of(op))
         return [dx, *(None for _ in indices)]
@@ -324,7 +321,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """Add an axis to the map of whichever operand has it."""
+        """Emit the op with an axis added to the map of each batched operand."""
         x, *indices = operands
         in_x, *in_indices = batched
         if any(in_indices):
@@ -334,7 +331,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "Gather", operands: Sequence[Value]) -> Any:
-        """Read the call's elements alone; of none of them zeros."""
+        """Emit a read of the call's elements only; of an empty axis zeros."""
         (x, *indices), exact, b = operands, Tensor.of(op.x), p.b
         indexed = p.axes(exact, op.axes)
         if not indexed:
@@ -350,7 +347,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Gather", x: Value, *indices: Value) -> Value:
-        """A generic over the result that extracts from x.
+        """Emit a linalg.generic over the result that extracts from x.
 
         It reads the indices as inputs, so that what computes them fuses into it.
         """
@@ -381,10 +378,10 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
         RewriteRow(
             "of equal elements, copies",
             this(X),
-            lambda b, m: _copies(b, m.op),
+            lambda b, m: _broadcast_equal_elements(b, m.op),
             given=(f32(3), i32(4)),
-            example=lambda b, x, i: _taken(b, b.full_like(x, 2.0), i),
-            near_miss=lambda b, x, i: _taken(b, x, i),
+            example=lambda b, x, i: _gather_from_vector(b, b.full_like(x, 2.0), i),
+            near_miss=lambda b, x, i: _gather_from_vector(b, x, i),
             where=lambda m: m.op.mode == "clip" and 0 not in Tensor.of(m.x).shape,
         ),
         RewriteRow(
@@ -392,10 +389,10 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
             this(X),
             lambda b, m: _read_in_order(b, m.op),
             given=(f32(3), i32(3)),
-            example=lambda b, x, i: _taken(
+            example=lambda b, x, i: _gather_from_vector(
                 b, x, b.iota(shape=(3,), axis=0, dtype="i32")
             ),
-            near_miss=lambda b, x, i: _taken(b, x, i),
+            near_miss=lambda b, x, i: _gather_from_vector(b, x, i),
         ),
     )
 
@@ -440,15 +437,13 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
     ]
 
 
-def _taken(b: Builder, x: Value, i: Value) -> Value:
-    """The elements of a line at some positions, for examples."""
+def _gather_from_vector(b: Builder, x: Value, i: Value) -> Value:
+    """Emit the elements of a vector at some indices, for examples."""
     return b.gather(x, i, axes=(0,), along=(0,), kept=(), mode="clip")
 
 
-def _copies(b: Builder, op: Gather) -> Value | None:
-    """Return the read of a value whose elements are equal as a broadcast, if they
-    are.
-    """
+def _broadcast_equal_elements(b: Builder, op: Gather) -> Value | None:
+    """Emit a broadcast in the place of a gather from equal elements, else None."""
     scalar = repeated_scalar(b, op.x)
     if scalar is None:
         return None
@@ -456,9 +451,7 @@ def _copies(b: Builder, op: Gather) -> Value | None:
 
 
 def _read_in_order(b: Builder, op: Gather) -> Value | None:
-    """Rewrite a read at positions that count from 0, each along its own axis, as a
-    slice.
-    """
+    """Emit a slice in the place of a gather at 0, 1, 2, … along axes, else None."""
     at, source = IndexMap.of(op), Tensor.of(op.x)
     sizes = list(source.shape)
     goes_to = dict(zip(at.others, at.kept, strict=True))

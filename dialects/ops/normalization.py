@@ -44,7 +44,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         require_dtype(x, dt.FLOATS)
         require_axes(x, (axis,))
         return x
@@ -56,7 +56,7 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Count one for each element in each pass over a row."""
+        """Return the number of operations: one per element and pass over a row."""
         return _PASSES * Tensor.of(op.y).elements
 
     samples = [
@@ -72,10 +72,12 @@ class AlongAxis(GraphOp, traits=[Pure]):
 
 
 def _widen(x: np.ndarray) -> np.ndarray:
+    """Return an array in the dtype that it is accumulated in."""
     return x.astype(dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype))))
 
 
 def _shift(x: np.ndarray, axis: int) -> Any:
+    """Return an array less its maximum along an axis, in the dtype of sums."""
     wide = _widen(x)
     return wide - np.max(wide, axis, keepdims=True, initial=-np.inf)
 
@@ -88,32 +90,30 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axis: int) -> Any:
-        """e**(x - max) / sum."""
+        """Return e**(x - max) / sum in NumPy."""
         e = np.exp(_shift(x, axis))
         return e / wide_sum(e, axis, keepdims=True)
 
     @staticmethod
     def _project(b: Builder, op: "Softmax", d: Value) -> Value:
-        """y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
+        """Emit y (d - sum(d y)): the Jacobian is symmetric, so it serves both modes."""
         total = b.reduce_sum(b.multiply(d, op.y), axes=(op.axis,))
         mean = b.expand(total, Tensor.of(op.y), (op.axis,))
         return b.multiply(op.y, b.subtract(d, mean))
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """y (dx - sum(dx y))."""
+        """Return y (dx - sum(dx y))."""
         return cls._project(b, op, dx)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """y (dy - sum(dy y))."""
+        """Return y (dy - sum(dy y))."""
         return [cls._project(b, op, dy)]
 
     @staticmethod
     def cascade(b: Builder, op: "Softmax") -> Value:
-        """Write a maximum, the sum of exponentials of the distance to it, and their
-        shares.
-        """
+        """Emit a maximum, exponentials of the distance to it, their sum, quotients."""
         x, highest = _with_maximum(b, op)
         e = b.exp(b.subtract(x, highest))
         total = b.reduce_sum(e, axes=(op.axis,))
@@ -122,7 +122,7 @@ class Softmax(AlongAxis, name="softmax"):
 
     @staticmethod
     def lower(low: Lowering, op: "Softmax", x: Value) -> Value:
-        """Lower to linalg.softmax; half precision in f32, and long axes in blocks."""
+        """Emit a linalg.softmax; half precision in f32, and long axes in blocks."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.vary(low.convert(x, source, wide.dtype))
@@ -144,32 +144,30 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def cancelling(x: np.ndarray) -> Any:
-        """Return ones, as the maximum's summand 1 may cancel the logarithm's digits."""
+        """Return ones, as the maximum's term 1 may cancel the logarithm's digits."""
         return np.ones_like(_widen(x))
 
     @staticmethod
     def ref(x: np.ndarray, *, axis: int) -> Any:
-        """Shift by the maximum, which cancels."""
+        """Return the formula in NumPy, shifted by the maximum."""
         shifted = _shift(x, axis)
         return shifted - np.log(wide_sum(np.exp(shifted), axis, keepdims=True))
 
     @staticmethod
     def jvp(b: Builder, op: "LogSoftmax", dx: Value) -> Value:
-        """dx - sum(e**y dx)."""
+        """Return dx - sum(e**y dx)."""
         total = b.reduce_sum(b.multiply(b.exp(op.y), dx), axes=(op.axis,))
         return b.subtract(dx, b.expand(total, Tensor.of(op.y), (op.axis,)))
 
     @staticmethod
     def vjp(b: Builder, op: "LogSoftmax", dy: Value) -> list[Value]:
-        """dy - e**y sum(dy)."""
+        """Return dy - e**y sum(dy)."""
         total = b.expand(b.reduce_sum(dy, axes=(op.axis,)), Tensor.of(op.y), (op.axis,))
         return [b.subtract(dy, b.multiply(b.exp(op.y), total))]
 
     @staticmethod
     def cascade(b: Builder, op: "LogSoftmax") -> Value:
-        """Write a maximum, the sum of exponentials of the distance to it, and its
-        logarithm.
-        """
+        """Emit the maximum, the sum of exponentials, its logarithm, a difference."""
         x, highest = _with_maximum(b, op)
         shifted = b.subtract(x, highest)
         logarithm = b.log(b.reduce_sum(b.exp(shifted), axes=(op.axis,)))
@@ -178,7 +176,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     @staticmethod
     def lower(low: Lowering, op: "LogSoftmax", x: Value) -> Value:
-        """Lower to maximum, sum of exponentials, and their difference from x."""
+        """Emit the maximum, the sum of exponentials, and their difference from x."""
         source = Tensor.of(op.x)
         wide = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, wide.dtype)
@@ -194,14 +192,14 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
 
 def _with_maximum(b: Builder, op: Softmax | LogSoftmax) -> tuple[Value, Value]:
-    """x in the dtype of sums, and its maximum along the axis, repeated along it."""
+    """Emit x in the dtype of sums, and its maximum along the axis, broadcast back."""
     x = cast(b, op.x, accumulator(Tensor.of(op.x).dtype))
     highest = b.highest(x, (op.axis,))
     return x, b.expand(highest, Tensor.of(x), (op.axis,))
 
 
 def _long_softmax(low: Lowering, x: Value, wide: Tensor, axis: int) -> Value:
-    """Divide exponentials by their sum, which is made in blocks.
+    """Emit exponentials divided by their sum, which is made in blocks.
 
     Powers of many numbers are computed twice rather than kept: 4e6 take twice as long
     to write and read as to compute (AVX2). A symbolic size may well be small, and then
@@ -218,15 +216,14 @@ def _long_softmax(low: Lowering, x: Value, wide: Tensor, axis: int) -> Value:
 
 
 def _shifted_power(x: Value, highest: Value) -> Value:
+    """Emit e**(x - highest) of scalars."""
     return math.exp(arith.subf(x, highest))
 
 
 def _sum_of_powers(
     low: Lowering, x: Value, wide: Tensor, axis: int
 ) -> tuple[Value, Value, Value]:
-    """Return the maximum of x along an axis, e**(x - maximum), and the sum of the
-    latter.
-    """
+    """Emit the maximum of x along an axis, e**(x - maximum), and the sum of these."""
     rest = wide.with_shape(_reduced_shape(wide.shape, (axis,)))
     highest = low.reduce(x, rest, (axis,), -np.inf, arith.maximumf)
     powers = _combine(low, wide, (axis,), [x, highest], _shifted_power)
@@ -259,7 +256,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     def infer(
         x: Tensor, *, axes: tuple[int, ...], epsilon: float, centered: bool
     ) -> tuple[Tensor, ...]:
-        """The type of x, and of the axes that are left."""
+        """Return the type of x, and twice that of the remaining axes."""
         require_dtype(x, dt.FLOATS)
         require_axes(x, axes)
         if element_count(tuple(x.shape[axis] for axis in axes)) == 0:
@@ -273,7 +270,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     def ref(
         x: np.ndarray, *, axes: tuple[int, ...], epsilon: float, centered: bool
     ) -> Any:
-        """Two-pass mean and variance."""
+        """Return y, mean and variance in NumPy, in two passes."""
         wide = _widen(x)
         count = np.prod([wide.shape[axis] for axis in axes], dtype=wide.dtype)
         mean = wide_sum(wide, axes) / count
@@ -286,7 +283,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> tuple[Tangent, ...]:
-        """r (dx - mean(dx) - y mean(dx y)), where r = 1 / sqrt(variance + epsilon)."""
+        """Return r (dx - mean(dx) - y mean(dx y)), r = 1 / sqrt(variance + epsilon)."""
         y, r = cls._saved_values(b, op)
         dx = cast(b, dx, Tensor.of(y).dtype)
         mean, turn = b.mean(dx, op.axes), b.mean(b.multiply(dx, y), op.axes)
@@ -305,8 +302,9 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     def vjp(
         cls, b: Builder, op: Self, dy: Value, dmean: Value, dvariance: Value
     ) -> list[Value]:
-        """Apply the symmetric Jacobian to dy, and add the cotangents of the
-        statistics, unless they are zero.
+        """Return the (symmetric) Jacobian times dy, plus those of the statistics.
+
+        Cotangents of statistics that are zero are left out.
         """
         y, r = cls._saved_values(b, op)
         dy = cast(b, dy, Tensor.of(y).dtype)
@@ -326,18 +324,18 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @staticmethod
     def _saved_values(b: Builder, op: "Normalize") -> tuple[Value, Value]:
-        """The result y, in the dtype of the statistics, and 1 / the deviation."""
+        """Emit y in the dtype of statistics, and 1 / the standard deviation."""
         r = b.rsqrt(b.offset(op.variance, op.epsilon))
         return cast(b, op.y, Tensor.of(r).dtype), r
 
     @staticmethod
     def _expand(b: Builder, op: "Normalize", statistic: Value) -> Value:
-        """A statistic repeated to the shape of x."""
+        """Emit a statistic broadcast to the shape of x."""
         return b.expand(statistic, Tensor.of(op.x), op.axes)
 
     @staticmethod
     def _per_element(b: Builder, op: "Normalize", total: Value) -> Value:
-        """`total` divided by the number of elements it is of."""
+        """Emit `total` divided by the number of elements that it sums."""
         x, like = Tensor.of(op.x), Tensor.of(total)
         count = element_count(tuple(x.shape[axis] for axis in op.axes))
         return b.divide(total, b.number(like, count))
@@ -355,7 +353,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @classmethod
     def cascade(cls, b: Builder, op: Self) -> list[Value]:
-        """Write the mean, the variance, and the normalized elements."""
+        """Emit the mean, the variance, and the normalized elements."""
         x = cast(b, op.x, Tensor.of(op.mean).dtype)
         shifted, mean, variance = cls.moments(b, x, op.axes, centered=op.centered)
         r = b.rsqrt(b.offset(variance, op.epsilon))
@@ -366,7 +364,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
     def moments(
         b: Builder, x: Value, axes: Sequence[int], *, centered: bool
     ) -> tuple[Value, Value, Value]:
-        """Write x without its mean over axes, the mean, and the variance.
+        """Emit x without its mean over axes, the mean, and the variance.
 
         Not `centered`, the mean counts as 0. x is of the dtype of the statistics.
         """
@@ -389,7 +387,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> list[Value]:
-        """Mean, variance, then one generic that reads both."""
+        """Emit mean and variance, then one linalg.generic that reads both."""
         source, rest = Tensor.of(op.x), Tensor.of(op.mean)
         wide = source.with_dtype(rest.dtype)
         x = low.convert(x, source, wide.dtype)
@@ -417,7 +415,7 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Count one for each element in each pass over a row."""
+        """Return the number of operations: one per element and pass over a row."""
         return _PASSES * Tensor.of(op.y).elements
 
     samples = [
@@ -432,13 +430,14 @@ class Normalize(GraphOp, name="normalize", traits=[Pure]):
 
 
 def _reduced_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    """Return a shape without the axes."""
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
 def _combine(
     low: Lowering, wide: Tensor, axes: Sequence[int], operands: list[Value], body: Body
 ) -> Value:
-    """`body(x, reduced…)`, each reduced value repeated along `axes`."""
+    """Emit `body(x, reduced…)` elementwise, reduced tensors repeated along `axes`."""
     loops = [ir.AffineDimExpr.get(i) for i in range(wide.rank) if i not in axes]
     identity = ir.AffineMap.get_identity(wide.rank)
     projected = ir.AffineMap.get(wide.rank, 0, loops)
@@ -452,7 +451,7 @@ def _combine(
 
 
 def _count(low: Lowering, x: Tensor, axes: Sequence[int], element: Value) -> Value:
-    """Return the number of elements reduced over, as a float; sizes may be symbolic."""
+    """Emit the number of elements reduced over, as a float; sizes may be symbolic."""
     sizes = tuple(x.shape[axis] for axis in axes)
     i64 = ir.IntegerType.get_signless(64)
     count = arith.index_cast(i64, low.size(element_count(sizes)))
@@ -462,6 +461,7 @@ def _count(low: Lowering, x: Tensor, axes: Sequence[int], element: Value) -> Val
 def _means(
     low: Lowering, x: Value, wide: Tensor, axes: Sequence[int], count: Value
 ) -> Value:
+    """Emit the means over axes of a lowered tensor."""
     rest = wide.with_shape(_reduced_shape(wide.shape, axes))
     total = lowered_sum(low, x, wide, axes)
     return low.pointwise([total], rest, lambda t: arith.divf(t, count))

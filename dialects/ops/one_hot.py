@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def sum_of_own_updates(b: Builder, op: "ScatterAdd") -> Value:
-    """Return the result of a scatter that adds, by elementwise ops and one sum."""
+    """Emit a scatter-add as elementwise comparisons of positions and one sum."""
     x, updates = Tensor.of(op.x), Tensor.of(op.updates)
     at, wide = IndexMap(op.axes, op.along, op.kept, op.mode), accumulator(x.dtype)
     unshared = [axis for axis in at.along if axis not in at.kept]
@@ -52,7 +52,7 @@ def sum_of_own_updates(b: Builder, op: "ScatterAdd") -> Value:
 
 
 def _positions(b: Builder, numbers: Value, size: Size, mode: str) -> Value:
-    """Return indices as integers that count an axis: of "clip", the nearest of it."""
+    """Emit indices cast to the dtype of positions; clamped to the axis for "clip"."""
     kind = Tensor.of(numbers)
     dtype = "i32" if dt.bits(kind.dtype) < 32 or kind.dtype == "i32" else "i64"
     if mode == "drop":

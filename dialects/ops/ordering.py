@@ -61,7 +61,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int, descending: bool, count: Shape) -> Tensor:
-        """Return i32, with `count` (of one size) elements along `axis`."""
+        """Return the type: i32, with `count` (of one size) elements along `axis`."""
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
         if len(count) != 1:
@@ -80,7 +80,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
     def ref(
         x: np.ndarray, *, axis: int, descending: bool, count: tuple[int, ...]
     ) -> np.ndarray:
-        """Compute np.argsort; to descend, of the flipped array and read from the end.
+        """Return np.argsort; to descend, of the flipped array and read from the end.
 
         Of bf16 it takes NaN for no more than any number, so that is sorted as f32.
         """
@@ -99,16 +99,14 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "Argsort", operands: Sequence[Value]) -> Any:
-        """Sort padding to the end: it stays behind elements that it is equal to."""
+        """Emit the op with padding that sorts to the end, behind equal elements."""
         (x,), exact = operands, Tensor.of(op.x)
         last = _last(exact.dtype, op.descending)
         return p.build(op, [p.hide(x, exact, (op.axis,), last)])
 
     @staticmethod
     def lower(low: Lowering, op: "Argsort", x: Value) -> Value:
-        """Sort as in Note [sorting]; a few elements are selected by a reduction for
-        each.
-        """
+        """Emit a sort as in Note [sorting]; a few elements by a reduction for each."""
         source, (count,) = Tensor.of(op.x), op.count
         keys, of = _keys(low, op, x, source)
         if of.dtype == "i32" and is_few(count, source.shape[op.axis]):
@@ -119,7 +117,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @staticmethod
     def nests(op: "Argsort") -> tuple[Nest, ...]:
-        """Return loops over rows, places in their order, and elements of a row."""
+        """Return loops over rows, positions in order, and elements of a row."""
         kind, axis = Tensor.of(op.x), op.axis
         rows = tuple(n for n in range(kind.rank) if n != axis)
         sizes = *(kind.shape[n] for n in rows), *op.count, kind.shape[axis]
@@ -141,7 +139,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """The float operations that take as long as a kernel that sorts."""
+        """Return a number of operations that take as long as a kernel that sorts."""
         return _COMPARED * Tensor.of(op.x).elements + _PLACED * Tensor.of(op.y).elements
 
     samples = [
@@ -166,7 +164,7 @@ class Argsort(GraphOp, name="argsort", traits=[Pure]):
 
 
 def _last(dtype: str, descending: bool) -> float:
-    """Return a value that no element of a dtype comes after in order."""
+    """Return a value of a dtype that sorts last."""
     if dt.is_float(dtype):
         return -np.inf if descending else np.nan
     return integer_bounds(dtype)[0 if descending else 1]
@@ -180,7 +178,7 @@ def is_few(count: Size, size: Size) -> TypeGuard[int]:
 
 
 def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, Tensor]:
-    """Return the keys of x, with `axis` at the end and padded by the greatest key."""
+    """Emit the sort keys of x, with `axis` last, padded by the greatest; and type."""
     axis, rank, size = op.axis, source.rank, source.shape[op.axis]
     padded = list(source.shape)
     padded[axis] = padded_size(size)
@@ -208,7 +206,7 @@ def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, 
 
 
 def _positions(low: Lowering, op: Argsort, words: Value, of: Tensor) -> Value:
-    """The lower halves of the first words, with the last axis moved to its place."""
+    """Emit the positions in the first words, with the last axis moved to its place."""
     result, axis, rank = Tensor.of(op.y), op.axis, of.rank
     first = Tensor((*of.shape[:-1], *op.count), "i64")
     words = low.slice(words, first, (0,) * rank, [1] * rank)

@@ -32,7 +32,7 @@ from aotc.mlir import Value, arith
 
 
 def dilated_size(size: Size, interior: int) -> Size:
-    """`size` elements with `interior` more between each two."""
+    """Return the size of `size` elements with `interior` more between each two."""
     if interior == 0 or size == 0:
         return size
     with known_contracts(()):  # types must not depend on what else is promised
@@ -63,7 +63,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
     def infer(
         x: Tensor, *, low: Shape, high: Shape, interior: tuple[int, ...], value: float
     ) -> Tensor:
-        """The sum of all parts along each axis."""
+        """Return the type with sizes of elements, ends and interior summed up."""
         if not len(low) == len(high) == len(interior) == x.rank:
             raise InputError("bad-padding", f"expected one padding per axis of {x}")
         if max(interior, default=0) > _MOST_BETWEEN:
@@ -98,7 +98,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
         interior: tuple[int, ...],
         value: float,
     ) -> np.ndarray:
-        """Assign with strides into a full array, then cut."""
+        """Return the padded NumPy array: assigned with strides, then cut."""
         sizes: list[Any] = [
             dilated_size(n, k) for n, k in zip(x.shape, interior, strict=True)
         ]
@@ -118,14 +118,12 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def jvp(b: Builder, op: "Pad", dx: Value) -> Value:
-        """Pad the tangent by zeros, as the padding does not change."""
+        """Return the tangent padded by zeros, as the padding is constant."""
         return b.pad(dx, low=op.low, high=op.high, interior=op.interior, value=0.0)
 
     @staticmethod
     def vjp(b: Builder, op: "Pad", dy: Value) -> list[Value]:
-        """Pad the cotangent with the opposite sign, then take every (interior +
-        1)-th.
-        """
+        """Return the cotangent padded by the opposite, then strided by interior + 1."""
         x = Tensor.of(op.x)
         none = (0,) * x.rank
         low, high = ([0 - n for n in sizes] for sizes in (op.low, op.high))
@@ -140,7 +138,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "Pad", operands: Sequence[Value]) -> Any:
-        """The value after the call's elements too, unless its sizes say how much."""
+        """Emit the padded op, with the value also after the call's elements."""
         if any(map(p.is_padded, (*op.low, *op.high))):
             return None
         rows = enumerate(zip(op.high, op.interior, strict=True))
@@ -150,7 +148,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Pad", x: Value) -> Value:
-        """Lower to tensor.pad, or element by element where that cannot say it."""
+        """Emit a tensor.pad, or reads of single elements if that is not enough."""
         result = Tensor.of(op.y)
         plain = all(bounds(n)[0] >= 0 for n in (*op.low, *op.high))
         if plain and not any(op.interior):
@@ -190,7 +188,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
     @staticmethod
     def view(op: "Pad", x: View) -> View | None:
-        """Return the view with indices outside of x; none if between or cut off."""
+        """Return the view with out-of-range indices; None if it cannot express it."""
         if any(op.interior):
             return None
         return x.pad(op.low, op.high, op.value)
@@ -223,13 +221,13 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
 
 
 def _is_cut(op: Pad) -> bool:
-    """Return whether elements are lost at an end, and none put between others."""
+    """Return whether the padding removes elements at an end, without interior."""
     cuts = [n for n in (*op.low, *op.high) if isinstance(n, int) and n < 0]
     return bool(cuts) and not any(op.interior)
 
 
 def _may_cut_all(op: Pad) -> bool:
-    """Return whether an axis may lose more elements than it has, and get others.
+    """Return whether an axis may lose all its elements and get padding instead.
 
     Such a padding stays whole: what a slice would leave has a size below 0.
     """
@@ -242,7 +240,7 @@ def _may_cut_all(op: Pad) -> bool:
 
 
 def _cut_by_slice(b: Builder, op: Pad) -> Value:
-    """Split a padding with negative parts into a slice and a padding without."""
+    """Emit a slice for negative padding, then a padding by the rest."""
 
     def split(size: Size) -> tuple[int, Size]:
         return (-size, 0) if isinstance(size, int) and size < 0 else (0, size)
@@ -256,7 +254,7 @@ def _cut_by_slice(b: Builder, op: Pad) -> Value:
 
 
 def _filler(op: Pad) -> float | int | bool:
-    """The padding's value as a number of the operand's kind."""
+    """Return the padding's value as a Python number of the operand's kind."""
     dtype = Tensor.of(op.x).dtype
     if dtype == "bool":
         return bool(op.value)
@@ -264,7 +262,7 @@ def _filler(op: Pad) -> float | int | bool:
 
 
 def _lower_general_pad(low: Lowering, op: Pad, x: Value, result: Tensor) -> Value:
-    """y[i] = x[(i - low) / (interior + 1)] where that is a whole index of x."""
+    """Emit y[i] = x[(i - low) / (interior + 1)] where that is a whole index of x."""
     source, filler = Tensor.of(op.x), _filler(op)
     if element_count(source.shape) == 0:
         return low.full(result, filler)
@@ -289,9 +287,7 @@ def _lower_general_pad(low: Lowering, op: Pad, x: Value, result: Tensor) -> Valu
 def _source_index(
     low: Lowering, op: Pad, axis: int, index: Value
 ) -> tuple[Value, Value]:
-    """Return whether an element of x lands on `index`, and its index (any, if none
-    does).
-    """
+    """Emit whether a result index holds an element of x, and the index of it in x."""
     size = Tensor.of(op.x).shape[axis]
     step = low.index(op.interior[axis] + 1)
     offset = arith.subi(index, low.size(op.low[axis]))

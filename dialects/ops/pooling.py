@@ -39,6 +39,7 @@ def _sample(
     padding: tuple[int, ...],
     dilation: tuple[int, ...] | None = None,
 ) -> OpSample:
+    """Return a sample of a pooling op."""
     return OpSample(
         (x,),
         {
@@ -51,7 +52,7 @@ def _sample(
 
 
 class Pool(GraphOp, traits=[Pure]):
-    """Subclasses give `start` (also the padding's value), `reduce` and `named`."""
+    """Base of poolings; subclasses give the reduction, its start and named op."""
 
     x: Operand[Any]
     window: Ints
@@ -77,7 +78,7 @@ class Pool(GraphOp, traits=[Pure]):
         padding: tuple[int, ...],
         dilation: tuple[int, ...],
     ) -> Tensor:
-        """Return the type N, positions…, C."""
+        """Return the type: images, spatial positions, channels."""
         require_dtype(x, dt.FLOATS)
         if x.rank not in (3, 4, 5) or len(padding) != 2 * (x.rank - 2):
             raise InputError(
@@ -99,7 +100,7 @@ class Pool(GraphOp, traits=[Pure]):
         padding: tuple[int, ...],
         dilation: tuple[int, ...],
     ) -> Any:
-        """A reduction over all windows."""
+        """Return the reduction over all windows in NumPy."""
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
         padded = np.pad(x, around, constant_values=cls.start)
         patches = Windows.ref(padded, window=window, strides=strides, dilation=dilation)
@@ -127,14 +128,14 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: BucketPadding, op: Self, operands: Sequence[Value]) -> Any:
-        """Hide padding behind the images."""
+        """Emit the op with padding replaced by the neutral element."""
         (x,) = operands
         spatial = range(1, Tensor.of(x).rank - 1)
         return p.build(op, [p.hide(x, Tensor.of(op.x), spatial, cls.start)])
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """The named pooling op; half precision accumulates in f32."""
+        """Emit the named linalg pooling op; half precision accumulates in f32."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         before, after = (0, *op.padding[::2], 0), (0, *op.padding[1::2], 0)
         padded = _padded_type(source, op.padding)
@@ -156,7 +157,7 @@ class Pool(GraphOp, traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Count one for each element of each window."""
+        """Return the number of operations: one for each element of each window."""
         return Tensor.of(op.y).elements * prod(op.window)
 
     samples = [
@@ -171,12 +172,13 @@ class Pool(GraphOp, traits=[Pure]):
 
 
 def _padded_type(x: Tensor, padding: Sequence[int]) -> Tensor:
+    """Return the type of an image with its spatial padding."""
     around = zip(x.shape[1:-1], padding[::2], padding[1::2], strict=True)
     return x.with_shape([x.shape[0], *(n + a + z for n, a, z in around), x.shape[-1]])
 
 
 def _reached_type(padded: Tensor, result: Tensor, op: Pool) -> Tensor:
-    """Return the type of the image as far as windows read it.
+    """Return the type of the padded image, cut to what windows read.
 
     IREE 3.13 takes such an axis for one of the size of the window, and refuses others.
     """
@@ -204,7 +206,7 @@ class SumPool(Pool, name="sum_pool"):
 
     @staticmethod
     def vjp(b: Builder, op: "SumPool", dy: Value) -> list[Value]:
-        """dy to every element of its window."""
+        """Return dy added to every element of its window."""
         patches = _patches(Tensor.of(op.y), op.window)
         spread = b.expand(dy, patches, _window_axes(op.window))
         return [_unpad_fold(b, op, spread)]
@@ -227,7 +229,7 @@ class MaxPool(Pool, name="max_pool"):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """The tangent of each window's first maximum."""
+        """Return the tangent of each window's first maximum."""
         chosen, flat = _first_maximum(b, op)
         padded = pad_spatial(b, dx, op.padding)
         patches = b.windows(
@@ -238,7 +240,7 @@ class MaxPool(Pool, name="max_pool"):
 
     @staticmethod
     def vjp(b: Builder, op: "MaxPool", dy: Value) -> list[Value]:
-        """dy to each window's first maximum."""
+        """Return dy at each window's first maximum."""
         chosen, flat = _first_maximum(b, op)
         spread = b.where_true(chosen, b.expand(dy, flat, (flat.rank - 2,)))
         patches = _patches(Tensor.of(op.y), op.window)
@@ -246,16 +248,17 @@ class MaxPool(Pool, name="max_pool"):
 
 
 def _patches(y: Tensor, window: Sequence[int]) -> Tensor:
-    """The type of all windows of a pooling with result y."""
+    """Return the type of all windows of a pooling with result y."""
     return y.with_shape([*y.shape[:-1], *window, y.shape[-1]])
 
 
 def _window_axes(window: Sequence[int]) -> tuple[int, ...]:
+    """Return the axes within a window."""
     return tuple(range(1 + len(window), 1 + 2 * len(window)))
 
 
 def _unpad_fold(b: Builder, op: Pool, patches: Value) -> Value:
-    """Add up windows of the padded image, without the padding."""
+    """Emit the windows added up to an image, without its padding."""
     source = Tensor.of(op.x)
     padded = _padded_type(source, op.padding)
     image = fold(b, patches, padded, op.window, op.strides, op.dilation)
@@ -263,7 +266,7 @@ def _unpad_fold(b: Builder, op: Pool, patches: Value) -> Value:
 
 
 def _first_maximum(b: Builder, op: MaxPool) -> tuple[Value, Tensor]:
-    """A mask of each window's first maximum, and the type of the flattened windows."""
+    """Emit a mask of each window's first maximum; and return its type."""
     y = Tensor.of(op.y)
     flat = y.with_shape([*y.shape[:-1], int(np.prod(op.window)), y.shape[-1]])
     padded = pad_spatial(b, op.x, op.padding, -np.inf)

@@ -56,7 +56,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
     def infer(
         cls, q: Tensor, scale: Tensor, offset: Tensor, *, axis: int, bits: int
     ) -> Tensor:
-        """The shape of q."""
+        """Return the result type: the shape of q, with f32."""
         require_dtype(q, BYTES)
         require_dtype(scale, SCALES)
         require_dtype(offset, SCALES)
@@ -83,7 +83,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
     def ref(
         q: np.ndarray, scale: np.ndarray, offset: np.ndarray, *, axis: int, bits: int
     ) -> Any:
-        """The formula in f32."""
+        """Return q * scale - offset in f32, in NumPy."""
         spare = 8 - bits
         steps = np.right_shift(np.left_shift(q, spare), spare).astype(np.float32)
         blocks = scale.shape[axis]
@@ -97,7 +97,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
     def jvp(
         cls, b: Builder, op: Self, dq: Tangent, dscale: Tangent, doffset: Tangent
     ) -> Tangent:
-        """q dscale - doffset."""
+        """Return the tangent q dscale - doffset."""
         if dscale is None and doffset is None:
             return None
         scale = b.full_like(op.scale, 0.0) if dscale is None else dscale
@@ -106,8 +106,8 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """Sum q dy over each block, and -dy."""
-        steps = _steps(b, op)
+        """Return the cotangents: sums of q dy over each block, and of -dy."""
+        steps = _as_floats(b, op)
         dscale = _sum_to(b, b.multiply(dy, steps), op.scale, op.axis)
         doffset = b.negate(_sum_to(b, dy, op.offset, op.axis))
         return [None, dscale, doffset]
@@ -120,7 +120,7 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
         batched: Sequence[bool],
         size: Any,
     ) -> Value:
-        """Add an axis to the blocks, each of which may have its own offset."""
+        """Emit the op with an axis added to the blocks, each with its own offset."""
         *parts, offset = operands
         parts = add_leading_axes(b, parts, batched[:2], size)
         if Tensor.of(op.offset).rank:
@@ -135,8 +135,8 @@ class Dequantize(GraphOp, name="dequantize", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Dequantize") -> Value:
-        """Write a product and a difference of values repeated along blocks."""
-        y = b.multiply(_steps(b, op), _repeated(b, op, op.scale))
+        """Emit a product and a difference of values repeated along blocks."""
+        y = b.multiply(_as_floats(b, op), _repeated(b, op, op.scale))
         if splat_of(op.offset) == 0:
             return y
         return b.subtract(y, _repeated(b, op, op.offset))
@@ -179,13 +179,13 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, table: np.ndarray) -> Tensor:
-        """The shape of x, and the dtype of the table."""
+        """Return the result type: the shape of x, with the dtype of the table."""
         require_dtype(x, BYTES)
         return x.with_dtype(_require_table(table, (*BYTES, "f32")).dtype)
 
     @staticmethod
     def ref(x: np.ndarray, *, table: np.ndarray) -> np.ndarray:
-        """The formula."""
+        """Return the table's entries at the bytes of x, in NumPy."""
         found: np.ndarray = table[x.view(np.uint8)]
         return found
 
@@ -197,7 +197,7 @@ class Lookup(GraphOp, name="lookup", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Lookup", x: Value) -> Value:
-        """Read the table, rolled so that its entries are in the order of signed bytes.
+        """Emit reads of the table, rolled to the order of signed bytes.
 
         VMVX casts bytes to positions by their sign, also where zeros are asked for.
         """
@@ -246,7 +246,7 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, step: float, axis: int) -> Tensor:
-        """The shape of x, of f32."""
+        """Return the result type: the shape of x, with f32."""
         require_dtype(x, BYTES)
         require_axes(x, (axis,))
         if not 0 <= step < np.inf:
@@ -257,7 +257,7 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, step: float, axis: int) -> Any:
-        """The formula, with sums of i64."""
+        """Return table entries divided by their i64 sum, in NumPy."""
         least = np.iinfo(x.dtype).min
         below = np.max(x, axis, keepdims=True, initial=least) - x  # modulo 256
         p = shares(step)[below.view(np.uint8)]
@@ -272,7 +272,7 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "ByteSoftmax") -> Value:
-        """A maximum, entries of a table, their sum, and quotients.
+        """Emit a maximum, entries of a table, their sum, and quotients.
 
         Entries are stored: IREE 3.13 would make them again for the sum, with all that
         is widened of them on the stack of a processor, or in Vulkan's shared memory.
@@ -281,12 +281,12 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
     @staticmethod
     def cascade(b: Builder, op: "ByteSoftmax") -> Value:
-        """Write the quotients of entries that are not stored."""
+        """Emit the quotients of entries that are not stored."""
         return _quotients(b, op, _entries(b, op))
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Count two for each element: an addition and a division."""
+        """Return the number of operations: two for each element."""
         return 2 * Tensor.of(op.y).elements
 
     samples = [
@@ -303,7 +303,7 @@ class ByteSoftmax(GraphOp, name="byte_softmax", traits=[Pure]):
 
 
 def share_factors(step: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factors of `shares`, by the upper and by the lower four bits."""
+    """Return the factors of `shares` by the upper and by the lower four bits of n."""
     every = np.arange(16)
     upper = 2.0**24 * np.exp(-16 * step * every)
     return upper.astype(np.float32), np.exp(-step * every).astype(np.float32)
@@ -322,7 +322,7 @@ def shares(step: float) -> np.ndarray:
 
 
 def _entries(b: Builder, op: ByteSoftmax) -> Value:
-    """Look up the shares of elements, not yet divided by their sum."""
+    """Emit the table's entries for x, not yet divided by their sum."""
     axes = (op.axis,)
     highest = b.expand(b.reduce_max(op.x, axes=axes), Tensor.of(op.x), axes)
     found: Value = b.lookup(b.subtract(highest, op.x), table=shares(op.step))
@@ -330,7 +330,7 @@ def _entries(b: Builder, op: ByteSoftmax) -> Value:
 
 
 def _quotients(b: Builder, op: ByteSoftmax, p: Value) -> Value:
-    """Divide shares by their sum."""
+    """Emit table entries divided by their sum."""
     length, axes = Tensor.of(op.x).shape[op.axis], (op.axis,)
     is_short = isinstance(length, int) and length <= MOST_SHARES
     total = _sum_of_halves(b, p, axes) if is_short else _whole_sum(b, p, axes)
@@ -339,14 +339,14 @@ def _quotients(b: Builder, op: ByteSoftmax, p: Value) -> Value:
 
 
 def _whole_sum(b: Builder, p: Value, axes: Sequence[int]) -> Value:
-    """Return the sum of shares, of i64, as f32."""
+    """Emit the sum of table entries in i64, cast to f32."""
     total = b.reduce_sum(b.cast(p, dtype="i64"), axes=axes)
     found: Value = b.cast(total, dtype="f32")
     return found
 
 
 def _sum_of_halves(b: Builder, p: Value, axes: Sequence[int]) -> Value:
-    """Return the sum of up to `MOST_SHARES` shares, in f32 by two parts of bits.
+    """Emit the sum of up to `MOST_SHARES` entries in f32, by upper and lower bits.
 
     IREE 3.13 has no code for Vulkan for the sum of i64 along many a last axis.
     """
@@ -358,7 +358,7 @@ def _sum_of_halves(b: Builder, p: Value, axes: Sequence[int]) -> Value:
 
 
 def _require_table(table: np.ndarray, allowed: Sequence[str]) -> Tensor:
-    """Return the type of a table; refuse one that has not an entry for each byte."""
+    """Return the type of a table; raise InputError unless it has an entry per byte."""
     found = Tensor(np.shape(table), dt.canonical_dtype(table.dtype))
     require_dtype(found, allowed)
     if found.shape != (_ENTRIES,):
@@ -369,11 +369,12 @@ def _require_table(table: np.ndarray, allowed: Sequence[str]) -> Tensor:
 
 
 def _with_size(shape: Shape, axis: int, size: Any) -> Shape:
+    """Return a shape with another size of one axis."""
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def _steps(b: Builder, op: Dequantize) -> Value:
-    """Return q as floats."""
+def _as_floats(b: Builder, op: Dequantize) -> Value:
+    """Emit q as floats, sign-extended from its `bits`."""
     spare = 8 - op.bits
     q: Value = op.q
     if spare:
@@ -384,7 +385,7 @@ def _steps(b: Builder, op: Dequantize) -> Value:
 
 
 def _repeated(b: Builder, op: Dequantize, part: Value) -> Value:
-    """Return the scale or the offset in the shape of q, as f32."""
+    """Emit the scale or the offset broadcast to the shape of q, as f32."""
     kind, axis = Tensor.of(op.q), op.axis
     part = part if Tensor.of(part).dtype == "f32" else b.cast(part, dtype="f32")
     if not Tensor.of(part).rank:
@@ -397,7 +398,7 @@ def _repeated(b: Builder, op: Dequantize, part: Value) -> Value:
 
 
 def _sum_to(b: Builder, y: Value, part: Value, axis: int) -> Value:
-    """Return the sums of y over the blocks of a scale, or over all, in its dtype."""
+    """Emit the sums of y over the blocks of a scale, or over all, in its dtype."""
     kind, like = Tensor.of(y), Tensor.of(part)
     if not like.rank:
         total = b.reduce_sum(y, axes=tuple(range(kind.rank)))

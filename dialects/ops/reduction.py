@@ -40,7 +40,7 @@ from aotc.mlir import Value, arith, ir
 
 
 class Reduction(GraphOp, traits=[Pure]):
-    """Subclasses give `start` (for no elements), `combine`, `ufunc` and `weights`."""
+    """Base of reductions; subclasses give `start`, `combine`, `ufunc` and `weights`."""
 
     x: Operand[Any]
     axes: Ints
@@ -56,7 +56,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
-        """The shape without the reduced axes."""
+        """Return the type without the reduced axes."""
         require_dtype(x, cls.dtypes)
         require_axes(x, axes)
         if cls.needs_elements and any(x.shape[axis] == 0 for axis in axes):
@@ -67,14 +67,14 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Value:
-        """The weighted sum of the tangents."""
+        """Return the weighted sum of the tangents."""
         weights = cls.weights(b, op)
         weighted = dx if weights is None else b.multiply(weights, dx)
         return b.reduce_sum(weighted, axes=op.axes)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """Multiply dy by every element's weight."""
+        """Return dy times every element's weight."""
         spread = b.expand(dy, Tensor.of(op.x), op.axes)
         weights = cls.weights(b, op)
         return [spread if weights is None else b.multiply(weights, spread)]
@@ -94,7 +94,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def pad(cls, p: BucketPadding, op: Self, operands: Sequence[Value]) -> Any:
-        """Hide padding behind the neutral element of the reduction."""
+        """Emit the op with padding replaced by the neutral element."""
         (x,), exact = operands, Tensor.of(op.x)
         return p.build(op, [p.hide(x, exact, op.axes, cls.start(exact.dtype))])
 
@@ -105,7 +105,7 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """Write one generic; half-precision floats accumulate in f32."""
+        """Emit one linalg.generic; half-precision floats accumulate in f32."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         wide = accumulator(source.dtype)
         x = low.convert(x, source, wide)
@@ -131,12 +131,12 @@ class Reduction(GraphOp, traits=[Pure]):
 
     @staticmethod
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
-        """Reduce `count` equal elements y: for a maximum or minimum, y itself."""
+        """Emit the reduction of `count` equal elements y: y itself for an extreme."""
         return y
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Count one for each element of the operand."""
+        """Return the number of operations: one for each element of the operand."""
         return Tensor.of(op.x).elements
 
     samples = [
@@ -151,7 +151,7 @@ class Reduction(GraphOp, traits=[Pure]):
 def lower_reduction(
     cls: type[Reduction], low: Lowering, x: Value, result: Tensor, axes: Sequence[int]
 ) -> Value:
-    """A lowered tensor reduced over `axes` by the reduction `cls`.
+    """Emit a lowered tensor reduced over `axes` by the reduction op `cls`.
 
     Note [signed extremes]: in code for GPUs, IREE 3.13 takes 0 for the least integer
     and -1 for the greatest, signed or not, where threads share the maximum or the
@@ -175,7 +175,7 @@ def lower_reduction(
 
 
 def _of_repeated(b: Builder, op: Reduction, source: Broadcast) -> Value | None:
-    """The reduction over the axes along which a broadcast repeats elements, if any.
+    """Emit a reduction of a broadcast without the repeated axes; None if it has none.
 
     Those axes are taken out of the broadcast, and what is left is reduced as before.
     """
@@ -201,9 +201,7 @@ def _of_repeated(b: Builder, op: Reduction, source: Broadcast) -> Value | None:
 
 
 def _is_repeatable(x: Value, count: Size) -> bool:
-    """Return whether the closed form of a sum of copies holds: some copies, or x is
-    finite.
-    """
+    """Return whether a sum of copies is count * x: at least one copy, or x finite."""
     value = splat_of(x)
     return bounds(count)[0] >= 1 or (value is not None and bool(np.isfinite(value)))
 
@@ -223,9 +221,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """Sum by np.sum, of floats in f64; in the operand's dtype, or its
-        accumulator's.
-        """
+        """Return np.sum in the accumulator's dtype; of floats, summed up in f64."""
         kept = x.astype(
             dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype))), copy=False
         )
@@ -235,12 +231,12 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def weights(b: Builder, op: "ReduceSum") -> Tangent:
-        """Return weights of 1 everywhere."""
+        """Return None, which stands for weights of 1."""
         return None
 
     @staticmethod
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
-        """Multiply y by `count`, in the dtype that sums are kept in."""
+        """Emit y times `count`, in the dtype that sums are accumulated in."""
         kind = Tensor.of(y)
         wide = kind.with_dtype(accumulator(kind.dtype))
         if wide == kind:
@@ -250,7 +246,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """Lower axis by axis; see Notes [sums of products] and [sums in blocks]."""
+        """Emit sums axis by axis; see Notes [sums of products] and [sums in blocks]."""
         source = Tensor.of(op.x)
         kind = source.with_dtype(accumulator(source.dtype))
         x = low.convert(x, source, kind.dtype)
@@ -279,14 +275,14 @@ class ReduceProd(Reduction, name="reduce_prod"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """Compute np.prod in the operand's dtype."""
+        """Return np.prod in the accumulator's dtype."""
         return np.prod(
             x, axis=axes, dtype=dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype)))
         )
 
     @staticmethod
     def weights(b: Builder, op: "ReduceProd") -> Tangent:
-        """The product of the other elements."""
+        """Emit, for each element, the product of the other elements."""
         return _others(b, op.x, op.axes)
 
     simplify = ()  # powers of integers wrap around, and those of floats round
@@ -301,7 +297,7 @@ class ReduceProd(Reduction, name="reduce_prod"):
 
 
 def _others(b: Builder, x: Value, axes: Sequence[int]) -> Value:
-    """The product of the other elements along `axes`, for each one.
+    """Emit, for each element, the product of the others along `axes`.
 
     Made of products alone, so that zeros are as good as others, to any order: of those
     before and those after it along one axis, and of the other lines along the rest.
@@ -321,7 +317,7 @@ def _others(b: Builder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def _share_of_ties(b: Builder, op: "ReduceMax | ReduceMin") -> Value:
-    """1 / (number of elements equal to the extreme) at those elements, 0 elsewhere."""
+    """Emit 1 / (number of elements equal to the extreme) at these, 0 elsewhere."""
     like = Tensor.of(op.x)
     wide = like.with_dtype(accumulator(like.dtype))  # there may be many
     chosen = b.compare(op.x, b.expand(op.y, like, op.axes), direction="eq")
@@ -332,10 +328,12 @@ def _share_of_ties(b: Builder, op: "ReduceMax | ReduceMin") -> Value:
 
 
 def _lowest(dtype: str) -> float | int:
+    """Return the lowest number of a dtype."""
     return -np.inf if dt.is_float(dtype) else integer_bounds(dtype)[0]
 
 
 def _highest(dtype: str) -> float | int:
+    """Return the highest number of a dtype."""
     return np.inf if dt.is_float(dtype) else integer_bounds(dtype)[1]
 
 
@@ -353,7 +351,7 @@ class ReduceMax(ReducedChoice, name="reduce_max"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """Compute np.max; of nothing, the lowest number there is."""
+        """Return np.max; of no elements, the lowest number of the dtype."""
         return np.max(x, axis=axes, initial=_lowest(dt.canonical_dtype(x.dtype)))
 
     start = staticmethod(_lowest)
@@ -366,7 +364,7 @@ class ReduceMin(ReducedChoice, name="reduce_min"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """Compute np.min; of nothing, the highest number there is."""
+        """Return np.min; of no elements, the highest number of the dtype."""
         return np.min(x, axis=axes, initial=_highest(dt.canonical_dtype(x.dtype)))
 
     start = staticmethod(_highest)
@@ -387,7 +385,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, axis: int) -> Tensor:
-        """Return the type i32, without `axis`."""
+        """Return the type: i32, without `axis`."""
         require_dtype(x, dt.NUMBERS)
         require_axes(x, (axis,))
         if x.shape[axis] == 0:
@@ -416,7 +414,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Argmax", x: Value) -> Value:
-        """The maximum, then the least index that holds it (or a NaN)."""
+        """Emit the maximum, then the least index that holds it (or a NaN)."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         best = lower_reduction(
             ReduceMax, low, x, result.with_dtype(source.dtype), (op.axis,)
@@ -434,7 +432,7 @@ class Argmax(GraphOp, name="argmax", traits=[Pure]):
 
     @staticmethod
     def nests(op: "Argmax") -> tuple[Nest, ...]:
-        """Loops over rows, the first place in their order, and elements of a row."""
+        """Return loops over rows, the one position, and elements of a row."""
         kind, axis = Tensor.of(op.x), op.axis
         rows = tuple(n for n in range(kind.rank) if n != axis)
         kept = *(kind.shape[n] for n in rows), 1
@@ -467,7 +465,7 @@ _NOWHERE = 2**31 - 1
 
 
 def _first_position(low: Lowering, axis: int, dtype: str) -> Body:
-    """Return a body for the least index at which the extreme, or NaN, stands."""
+    """Return a body that emits the least index of the extreme, or of NaN."""
     equal = comparison(dtype, "eq")
 
     def body(value: Value, extreme: Value, index: Value) -> Value:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scattering:
-    """A scatter: its destination, updates, positions and combination.
+    """A scatter to be lowered: destination type, updates, index map and reduction.
 
     Args:
         x: the type of the whole.
@@ -65,7 +65,7 @@ class Scattering:
 
     @property
     def combine(self) -> Body:
-        """The arith op that combines two elements."""
+        """The function that emits the combination of two elements."""
         return self.reduction.combine["f" if dt.is_float(self.dtype) else self.dtype[0]]
 
     @property
@@ -75,28 +75,28 @@ class Scattering:
 
     @property
     def rows(self) -> list[int]:
-        """The axes of x that say in which row an element is."""
+        """The axes of x that select a row of the table that updates are written to."""
         return [*map(self.at.source, self.at.shared_axes), *self.at.axes]
 
     @property
     def columns(self) -> list[int]:
-        """The axes of x that say in which column."""
+        """The axes of x that select a column of the table."""
         return [self.at.source(axis) for axis in self.at.window]
 
     @property
     def expanded_table(self) -> Tensor:
-        """The table with an axis for each axis of x."""
+        """The type of the table with an axis for each axis of x."""
         sizes = [self.x.shape[axis] for axis in (*self.rows, *self.columns)]
         return Tensor(tuple(sizes), self.dtype)
 
     @property
     def table(self) -> Tensor:
-        """Return the type of the table."""
+        """The type of the table of rows and columns that updates are written to."""
         return _matrix(self.expanded_table, len(self.rows))
 
 
 def _matrix(kind: Tensor, leading: int) -> Tensor:
-    """The type with its `leading` axes as one, and the others as another."""
+    """Return the type with `leading` axes merged into one, the others into another."""
     sizes = kind.shape[:leading], kind.shape[leading:]
     return kind.with_shape([element_count(part) for part in sizes])
 
@@ -104,7 +104,7 @@ def _matrix(kind: Tensor, leading: int) -> Tensor:
 def lower_scatter(
     low: Lowering, to: Scattering, x: Value, updates: Value, indices: Sequence[Value]
 ) -> Value:
-    """The lowered result of a scatter."""
+    """Emit a scatter as linalg and IREE's scatter op; return its lowered result."""
     start = filled_with(x)
     if start is not None and to.dtype != to.x.dtype:
         start = conversion(to.x.dtype, to.dtype)(start)
@@ -119,7 +119,7 @@ def lower_scatter(
 
 
 def _in_order_of_x(low: Lowering, to: Scattering, written: Value) -> Value:
-    """The expanded table with its axes in the order of x."""
+    """Emit the expanded table with its axes in the order of x."""
     order = [*to.rows, *to.columns]
     if order == sorted(order):
         return written
@@ -140,14 +140,14 @@ def _write(
     updates: Value,
     indices: Sequence[Value],
 ) -> Value:
-    """The table with all updates; without any it is `start` everywhere."""
+    """Emit a table filled with `start` that all updates are scattered into."""
     count = len(to.at.along)
     kind = to.updates.with_dtype(to.dtype)
     updates = low.convert(updates, to.updates, to.dtype)
     order = [*to.at.along, *to.at.window]
     ordered = kind.with_shape([kind.shape[axis] for axis in order])
     if to.at.mode == "drop" or order != sorted(order):
-        updates = _counting(low, to, ordered, order, updates, indices)
+        updates = _ordered_updates(low, to, ordered, order, updates, indices)
     matrix = _matrix(ordered, count)
     updates = low.reshape(updates, ordered, matrix)
     rows, where = _rows(low, to, indices)
@@ -155,8 +155,8 @@ def _write(
     rows = low.reshape(rows, where, column)
     start = iree_text.scalar_barrier(start)
     operands = [
-        _without_lost(low, to, updates, matrix),
-        _without_lost(low, to, rows, column),
+        _keep_writable(low, to, updates, matrix),
+        _keep_writable(low, to, rows, column),
         low.empty(to.table),
         start,
     ]
@@ -166,8 +166,8 @@ def _write(
     return table
 
 
-def _without_lost(low: Lowering, to: Scattering, x: Value, kind: Tensor) -> Value:
-    """`x` with a row for each update, or without any where the table has no rows.
+def _keep_writable(low: Lowering, to: Scattering, x: Value, kind: Tensor) -> Value:
+    """Emit `x` with a row for each update, or none where the table has no rows.
 
     IREE checks no position: without this, updates of an axis of symbolic size that is
     empty when the model runs would be written past the end of the memory.
@@ -179,7 +179,7 @@ def _without_lost(low: Lowering, to: Scattering, x: Value, kind: Tensor) -> Valu
     return low.slice(x, kind.with_shape((left, columns)), (0, 0), (1, 1))
 
 
-def _counting(
+def _ordered_updates(
     low: Lowering,
     to: Scattering,
     ordered: Tensor,
@@ -187,7 +187,7 @@ def _counting(
     updates: Value,
     indices: Sequence[Value],
 ) -> Value:
-    """Order updates like the table, and replace those to drop."""
+    """Emit updates in the table's order, the neutral element for dropped ones."""
     loops = [ir.AffineDimExpr.get(axis) for axis in inverse(order)]
     inner = [ir.AffineDimExpr.get(loop) for loop in range(len(to.at.along))]
     maps = [ir.AffineMap.get(len(order), 0, part) for part in (loops, inner)]
@@ -210,7 +210,7 @@ def _counting(
 def _rows(
     low: Lowering, to: Scattering, indices: Sequence[Value]
 ) -> tuple[Value, Tensor]:
-    """The row of each update, and the type of these numbers."""
+    """Emit the table's row index of each update; return also the indices' type."""
     sizes = [to.x.shape[axis] for axis in to.rows]
     known = [size for size in sizes if isinstance(size, int)]
     dtype = "i32" if pymath.prod(known) < 1 << 31 else "i64"

@@ -48,12 +48,13 @@ def _sample(
     kept: tuple[int, ...],
     mode: str = "clip",
 ) -> OpSample:
+    """Return a sample of a scatter op."""
     maps = {"axes": axes, "along": along, "kept": kept, "mode": mode}
     return OpSample(operands, maps)
 
 
 def _nearest(p: BucketPadding, number: Value, size: Size) -> Value:
-    """Return indices within a padded axis that has `size` elements in the call."""
+    """Emit indices clamped to the bucket's size of a padded axis."""
     b, kind = p.b, Tensor.of(number)
     last = b.number(kind, p.shape((size,))[0] - 1)
     found = b.minimum(number, last)
@@ -63,7 +64,7 @@ def _nearest(p: BucketPadding, number: Value, size: Size) -> Value:
 
 
 class Scatter(GraphOp, traits=[Pure]):
-    """Subclasses give `ref`, `jvp`, `vjp` and how they are compiled."""
+    """Base of scatters; subclasses give `ref`, `jvp`, `vjp` and a lowering."""
 
     x: Operand[Any]
     updates: Operand[Any]
@@ -79,7 +80,7 @@ class Scatter(GraphOp, traits=[Pure]):
     def infer(
         cls, x: Tensor, updates: Tensor, *indices: Tensor, **attributes: Any
     ) -> Tensor:
-        """The type of x."""
+        """Return the result type, that of x."""
         require_dtype(x, cls.dtypes)
         expected = read_type(x, indices, IndexMap(**attributes))
         if updates != expected:
@@ -96,9 +97,7 @@ class Scatter(GraphOp, traits=[Pure]):
         batched: Sequence[bool],
         size: Size,
     ) -> Value:
-        """Scatter along one more axis of x and the updates, and perhaps of the
-        indices.
-        """
+        """Emit the op with one more axis of x and updates, and perhaps of indices."""
         in_indices = any(batched[2:])
         x, updates = add_leading_axes(b, operands[:2], batched[:2], size)
         indices = list(operands[2:])
@@ -110,7 +109,7 @@ class Scatter(GraphOp, traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "Scatter", operands: Sequence[Value]) -> Any:
-        """Write at the call's elements alone: updates that are padding go nowhere."""
+        """Emit writes of the call's updates only: those of padding are dropped."""
         x, updates, *indices = operands
         exact, _, places, *_ = map(Tensor.of, op.operands)
         if p.axes(exact, op.axes):
@@ -162,6 +161,7 @@ class Scatter(GraphOp, traits=[Pure]):
 
 
 def _maps(op: GraphOp) -> dict[str, Any]:
+    """Return the attributes of a scatter."""
     attributes: dict[str, Any] = type(op).attributes_of(op)
     return attributes
 
@@ -170,7 +170,7 @@ def _maps(op: GraphOp) -> dict[str, Any]:
 
 
 class Combining(Scatter, traits=[Pure]):
-    """Subclasses name the `reduction` that combines, and its `ufunc`."""
+    """Base of scatters that combine by a `reduction` op, and its `ufunc` in NumPy."""
 
     if TYPE_CHECKING:
         reduction: type[Reduction]
@@ -181,7 +181,7 @@ class Combining(Scatter, traits=[Pure]):
     def ref(
         cls, x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, **attributes: Any
     ) -> np.ndarray:
-        """Combine by the ufunc's `at`; half-precision floats in f32."""
+        """Return the result of the ufunc's `at`; half-precision floats in f32."""
         if not x.size:  # every update goes past the end
             return x.copy()
         at = IndexMap(**attributes)
@@ -196,7 +196,7 @@ class Combining(Scatter, traits=[Pure]):
     def lower(
         cls, low: Lowering, op: Self, x: Value, updates: Value, *indices: Value
     ) -> Value:
-        """Scatter as in lowering/scatters.py."""
+        """Emit a scatter; see scatter_lowering.py."""
         kinds = [Tensor.of(value) for value in op.operands]
         if 0 in (element_count(kind.shape) for kind in kinds[:2]):
             return x
@@ -214,7 +214,7 @@ class ScatterAdd(Combining, name="scatter_add"):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
-        """Scatter the updates' tangents into that of x, as the op is linear in both."""
+        """Return the tangent of x with those of updates added, as the op is linear."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         if du is None:
             return dx
@@ -222,7 +222,7 @@ class ScatterAdd(Combining, name="scatter_add"):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """dy, and dy where updates went."""
+        """Return dy for x, and dy gathered at the indices for the updates."""
         indices = op.indices
         return [dy, b.gather(dy, *indices, **_maps(op)), *(None for _ in indices)]
 
@@ -236,7 +236,7 @@ class ScatterMul(Combining, name="scatter_mul"):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
-        """dx times the factors, and for each factor its tangent times all others."""
+        """Return dx times the factors, plus each factor's tangent times all others."""
         indices, maps = op.indices, _maps(op)
         dy = b.full_like(op.x, 0.0)
         if du is not None:
@@ -248,7 +248,7 @@ class ScatterMul(Combining, name="scatter_mul"):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """dy times the factors, and times x and all other factors."""
+        """Return dy times the factors; for updates, times x and all other factors."""
         indices, maps = op.indices, _maps(op)
         dx = b.scatter_mul(dy, op.updates, *indices, **maps)
         read = b.gather(b.multiply(dy, op.x), *indices, **maps)
@@ -257,9 +257,7 @@ class ScatterMul(Combining, name="scatter_mul"):
 
 
 def _other_factors(b: Builder, op: ScatterMul) -> Value:
-    """Return, for each update, the product of the others at its place, also with
-    zeros.
-    """
+    """Emit, for each update, the product of the others at its index."""
     indices, maps, updates = op.indices, _maps(op), op.updates
     zero, one = (b.full_like(updates, value) for value in (0.0, 1.0))
     none, ones = (b.full_like(op.x, value) for value in (0.0, 1.0))
@@ -276,7 +274,7 @@ def _other_factors(b: Builder, op: ScatterMul) -> Value:
 
 
 class Extremum(Combining, traits=[Pure]):
-    """Ties, x among them, share the derivative."""
+    """Base of scatters of an extreme. Ties, x among them, share the derivative."""
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Tangent, du: Tangent, *_: Tangent) -> Value:
@@ -290,7 +288,7 @@ class Extremum(Combining, traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Tangent]:
-        """Give dy in equal shares to the extreme elements."""
+        """Return dy in equal shares to the extreme elements."""
         indices = op.indices
         of_x, of_updates, share = _shares(b, op)
         shared = b.multiply(dy, share)
@@ -300,7 +298,7 @@ class Extremum(Combining, traits=[Pure]):
 
 
 def _shares(b: Builder, op: Extremum) -> tuple[Value, Value, Value]:
-    """Return 1 at extremes in x and in the updates, and 1 / (their number) by place.
+    """Emit masks of extremes in x and in the updates, and 1 / their number per element.
 
     An update that is dropped may seem extreme; what goes to it or comes from it is
     dropped as well.
@@ -359,7 +357,7 @@ class ScatterSet(Scatter, name="scatter"):
     def ref(
         x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, **attributes: Any
     ) -> np.ndarray:
-        """The update with the highest number of those that go to an element."""
+        """Return, in NumPy, the update with the highest number at each element."""
         at = IndexMap(**attributes)
         where, inside = numpy_index(x.shape, indices, at)
         numbers = np.arange(updates.size).reshape(updates.shape)
@@ -376,14 +374,14 @@ class ScatterSet(Scatter, name="scatter"):
     def jvp(
         b: Builder, op: "ScatterSet", dx: Tangent, du: Tangent, *_: Tangent
     ) -> Value:
-        """Scatter the updates' tangents into that of x, as the op is linear in both."""
+        """Return the tangent of x with those of the updates written in."""
         dx = b.full_like(op.x, 0.0) if dx is None else dx
         du = b.full_like(op.updates, 0.0) if du is None else du
         return b.scatter(dx, du, *op.indices, **_maps(op))
 
     @staticmethod
     def vjp(b: Builder, op: "ScatterSet", dy: Value) -> list[Tangent]:
-        """dy where x is left, and dy for each update that is there in the end."""
+        """Return dy where x is kept, and dy for each update that is the last one."""
         indices, updates = op.indices, Tensor.of(op.updates)
         last = _LastUpdates(b, op)
         read = b.gather(dy, *indices, **_maps(op))
@@ -393,7 +391,7 @@ class ScatterSet(Scatter, name="scatter"):
 
     @staticmethod
     def decompose(b: Builder, op: "ScatterSet") -> Value:
-        """The number of the last update of each place, then its value.
+        """Emit the number of the last update of each element, then its value.
 
         A single update is a window of x.
         """
@@ -407,12 +405,13 @@ class ScatterSet(Scatter, name="scatter"):
 
 
 class _LastUpdates:
-    """The update that each place of x gets: the highest number, found by a scatter_max.
+    """The last update of each element of x: the highest number, by a scatter_max.
 
     Updates are numbered without the batches, and places without the windows.
     """
 
     def __init__(self, b: Builder, op: "ScatterSet") -> None:
+        """Emit the number of the last update of each element, -1 without one."""
         self.b, self.at, self.x = b, IndexMap.of(op), Tensor.of(op.x)
         self.indices = op.indices
         at = self.at
@@ -429,7 +428,7 @@ class _LastUpdates:
         )
 
     def _numbers(self, indices: Tensor) -> Value:
-        """Number the updates of each batch from 0 on."""
+        """Emit the numbers of the updates of each batch, from 0 on."""
         own = [
             i for i, axis in enumerate(self.at.along) if axis not in self.at.shared_axes
         ]
@@ -440,21 +439,22 @@ class _LastUpdates:
 
     @property
     def replaced_mask(self) -> Value:
-        """The mask of places in x that an update replaces."""
+        """Emit the mask of elements of x that an update replaces."""
         zero = self.b.full_like(self.last, 0)
         found = self.b.compare(self.last, zero, direction="ge")
         return self.b.broadcast(found, shape=self.x.shape, axes=tuple(self.rows))
 
     def stays(self, updates: Tensor) -> Value:
-        """Return a mask of updates that are the last of their place; any value if
-        dropped.
+        """Emit the mask of updates that are the last ones of their element.
+
+        For updates that are dropped it may have any value.
         """
         last = self.b.gather(self.last, *self.indices, **self.maps, mode=self.at.mode)
         stays = self.b.compare(last, self.numbers, direction="eq")
         return self.b.broadcast(stays, shape=updates.shape, axes=self.at.along)
 
     def read(self, updates: Value) -> Value:
-        """Read the last update of each place, in the shape of x."""
+        """Emit the last update of each element, in the shape of x."""
         own = [axis for axis in self.at.along if axis not in self.at.shared_axes]
         order = (*own, *self.at.kept)
         sizes = [Tensor.of(updates).shape[axis] for axis in order]

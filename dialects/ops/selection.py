@@ -41,7 +41,7 @@ _COMPARE = {
 
 
 def _beside_zero(b: Builder, x: Value, direction: str) -> Value:
-    """A comparison with zero, for examples."""
+    """Emit a comparison with zero, for examples."""
     return b.compare(x, b.full_like(x, 0), direction=direction, exact=False)
 
 
@@ -66,14 +66,14 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
     @classmethod
     def build(cls, *operands: Value, exact: bool = False, **attributes: Any) -> Any:
-        """Insert this op, by default as arithmetic sees the operands."""
+        """Emit this op; by default subnormal numbers may equal 0, as in arithmetic."""
         return super().build(*operands, exact=exact, **attributes)
 
     @staticmethod
     def infer(
         lhs: Tensor, rhs: Tensor, *, direction: str, exact: bool = False
     ) -> Tensor:
-        """Return bool, in the operands' shape."""
+        """Return the type: bool, in the operands' shape."""
         require_equal(lhs, rhs)
         if direction not in _COMPARE:
             raise InputError(
@@ -86,7 +86,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
     def ref(
         lhs: np.ndarray, rhs: np.ndarray, *, direction: str, exact: bool = False
     ) -> Any:
-        """Compare as NumPy does."""
+        """Return NumPy's comparison."""
         return _COMPARE[direction](lhs, rhs)
 
     jvp = NOT_DIFFERENTIABLE("bool result")
@@ -138,9 +138,7 @@ class Compare(GraphOp, name="compare", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Compare", lhs: Value, rhs: Value) -> Value:
-        """Write an ordered comparison of floats (unordered for ne), by sign for
-        integers.
-        """
+        """Emit a comparison: ordered for floats (ne unordered), signed if integers."""
         dtype = Tensor.of(op.lhs).dtype
         if op.lhs == op.rhs and op.direction == "ne" and dt.is_float(dtype):
             return low.pointwise([lhs], Tensor.of(op.y), scalars.is_nan)
@@ -173,7 +171,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @staticmethod
     def infer(condition: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor:
-        """The common type of the two choices."""
+        """Return the result type, that of both choices."""
         require_dtype(condition, ("bool",))
         require_equal(on_true, on_false)
         require_equal(condition, on_true.with_dtype("bool"))
@@ -185,7 +183,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
     def jvp(
         b: Builder, op: "Select", _: Tangent, dt_true: Tangent, dt_false: Tangent
     ) -> Value:
-        """The tangent of the choice."""
+        """Return the tangent of the chosen operand, element by element."""
         zero = b.full_like(op.y, 0.0)
         return b.select(
             op.condition,
@@ -195,7 +193,7 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Select", dy: Value) -> list[Tangent]:
-        """Give each choice dy where it was taken."""
+        """Return dy for each choice where it was taken, zero elsewhere."""
         zero = b.full_like(dy, 0.0)
         taken = b.select(op.condition, dy, zero)
         return [None, taken, b.select(op.condition, zero, dy)]
@@ -234,14 +232,14 @@ class Select(GraphOp, name="select", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Select", *operands: Value) -> Value:
-        """Write arith.select."""
+        """Emit an arith.select."""
         return low.pointwise(
             operands, Tensor.of(op.y), lambda c, x, y: arith.select(c, x, y)
         )
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether both choices are not negative."""
+        """Return whether the result is provably nonnegative: both choices are."""
         return is_known(op.on_true) and is_known(op.on_false)
 
     samples = [
@@ -267,18 +265,19 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """The common type of the operands."""
+        """Return the result type, which all operands have."""
         require_dtype(x, dt.NUMBERS)
         require_equal(x, low, high)
         return x
 
     @staticmethod
     def ref(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> Any:
-        """min(max(x, low), high)."""
+        """Return min(max(x, low), high) in NumPy."""
         return np.minimum(np.maximum(x, low), high)
 
     @staticmethod
     def _regions(b: Builder, op: "Clamp") -> tuple[Value, Value]:
+        """Emit the masks where x is below `low`, and above `high`."""
         below = b.compare(op.x, op.low, direction="lt")
         above = b.compare(op.x, op.high, direction="gt")
         return below, above
@@ -287,7 +286,7 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
     def jvp(
         cls, b: Builder, op: Self, dx: Tangent, dlow: Tangent, dhigh: Tangent
     ) -> Value:
-        """The tangent of whichever operand is the result."""
+        """Return the tangent of whichever operand is the result, element by element."""
         below, above = cls._regions(b, op)
         zero = b.full_like(op.y, 0.0)
         dx, dlow, dhigh = (zero if d is None else d for d in (dx, dlow, dhigh))
@@ -295,7 +294,7 @@ class Clamp(GraphOp, name="clamp", traits=[Pure]):
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """dy goes to whichever operand is the result."""
+        """Return dy for whichever operand is the result, element by element."""
         below, above = cls._regions(b, op)
         zero = b.full_like(dy, 0.0)
         rest = b.select(above, zero, dy)
@@ -335,12 +334,12 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *, dtype: str) -> Tensor:
-        """The operand's shape with the new dtype."""
+        """Return the result type: the operand's shape with the new dtype."""
         return x.with_dtype(dt.canonical_dtype(dtype))
 
     @staticmethod
     def ref(x: np.ndarray, *, dtype: str) -> np.ndarray:
-        """Convert by NumPy's astype, with saturation from float to integer."""
+        """Return NumPy's astype, saturating from float to integer."""
         target = dt.to_numpy(dtype)
         if dt.is_float(dt.canonical_dtype(x.dtype)) and dtype in dt.INTEGERS:
             return saturate_numpy(x, target)
@@ -348,12 +347,12 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Tangent:
-        """The tangent in the new dtype."""
+        """Return the tangent in the new dtype."""
         return b.cast(dx, dtype=op.dtype) if dt.is_float(op.dtype) else None
 
     @staticmethod
     def vjp(b: Builder, op: "Cast", dy: Value) -> list[Tangent]:
-        """The cotangent in the operand's dtype."""
+        """Return the cotangent in the operand's dtype."""
         source = Tensor.of(op.x).dtype
         return [b.cast(dy, dtype=source) if dt.is_float(source) else None]
 
@@ -364,7 +363,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Cast", x: Value) -> Value:
-        """Write one conversion out of the table of kinds."""
+        """Emit one conversion out of the table of kinds."""
         source, target = Tensor.of(op.x), Tensor.of(op.y)
         if source.dtype == target.dtype:
             return x
@@ -392,7 +391,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def counted_axis(op: "Cast", axis: int) -> int | None:
-        """Return the counted axis, of wider integers."""
+        """Return the axis for wider integers, which still count along it, or None."""
         is_wider = dt.bits(op.dtype) > dt.bits(Tensor.of(op.x).dtype)
         return axis if op.dtype in dt.INTEGERS and is_wider else None
 

@@ -43,7 +43,7 @@ from aotc.mlir import Value, arith, ir, linalg
 
 
 def _repeated(b: Builder, x: Value, *shape: int) -> Value:
-    """Return copies of a line, for examples."""
+    """Emit copies of a vector, for examples."""
     return b.broadcast(x, shape=shape, axes=(len(shape) - 1,))
 
 
@@ -59,7 +59,7 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def infer(x: Tensor, *, shape: Shape) -> Tensor:
-        """The given shape, which must hold as many elements."""
+        """Return the type with the given shape, which must hold as many elements."""
         if not same_count(x.shape, shape):
             raise InputError(
                 "shape-mismatch",
@@ -71,19 +71,19 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def ref(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
-        """Compute np.reshape."""
+        """Return np.reshape."""
         return np.reshape(x, shape)
 
     @staticmethod
     def vjp(b: Builder, op: "Reshape", dy: Value) -> list[Value]:
-        """Reshape the cotangent back to the operand's shape."""
+        """Return the cotangent reshaped to the operand's shape."""
         return [b.reshape(dy, shape=Tensor.of(op.x).shape)]
 
     batch = leading(shape=prepend_size)
 
     @staticmethod
     def pad(p: BucketPadding, op: "Reshape", operands: Sequence[Value]) -> Value | None:
-        """Reshape, if the padded axis comes first among axes that become others."""
+        """Emit the padded op, if padding comes first in each group of merged axes."""
         (x,) = operands
         source = Tensor.of(op.x).shape
         whole = all(
@@ -94,7 +94,7 @@ class Reshape(Movement, name="reshape"):
 
     @staticmethod
     def lower(low: Lowering, op: "Reshape", x: Value) -> Value:
-        """Write tensor.collapse_shape and tensor.expand_shape."""
+        """Emit a tensor.collapse_shape and a tensor.expand_shape."""
         return low.reshape(x, Tensor.of(op.x), Tensor.of(op.y))
 
     simplify = (
@@ -130,25 +130,25 @@ class Reshape(Movement, name="reshape"):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Return whether only axes of one element come or go."""
+        """Return whether only axes of one element are added or removed."""
         return squeeze_shape(Tensor.of(op.x).shape) == squeeze_shape(op.shape)
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return the axes of more than one element, in order."""
+        """Return the axes of more than one element, with those of the result."""
         long = map(long_axes, (Tensor.of(op.x).shape, op.shape))
         return dict(zip(*long, strict=False))
 
     @staticmethod
     def counted_axis(op: "Reshape", axis: int) -> int | None:
-        """Return the counted axis, if only axes of one element come or go."""
+        """Return the counted axis in the result, if only axes of one element change."""
         if not Reshape.is_merged(op):
             return None
         return Reshape.kept_axes(op, 0).get(axis)
 
     @staticmethod
     def view(op: "Reshape", x: View) -> View | None:
-        """Return the view of the same elements."""
+        """Return the operand's view `x`, reshaped; None if that is no view."""
         return x.reshape(op.shape)
 
     samples = [
@@ -181,7 +181,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def infer(x: Tensor, *, permutation: tuple[int, ...]) -> Tensor:
-        """Return the permuted shape."""
+        """Return the type with the permuted shape."""
         if sorted(permutation) != list(range(x.rank)):
             raise InputError(
                 "bad-axis",
@@ -191,12 +191,12 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def ref(x: np.ndarray, *, permutation: tuple[int, ...]) -> np.ndarray:
-        """Compute np.transpose."""
+        """Return np.transpose."""
         return np.transpose(x, permutation)
 
     @staticmethod
     def vjp(b: Builder, op: "Transpose", dy: Value) -> list[Value]:
-        """Transpose by the inverse permutation."""
+        """Return the cotangent transposed by the inverse permutation."""
         return [b.transpose(dy, permutation=inverse(op.permutation))]
 
     batch = leading(permutation=after_leading)
@@ -205,7 +205,7 @@ class Transpose(Movement, name="transpose"):
 
     @staticmethod
     def lower(low: Lowering, op: "Transpose", x: Value) -> Value:
-        """Write linalg.transpose."""
+        """Emit a linalg.transpose."""
         result = Tensor.of(op.y)
         if not result.rank:
             return x
@@ -257,22 +257,22 @@ class Transpose(Movement, name="transpose"):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Return no operations, as elements only move."""
+        """Return 0 operations, as elements only move."""
         return 0
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Return True."""
+        """Return True: IREE fuses a transpose into readers of its result."""
         return True
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return all axes, in another order."""
+        """Return all axes of x, each with the result's axis that it becomes."""
         return {axis: at for at, axis in enumerate(op.permutation)}
 
     @staticmethod
     def view(op: "Transpose", x: View) -> View | None:
-        """Return the view with axes in another order."""
+        """Return the operand's view `x`, transposed."""
         return x.transpose(op.permutation)
 
     samples = [
@@ -283,13 +283,13 @@ class Transpose(Movement, name="transpose"):
 
 
 def moves_nothing(shape: Shape, permutation: Sequence[int]) -> bool:
-    """Return whether a transpose leaves all elements at their place in memory."""
+    """Return whether a transpose leaves all elements in place in memory."""
     moved = [axis for axis in permutation if shape[axis] != 1]
     return moved == sorted(moved)
 
 
 def _reordered_broadcast(b: Builder, op: Transpose, inner: "Broadcast") -> Value:
-    """The transpose of a broadcast, as a broadcast of a transpose."""
+    """Emit the transpose of a broadcast as a broadcast of a transpose."""
     axes = permute(inverse(op.permutation), inner.axes)
     return b.spread(inner.x, Tensor.of(op.y).shape, axes)
 
@@ -307,7 +307,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @staticmethod
     def infer(x: Tensor, *, shape: Shape, axes: tuple[int, ...]) -> Tensor:
-        """Return the given shape."""
+        """Return the type with the given shape."""
         rising = sorted(set(axes)) == list(axes) and all(
             0 <= a < len(shape) for a in axes
         )
@@ -331,7 +331,7 @@ class Broadcast(Movement, name="broadcast"):
     def ref(
         x: np.ndarray, *, shape: tuple[int, ...], axes: tuple[int, ...]
     ) -> np.ndarray:
-        """A reshape with unit axes, then np.broadcast_to."""
+        """Return np.broadcast_to of a reshape with unit axes."""
         aligned = [1] * len(shape)
         for size, axis in zip(np.shape(x), axes, strict=True):
             aligned[axis] = size
@@ -339,7 +339,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @staticmethod
     def vjp(b: Builder, op: "Broadcast", dy: Value) -> list[Value]:
-        """The sum over all repetitions."""
+        """Return the sum over all repetitions."""
         return [b.sum_to(dy, Tensor.of(op.x).shape, op.axes)]
 
     batch = leading(shape=prepend_size, axes=after_leading)
@@ -348,7 +348,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @staticmethod
     def lower(low: Lowering, op: "Broadcast", x: Value) -> Value:
-        """A generic that reads x through a projection; a fill for a constant."""
+        """Emit a linalg.generic with a projected map; a fill for a constant."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         value = _scalar_constant(op.x)
         if value is not None:
@@ -397,23 +397,23 @@ class Broadcast(Movement, name="broadcast"):
 
     @classmethod
     def is_merged(cls, op: Self) -> bool:
-        """Return True."""
+        """Return True: IREE fuses a broadcast into readers of its result."""
         return True
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return all axes of x."""
+        """Return all axes of x, each with the result's axis that it becomes."""
         return dict(enumerate(op.axes))
 
     @staticmethod
     def counted_axis(op: "Broadcast", axis: int) -> int | None:
-        """Return the result's axis, if it is not stretched."""
+        """Return the counted axis in the result, if it is not stretched."""
         at = op.axes[axis]
         return at if Tensor.of(op.x).shape[axis] == op.shape[at] else None
 
     @staticmethod
     def view(op: "Broadcast", x: View) -> View | None:
-        """Return the view with axes that repeat."""
+        """Return the operand's view `x`, broadcast."""
         return x.broadcast(op.shape, op.axes)
 
     samples = [
@@ -431,7 +431,7 @@ def varying_axes(op: Broadcast) -> tuple[int, ...]:
 
 
 def _scalar_constant(value: Value) -> float | int | bool | None:
-    """The Python number of a scalar constant, or None."""
+    """Return the Python number of a scalar constant, or None."""
     constant = made_by(value, Constant)
     if constant is None or Tensor.of(value).rank:
         return None
@@ -449,19 +449,19 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def infer(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
-        """Return the operand's type."""
+        """Return the result type, that of the operand."""
         if any(not 0 <= axis < x.rank for axis in axes):
             raise InputError("bad-axis", f"expected axes of {x}; got {tuple(axes)}")
         return x
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-        """Compute np.flip."""
+        """Return np.flip."""
         return np.flip(x, axes)
 
     @staticmethod
     def vjp(b: Builder, op: "Reverse", dy: Value) -> list[Value]:
-        """Reverse the cotangent, as the op is its own inverse."""
+        """Return the reversed cotangent, as the op is its own inverse."""
         return [b.reverse(dy, axes=op.axes)]
 
     batch = leading(axes=shift_axes)
@@ -471,7 +471,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def lower(low: Lowering, op: "Reverse", x: Value) -> Value:
-        """Read element n - 1 - i."""
+        """Emit reads of element n - 1 - i along the reversed axes."""
         source, x = Tensor.of(op.x), low.materialize(x)
 
         def element(indices: list[Value]) -> Value:
@@ -507,7 +507,7 @@ class Reverse(Movement, name="reverse"):
 
     @staticmethod
     def view(op: "Reverse", x: View) -> View | None:
-        """Return the view with axes that go backwards."""
+        """Return the operand's view `x`, with some axes reversed."""
         return x.reverse(op.axes)
 
     samples = [

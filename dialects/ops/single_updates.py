@@ -22,7 +22,7 @@ _STARTS = {"i8": "i32", "i16": "i32", "u8": "i32", "u16": "i32"}
 
 
 def is_single(op: Any) -> bool:
-    """Return whether a scatter has one update, of static size, that can be a window.
+    """Return whether a scatter has one update, of static size, that is a window of x.
 
     Its axes are in the order of those of x, and its indices have a sign, or few bits.
     """
@@ -39,7 +39,7 @@ def is_single(op: Any) -> bool:
 
 
 def write_window(b: Builder, op: Any) -> Value:
-    """The result of a scatter that `is_single`."""
+    """Emit a scatter that `is_single` as a dynamic_update_slice."""
     at, x = IndexMap.of(op), Tensor.of(op.x)
     sizes = tuple(1 if a in at.axes else n for a, n in enumerate(x.shape))
     update = b.reshape(op.updates, shape=sizes)
@@ -60,7 +60,7 @@ def write_window(b: Builder, op: Any) -> Value:
 
 
 def _numbers(b: Builder, op: Any) -> list[Value]:
-    """Reshape the indices to vectors of one element."""
+    """Emit the indices as vectors of one element."""
     dtype = _STARTS.get(Tensor.of(op.indices[0]).dtype)
     found = [b.reshape(value, shape=(1,)) for value in op.indices]
     return found if dtype is None else [cast(b, each, dtype) for each in found]
@@ -69,7 +69,7 @@ def _numbers(b: Builder, op: Any) -> list[Value]:
 def _is_inside(
     b: Builder, op: Any, indices: list[Value], sizes: tuple[object, ...]
 ) -> Value:
-    """Return whether all indices are within x, for each element of the window."""
+    """Emit whether all indices are within x, broadcast to the window."""
     found = None
     for axis, index in zip(op.axes, indices, strict=True):
         last = b.full_like(index, Tensor.of(op.x).shape[axis] - 1)

@@ -34,7 +34,7 @@ from aotc.mlir import Value, arith, ir, tensor
 
 
 def _first_two(b: Builder, x: Value) -> Value:
-    """The first two elements of a line, for examples."""
+    """Emit the first two elements of a vector, for examples."""
     return b.slice(x, start=(0,), sizes=(2,), strides=(1,))
 
 
@@ -52,7 +52,7 @@ class Slice(Movement, name="slice"):
     def infer(
         x: Tensor, *, start: Shape, sizes: Shape, strides: tuple[int, ...]
     ) -> Tensor:
-        """The given sizes, which must lie inside x."""
+        """Return the type with the given sizes, which must lie inside x."""
         if not len(start) == len(sizes) == len(strides) == x.rank:
             raise InputError("bad-slice", f"expected one slice per axis of {x}")
         for axis, (first, size, stride) in enumerate(
@@ -77,7 +77,7 @@ class Slice(Movement, name="slice"):
         sizes: tuple[int, ...],
         strides: tuple[int, ...],
     ) -> np.ndarray:
-        """Index by slices as NumPy does."""
+        """Return NumPy's strided slice."""
         return x[
             tuple(
                 slice(first, first + size * stride, stride)
@@ -87,7 +87,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def vjp(b: Builder, op: "Slice", dy: Value) -> list[Value]:
-        """Put zeros around the cotangent, and between strided elements."""
+        """Return the cotangent padded by zeros, also between strided elements."""
         have = Tensor.of(op.x).shape
         covered = [
             dilated_size(n, s - 1) for n, s in zip(op.sizes, op.strides, strict=True)
@@ -103,14 +103,14 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def pad(p: BucketPadding, op: "Slice", operands: Sequence[Value]) -> Any:
-        """Slice at the same place, unless the sizes of the call decide it."""
+        """Emit the slice at the same indices; None if the call decides them."""
         if any(map(p.is_padded, op.start)):
             return None
         return p.build(op, operands, start=op.start)
 
     @staticmethod
     def lower(low: Lowering, op: "Slice", x: Value) -> Value:
-        """A view (tensor.extract_slice), or a copy where elements are no neighbours."""
+        """Emit a tensor.extract_slice; copied where elements are not contiguous."""
         if _is_dense(op):
             x = x if set(op.strides) <= {1} else low.materialize(x)
             return low.slice(x, Tensor.of(op.y), op.start, op.strides)
@@ -162,7 +162,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def view(op: "Slice", x: View) -> View | None:
-        """Return the view of some elements of each axis."""
+        """Return the operand's view `x`, sliced."""
         return x.slice(op.start, op.sizes, op.strides)
 
     samples = [
@@ -177,14 +177,14 @@ class Slice(Movement, name="slice"):
 
 
 def _is_dense(op: Slice) -> bool:
-    """Return whether neighbours along the slice's last axis are neighbours in x."""
+    """Return whether the slice is contiguous along its last axis."""
     source, sizes = Tensor.of(op.x).shape, op.sizes
     last = max((axis for axis, n in enumerate(sizes) if n != 1), default=-1)
     return last < 0 or (op.strides[last] == 1 and set(source[last + 1 :]) <= {1})
 
 
 def _copy_slice(low: Lowering, op: Slice, x: Value) -> Value:
-    """A slice whose neighbours are none in x, as a tensor of its own.
+    """Emit a slice that is not contiguous in x, copied to a tensor of its own.
 
     IREE 3.13 fuses a tensor.extract_slice into what reads it, and cannot compile a
     vector gather from a buffer whose last axis has a stride.
@@ -198,7 +198,7 @@ def _copy_slice(low: Lowering, op: Slice, x: Value) -> Value:
 
 
 def _read_by_position(low: Lowering, op: Slice, x: Value) -> Value:
-    """Read every element at its own position in x.
+    """Emit reads of every element at its own position in x.
 
     Note [strided reads]: not a generic with the map `i -> i * stride`. Where the last
     step ends at the end of x, IREE 3.13 merges such a generic with the one that
@@ -236,7 +236,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def infer(lhs: Tensor, rhs: Tensor, *, axis: int) -> Tensor:
-        """Add up the sizes along `axis`; require that the others are equal."""
+        """Return the type with sizes along `axis` added; refuse other differences."""
         if not 0 <= axis < lhs.rank:
             raise InputError("bad-axis", f"expected an axis of {lhs}; got {axis}")
         require_dtype(rhs, (lhs.dtype,))
@@ -251,19 +251,19 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def ref(lhs: np.ndarray, rhs: np.ndarray, *, axis: int) -> np.ndarray:
-        """Compute np.concatenate."""
+        """Return np.concatenate."""
         return np.concatenate([lhs, rhs], axis)
 
     @staticmethod
     def jvp(b: Builder, op: "Concatenate", dl: Tangent, dr: Tangent) -> Value:
-        """The tangents one after the other."""
+        """Return the concatenated tangents."""
         dl = b.full_like(op.lhs, 0.0) if dl is None else dl
         dr = b.full_like(op.rhs, 0.0) if dr is None else dr
         return b.concatenate(dl, dr, axis=op.axis)
 
     @staticmethod
     def vjp(b: Builder, op: "Concatenate", dy: Value) -> list[Value]:
-        """Return each operand's part of dy."""
+        """Return each operand's slice of dy."""
         left, right = Tensor.of(op.lhs).shape[op.axis], Tensor.of(op.rhs).shape[op.axis]
         none: list[Size] = [0] * Tensor.of(dy).rank
         after, before = list(none), list(none)
@@ -278,7 +278,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def pad(p: BucketPadding, op: "Concatenate", operands: Sequence[Value]) -> Any:
-        """Concatenate; what comes after padding is written over it."""
+        """Emit padded operands concatenated: rhs is written over the padding of lhs."""
         (lhs, rhs), exact, b = operands, Tensor.of(op.lhs), p.b
         if not p.axes(exact, (op.axis,)):
             return p.build(op, operands)
@@ -311,7 +311,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def nests(op: "Concatenate") -> tuple[Nest, ...]:
-        """Return loops over the elements of each operand, with place in the result."""
+        """Return loops over the elements of each operand, with places in the result."""
 
         def part(number: int, start: Size) -> Nest:
             sizes = Tensor.of(op.operands[number]).shape
@@ -330,7 +330,7 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Concatenate", lhs: Value, rhs: Value) -> Value:
-        """Lower to tensor.concat, of all parts of a chain at once.
+        """Emit a tensor.concat, of all operands of a chain at once.
 
         Parts without elements are left out: IREE 3.13 takes one beside a part of one
         element for a part of one element, too, and refuses the result's type. It also
@@ -352,12 +352,12 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
     @classmethod
     def flops(cls, op: Self) -> Size:
-        """Return no operations, as elements only move."""
+        """Return 0 operations, as elements only move."""
         return 0
 
     @classmethod
     def is_nonnegative(cls, op: Self, is_known: Callable[[Value], bool]) -> bool:
-        """Return whether both operands are not negative."""
+        """Return whether the result is provably nonnegative: both operands are."""
         return is_known(op.lhs) and is_known(op.rhs)
 
     samples = [
@@ -370,14 +370,14 @@ class Concatenate(GraphOp, name="concatenate", traits=[Pure]):
 
 
 def _with_open_axis(kind: ir.RankedTensorType, axis: int) -> ir.RankedTensorType:
-    """Return the type with an unknown size along `axis`."""
+    """Return the MLIR type with a dynamic size along `axis`."""
     shape = list(kind.shape)
     shape[axis] = ir.ShapedType.get_dynamic_size()
     return ir.RankedTensorType.get(shape, kind.element_type)
 
 
 def _concatenated_parts(value: Value, axis: int) -> list[Value]:
-    """The parts that a lowered value was concatenated from along `axis`."""
+    """Return the operands of the concat along `axis` that a value is; else itself."""
     owner = value.owner
     if getattr(owner, "name", "") != "tensor.concat":
         return [value]

@@ -33,7 +33,7 @@ class Erf(Unary, name="erf"):
 
     @staticmethod
     def derivative(b: Builder, op: "Erf") -> Value:
-        """2 / sqrt(pi) * e**(-x**2)."""
+        """Return 2 / sqrt(pi) * e**(-x**2)."""
         return _bell(b, op.x, 2 / np.sqrt(np.pi))
 
     lower = by_kind(f=functions.erf)
@@ -50,7 +50,7 @@ class Erfc(Unary, name="erfc"):
 
     @staticmethod
     def derivative(b: Builder, op: "Erfc") -> Value:
-        """-2 / sqrt(pi) * e**(-x**2)."""
+        """Return -2 / sqrt(pi) * e**(-x**2)."""
         return _bell(b, op.x, -2 / np.sqrt(np.pi))
 
     lower = by_kind(f=functions.erfc)
@@ -58,7 +58,7 @@ class Erfc(Unary, name="erfc"):
 
 
 def _bell(b: Builder, x: Value, factor: float) -> Value:
-    """Write `factor * e**(-x**2)`."""
+    """Emit `factor * e**(-x**2)`."""
     return b.scale(b.exp(b.negate(b.multiply(x, x))), factor)
 
 
@@ -73,7 +73,7 @@ class Erfinv(Unary, name="erfinv"):
 
     @staticmethod
     def derivative(b: Builder, op: "Erfinv") -> Value:
-        """sqrt(pi) / 2 * e**(y**2)."""
+        """Return sqrt(pi) / 2 * e**(y**2)."""
         return b.scale(b.exp(b.multiply(op.y, op.y)), np.sqrt(np.pi) / 2)
 
     lower = by_kind(f=functions.erfinv)
@@ -95,7 +95,7 @@ class Lgamma(Unary, name="lgamma"):
 
     @staticmethod
     def derivative(b: Builder, op: "Lgamma") -> Value:
-        """Return digamma."""
+        """Return digamma of x."""
         return b.polygamma(op.x, order=0)
 
     lower = by_kind(f=gamma.lgamma)
@@ -125,7 +125,7 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor, *, order: int) -> Tensor:
-        """The type of the operand."""
+        """Return the result type, that of the operand."""
         require_dtype(x, cls.dtypes)
         if order < 0:
             raise InputError("bad-attribute", f"expected an order from 0; got {order}")
@@ -133,17 +133,17 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, order: int) -> np.ndarray:
-        """The asymptotic series, far out."""
+        """Return the asymptotic series in NumPy, for large shifted arguments."""
         return gamma.polygamma_numpy(x, order)
 
     @staticmethod
     def jvp(b: Builder, op: "Polygamma", dx: Value) -> Value:
-        """The next order times dx."""
+        """Return polygamma of the next order times dx."""
         return b.multiply(b.polygamma(op.x, order=op.order + 1), dx)
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> list[Value]:
-        """The next order times dy."""
+        """Return polygamma of the next order times dy."""
         return [cls.jvp(b, op, dy)]
 
     batch = leading()
@@ -153,7 +153,7 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Polygamma", x: Value) -> Value:
-        """Write one fused generic."""
+        """Emit one elementwise linalg.generic."""
         return low.pointwise([x], Tensor.of(op.y), gamma.polygamma(op.order))
 
     samples = [

@@ -42,28 +42,28 @@ _SYMMETRIC = np.array([[2, 1, -1], [1, -1, 0.5], [-1, 0.5, 0.25]], "f")
 
 
 def _reciprocal(b: Builder, x: Value, least: Value) -> Value:
-    """1 / x, and 0 where |x| is not above `least`."""
+    """Emit 1 / x, and 0 where |x| is not above `least`."""
     far = b.compare(b.abs(x), least, direction="gt")
     one = b.full_like(x, 1.0)
     return b.where_true(far, b.divide(one, b.select(far, x, one)))
 
 
 def _rounding(b: Builder, values: Value) -> Value:
-    """Bound the differences of values of one matrix by rounding alone."""
+    """Emit a bound on how much rounding alone separates values of one matrix."""
     kind = Tensor.of(values)
     total = b.reduce_sum(b.abs(values), axes=(kind.rank - 1,))
     return b.scale(total, epsilon(kind))
 
 
 def _across(b: Builder, values: Value) -> tuple[Value, Value]:
-    """values[k] and values[i] in the place of element (i, k) of square matrices."""
+    """Emit values[k] and values[i] at element (i, k) of square matrices."""
     shape = Tensor.of(values).shape
     kind = Tensor((*shape, shape[-1]), Tensor.of(values).dtype)
     return along_columns(b, values, kind), along_rows(b, values, kind)
 
 
 def _largest_signs(vectors: np.ndarray) -> np.ndarray:
-    """The sign of the element of each column that is largest in magnitude."""
+    """Return, in NumPy, the sign of each column's element largest in magnitude."""
     at = np.abs(vectors).argmax(-2, keepdims=True)
     return np.where(np.take_along_axis(vectors, at, -2) < 0, -1.0, 1.0)
 
@@ -80,13 +80,13 @@ class Eigh(MatrixEquation, name="eigh", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor) -> tuple[Tensor, Tensor]:
-        """A vector for each matrix, and the type of x."""
+        """Return the type of a vector for each matrix, and the type of x."""
         require_square(x)
         return x.with_shape(x.shape[:-1]), x
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute np.linalg.eigh, with the signs changed."""
+        """Return np.linalg.eigh, with signs that the largest elements decide."""
         if not x.size:
             return np.zeros(x.shape[:-1], x.dtype), x
         x = x.astype(np.float64)
@@ -95,18 +95,18 @@ class Eigh(MatrixEquation, name="eigh", traits=[Pure]):
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Return which of the equally right answers the op gives."""
+        """Return which of the equally right factorizations the op gives."""
         return "its vectors may have other signs than LAPACK's"
 
     @staticmethod
     def jvp(b: Builder, op: "Eigh", dx: Value) -> tuple[Value, Value]:
-        """dw is the diagonal of e = vᵀ dx v; dv = v (e[i, k] / (w[k] - w[i]))."""
+        """Return dw, the diagonal of e = vᵀ dx v; dv = v (e[i, k] / (w[k] - w[i]))."""
         e = product(b, op.v, product(b, symmetric(b, dx), op.v), turn=LEFT)
         return diagonal(b, e), product(b, op.v, b.multiply(e, _gaps(b, op.w)))
 
     @staticmethod
     def vjp(b: Builder, op: "Eigh", dw: Value, dv: Value) -> list[Value]:
-        """v (diag dw + (vᵀ dv)[i, k] / (w[k] - w[i])) vᵀ, its symmetric part."""
+        """Return v (diag dw + (vᵀ dv)[i, k] / (w[k] - w[i])) vᵀ, its symmetric part."""
         e = b.multiply(product(b, op.v, dv, turn=LEFT), _gaps(b, op.w))
         e = _with_diagonal(b, e, dw)
         inner = product(b, product(b, op.v, e), op.v, turn=RIGHT)
@@ -116,7 +116,7 @@ class Eigh(MatrixEquation, name="eigh", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Eigh") -> list[Value]:
-        """Factorize by rotations."""
+        """Emit Jacobi rotations, as a loop."""
         if not Tensor.of(op.x).shape[-1]:
             return [b.full(Tensor.of(op.w), 0.0), op.x]
         return rotations.eigh(b, op.x)
@@ -129,14 +129,14 @@ class Eigh(MatrixEquation, name="eigh", traits=[Pure]):
 
 
 def _gaps(b: Builder, w: Value) -> Value:
-    """1 / (w[k] - w[i])."""
+    """Emit 1 / (w[k] - w[i]) at element (i, k); 0 for equal values."""
     second, first = _across(b, w)
     least = for_each(b, _rounding(b, w), Tensor.of(second).shape)
     return _reciprocal(b, b.subtract(second, first), least)
 
 
 def _with_diagonal(b: Builder, x: Value, v: Value) -> Value:
-    """`x`, whose diagonal is zero, with `v` on it."""
+    """Emit `x`, whose diagonal is zero, with `v` on it."""
     wide = along_rows(b, v, Tensor.of(x))
     on_it = triangle(b, triangle(b, wide, lower=True), lower=False)
     return b.add(x, on_it)
@@ -156,14 +156,14 @@ class Svd(MatrixEquation, name="svd", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor) -> tuple[Tensor, ...]:
-        """The type of x, a vector and a square matrix."""
+        """Return the types of u, as that of x, of s, a vector, and of square vh."""
         require_tall(x)
         n = x.shape[-1]
         return x, x.with_shape((*x.shape[:-2], n)), x.with_shape((*x.shape[:-2], n, n))
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Compute np.linalg.svd, with signs changed; NaN where LAPACK would not end."""
+        """Return np.linalg.svd, with signs changed; NaN where LAPACK would not end."""
         is_finite = np.isfinite(x).all((-2, -1), keepdims=True)
         finite = np.where(is_finite, x, 0).astype(np.float64)
         u, s, vh = np.linalg.svd(finite, full_matrices=False)
@@ -175,13 +175,14 @@ class Svd(MatrixEquation, name="svd", traits=[Pure]):
 
     @classmethod
     def caveat(cls, op: Self) -> str:
-        """Return which of the equally right answers the op gives."""
+        """Return which of the equally right factorizations the op gives."""
         return "its vectors may have other signs than LAPACK's"
 
     @staticmethod
     def jvp(b: Builder, op: "Svd", dx: Value) -> tuple[Value, Value, Value]:
-        """ds is the diagonal of e = uᵀ dx v; with f[i, k] = 1 / (s[k]² - s[i]²)
+        """Return the tangents of u, s and vh; ds is the diagonal of e = uᵀ dx v.
 
+        With f[i, k] = 1 / (s[k]² - s[i]²):
         du = u f (e s + s eᵀ) + (1 - u uᵀ) dx v / s  and  dv = v f (s e + eᵀ s).
         """
         v, across = matrix_transpose(b, op.vh), _across(b, op.s)
@@ -197,9 +198,9 @@ class Svd(MatrixEquation, name="svd", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Svd", du: Value, ds: Value, dvh: Value) -> list[Value]:
-        """u (j s + s k + diag ds) vᵀ + (1 - u uᵀ) du / s vᵀ,
+        """Return u (j s + s k + diag ds) vᵀ + (1 - u uᵀ) du / s vᵀ.
 
-        where j and k are the symmetric parts of 2 f uᵀ du and 2 f vᵀ dv.
+        Here j and k are the symmetric parts of 2 f uᵀ du and 2 f vᵀ dv.
         """
         right, left = _across(b, op.s)
         f = _square_gaps(b, op.s)
@@ -216,7 +217,7 @@ class Svd(MatrixEquation, name="svd", traits=[Pure]):
 
     @staticmethod
     def decompose(b: Builder, op: "Svd") -> list[Value]:
-        """Factorize by rotations, then reflections."""
+        """Emit Jacobi rotations, then Householder reflections."""
         if not Tensor.of(op.x).shape[-1]:
             return [op.x, *(b.full(Tensor.of(y), 0.0) for y in (op.s, op.vh))]
         return rotations.svd(b, op.x)
@@ -229,7 +230,7 @@ class Svd(MatrixEquation, name="svd", traits=[Pure]):
 
 
 def _square_gaps(b: Builder, s: Value) -> Value:
-    """1 / (s[k]² - s[i]²)."""
+    """Emit 1 / (s[k]² - s[i]²) at element (i, k); 0 for equal values."""
     second, first = _across(b, s)
     least = for_each(b, _rounding(b, s), Tensor.of(second).shape)
     apart = _reciprocal(b, b.subtract(second, first), least)
@@ -237,7 +238,7 @@ def _square_gaps(b: Builder, s: Value) -> Value:
 
 
 def _outer_part(b: Builder, op: Svd, x: Value) -> Value:
-    """Compute (1 - u uᵀ) x / s: the part outside of the span of u's columns."""
+    """Emit (1 - u uᵀ) x / s: the part outside of the span of u's columns."""
     inside = product(b, op.u, product(b, op.u, x, turn=LEFT))
     least = for_each(b, _rounding(b, op.s), Tensor.of(op.s).shape)
     inverse = _reciprocal(b, op.s, least)

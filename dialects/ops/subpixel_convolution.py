@@ -37,7 +37,7 @@ _LEAST_FLOPS = 1 << 20  # of an image with zeros, for that
 
 
 class SubpixelAxis(NamedTuple):
-    """A spatial axis of the convolution without zeros.
+    """Spatial axis of a transposed convolution, to be computed without zeros.
 
     Attributes:
         phases: windows at different offsets, s; 1 where the image has no zeros.
@@ -55,9 +55,9 @@ class SubpixelAxis(NamedTuple):
 
 
 def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | None:
-    """Convolve the image itself, without zeros inside; None where it has none.
+    """Emit a convolution of the image without zeros in between; or None.
 
-    None, too, where the zeros cannot be avoided: see the note above.
+    None where the image has none, or they cannot be avoided: see the note above.
     """
     if not any(pad.interior) or pad.value != 0.0 or op.groups != 1:
         return None
@@ -70,13 +70,13 @@ def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | No
     if len(found) == len(axes):
         return _from_phases(b, pad.x, op.kernel, found)
     each = [_phases(op, pad, number) for number in range(1, Tensor.of(op.x).rank - 1)]
-    if any(not phases for phases in each) or not _is_worth(op, each):
+    if any(not phases for phases in each) or not _is_worthwhile(op, each):
         return None
     return _by_phases(b, op, pad.x, each)
 
 
 def _spread(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value:
-    """Zeros between the results of a kernel that sees one element."""
+    """Emit the results of a 1×1 kernel with zeros in between and around."""
     y = b.conv_general(
         pad.x,
         op.kernel,
@@ -90,13 +90,13 @@ def _spread(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value:
 
 
 def _is_spatial(pad: "Pad") -> bool:
-    """Return whether batch and channels are not padded."""
+    """Return whether only spatial axes are padded."""
     ends = [(pad.low[n], pad.high[n], pad.interior[n]) for n in (0, -1)]
     return all(each == (0, 0, 0) for each in ends)
 
 
 def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> SubpixelAxis | None:
-    """Return how axis `number` of the images is convolved without zeros.
+    """Return how axis `number` of the images is convolved without zeros; or None.
 
     None where elements are cut off, also if zeros are put in their place.
     """
@@ -120,9 +120,7 @@ def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> SubpixelAxis | None:
 def _axis_of_sizes(
     count: Size, phases: int, window: Size, low: int, high: int
 ) -> SubpixelAxis | None:
-    """Return an axis' convolution from the sizes of image and kernel, and the zeros
-    outside.
-    """
+    """Return an axis' convolution from the sizes of image, kernel and outer zeros."""
     if isinstance(count, SymbolicDim) or isinstance(window, SymbolicDim):
         return None
     size = (count - 1) * phases + 1 + low + high - window + 1
@@ -136,7 +134,7 @@ def _axis_of_sizes(
 def _from_phases(
     b: Builder, x: Value, kernel: Value, axes: list[SubpixelAxis]
 ) -> Value:
-    """Convolve to features for every phase, and interleave them."""
+    """Emit a convolution to features of every phase, which are then interleaved."""
     spatial, features = len(axes), Tensor.of(kernel).shape[-1]
     phases = [axis.phases for axis in axes]
     y = b.conv_general(
@@ -158,7 +156,7 @@ def _from_phases(
 
 
 def _kernel_of_phases(b: Builder, kernel: Value, axes: list[SubpixelAxis]) -> Value:
-    """Regroup the kernel from window…, C, F to window / phases…, C, phases… × F."""
+    """Emit the kernel regrouped: window…, C, F → window / phases…, C, phases… × F."""
     spatial, (channels, features) = len(axes), Tensor.of(kernel).shape[-2:]
     split = [n for axis in axes for n in (axis.window, axis.phases)]
     parts = b.reshape(kernel, shape=(*split, channels, features))
@@ -176,7 +174,7 @@ def _kernel_of_phases(b: Builder, kernel: Value, axes: list[SubpixelAxis]) -> Va
 
 
 class Phase(NamedTuple):
-    """Every so many-th place of the result, along one axis.
+    """Every n-th result along one axis: which kernel elements it reads, and padding.
 
     Attributes:
         first: of the elements of the kernel that it meets.
@@ -192,7 +190,7 @@ class Phase(NamedTuple):
 
 
 def _phases(op: "ConvGeneral", pad: "Pad", number: int) -> list[Phase]:
-    """The phases along axis `number` of the images; none where elements are cut off."""
+    """Return the phases along axis `number` of images; [] if elements are cut off."""
     before, after = op.padding[2 * number - 2 : 2 * number]
     low, high, step = pad.low[number], pad.high[number], pad.interior[number] + 1
     count, window = (
@@ -223,8 +221,8 @@ def _phases(op: "ConvGeneral", pad: "Pad", number: int) -> list[Phase]:
     return found
 
 
-def _is_worth(op: "ConvGeneral", each: list[list[Phase]]) -> bool:
-    """Return whether a convolution for each phase beats one that meets zeros."""
+def _is_worthwhile(op: "ConvGeneral", each: list[list[Phase]]) -> bool:
+    """Return whether a convolution for each phase is cheaper than one with zeros."""
     products = prod(Tensor.of(op.kernel).shape[:-1])
     flops = 2 * prod(Tensor.of(op.y).shape[1:]) * products
     count = prod(len(phases) for phases in each)
@@ -234,7 +232,7 @@ def _is_worth(op: "ConvGeneral", each: list[list[Phase]]) -> bool:
 def _by_phases(
     b: Builder, op: "ConvGeneral", x: Value, each: list[list[Phase]]
 ) -> Value:
-    """A convolution for each phase, whose results are laid between each other."""
+    """Emit a convolution for each phase, and their results interleaved."""
     images, *sizes, features = Tensor.of(op.y).shape
     places = [-(-n // len(phases)) for n, phases in zip(sizes, each, strict=True)]
     dtype = Tensor.of(op.y).dtype
@@ -243,7 +241,7 @@ def _by_phases(
     parts = (
         _of_phase(b, x, op.kernel, phases, steps, kind) for phases in product(*each)
     )
-    y = _interleaved(b, parts, steps, 1)
+    y = _interleave(b, parts, steps, 1)
     wholes = [n * len(phases) for n, phases in zip(places, each, strict=True)]
     y = b.reshape(y, shape=(images, *wholes, features))
     wanted = (images, *sizes, features)
@@ -258,7 +256,7 @@ def _of_phase(
     steps: Sequence[int],
     kind: Tensor,
 ) -> Value:
-    """The results of one phase along each axis, of a given type.
+    """Emit the results, of type `kind`, of one phase along each axis.
 
     Args:
         b: inserts ops.
@@ -286,16 +284,16 @@ def _of_phase(
     )
 
 
-def _interleaved(
+def _interleave(
     b: Builder, parts: Iterator[Value], counts: list[int], axis: int
 ) -> Value:
-    """The next of some parts, with an axis behind each spatial one for its phases."""
+    """Emit `parts` stacked, with an axis for its phases behind each spatial one."""
     if not counts:
         return next(parts)
     count, *rest = counts
     whole: Value | None = None
     for _ in range(count):
-        inner = _interleaved(b, parts, rest, axis + 1)
+        inner = _interleave(b, parts, rest, axis + 1)
         shape = Tensor.of(inner).shape
         part = b.reshape(inner, shape=(*shape[: axis + 1], 1, *shape[axis + 1 :]))
         whole = part if whole is None else b.concatenate(whole, part, axis=axis + 1)

@@ -41,7 +41,7 @@ class Cos(Unary, name="cos"):
 
     @staticmethod
     def derivative(b: Builder, op: "Cos") -> Value:
-        """-sin x."""
+        """Return -sin x."""
         return b.negate(b.sin(op.x))
 
     lower = by_kind(f=approx.cos)
@@ -58,7 +58,7 @@ class Tanh(Unary, name="tanh"):
 
     @staticmethod
     def derivative(b: Builder, op: "Tanh") -> Value:
-        """1 - y**2."""
+        """Return 1 - y**2."""
         return b.subtract(b.full_like(op.y, 1.0), b.multiply(op.y, op.y))
 
     lower = by_kind(f=approx.tanh)
@@ -75,7 +75,7 @@ class Asinh(Unary, name="asinh"):
 
     @staticmethod
     def derivative(b: Builder, op: "Asinh") -> Value:
-        """1 / sqrt(x**2 + 1)."""
+        """Return 1 / sqrt(x**2 + 1)."""
         return b.rsqrt(b.offset(b.multiply(op.x, op.x), 1.0))
 
     lower = by_kind(f=approx.asinh)
@@ -99,7 +99,7 @@ class Atan2(Binary, name="atan2"):
 
     @staticmethod
     def partials(b: Builder, op: "Atan2") -> Partials:
-        """rhs / r**2 and -lhs / r**2, as cos(y) / r and -sin(y) / r."""
+        """Return rhs / r**2 and -lhs / r**2, as cos(y) / r and -sin(y) / r."""
         r = b.hypot(op.lhs, op.rhs)
         at_origin = b.compare(r, b.full_like(r, 0.0), direction="eq")
         safe = b.select(at_origin, b.full_like(r, 1.0), r)

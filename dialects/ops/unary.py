@@ -34,18 +34,18 @@ class Unary(GraphOp, traits=[Pure]):
 
     @classmethod
     def infer(cls, x: Tensor) -> Tensor:
-        """The type of the operand."""
+        """Return the result type, that of the operand."""
         require_dtype(x, cls.dtypes)
         return x
 
     @classmethod
     def jvp(cls, b: Builder, op: Self, dx: Value) -> Tangent:
-        """dy = f'(x) dx."""
+        """Return f'(x) dx."""
         return _scale(b, dx, cls.derivative(b, op))
 
     @classmethod
     def vjp(cls, b: Builder, op: Self, dy: Value) -> Sequence[Tangent]:
-        """dx = f'(x) dy."""
+        """Return f'(x) dy."""
         return [_scale(b, dy, cls.derivative(b, op))]
 
     batch = leading()
@@ -57,12 +57,12 @@ class Unary(GraphOp, traits=[Pure]):
 
 
 def _scale(b: Builder, x: Value, derivative: Tangent) -> Tangent:
-    """`derivative * x`, where None means a derivative of zero."""
+    """Emit `derivative * x`; None for a derivative of None, which is zero."""
     return None if derivative is None else b.multiply(derivative, x)
 
 
 def constant_zero(b: Builder, op: GraphOp) -> None:
-    """The derivative of a function that is constant almost everywhere."""
+    """Return None: the derivative of a function that is piecewise constant."""
     return
 
 
@@ -77,7 +77,7 @@ class Negate(Unary, name="negate"):
 
     @staticmethod
     def derivative(b: Builder, op: "Negate") -> Value:
-        """-1."""
+        """Return -1."""
         return b.full_like(op.x, -1.0)
 
     # Not `arith.negf`: fused into a sum it becomes a difference, which IREE's GPU
@@ -110,7 +110,7 @@ class Abs(Unary, name="abs"):
 
     @staticmethod
     def derivative(b: Builder, op: "Abs") -> Value:
-        """sign(x)."""
+        """Return sign(x)."""
         return b.sign(op.x)
 
     lower = by_kind(f=math.absf, i=math.absi)
@@ -137,7 +137,7 @@ class Sign(Unary, name="sign"):
 
     @staticmethod
     def ref(x: np.ndarray) -> np.ndarray:
-        """Compute np.sign, whose bf16 keeps the sign of zero."""
+        """Return np.sign, without the sign that it keeps of a bf16 zero."""
         return np.where(x == 0, np.zeros_like(x), np.sign(x))
 
 
@@ -153,7 +153,7 @@ class Exp(Unary, name="exp"):
 
     @staticmethod
     def derivative(b: Builder, op: "Exp") -> Value:
-        """y."""
+        """Return y."""
         return op.y
 
     lower = by_kind(f=math.exp)
@@ -170,7 +170,7 @@ class Exp2(Unary, name="exp2"):
 
     @staticmethod
     def derivative(b: Builder, op: "Exp2") -> Value:
-        """y ln 2."""
+        """Return y ln 2."""
         return b.scale(op.y, np.log(2))
 
     lower = by_kind(f=approx.exp2)
@@ -188,7 +188,7 @@ class Expm1(Unary, name="expm1"):
 
     @staticmethod
     def derivative(b: Builder, op: "Expm1") -> Value:
-        """y + 1."""
+        """Return y + 1."""
         return b.offset(op.y, 1.0)
 
     lower = by_kind(f=approx.expm1)
@@ -206,7 +206,7 @@ class Log(Unary, name="log"):
 
     @staticmethod
     def derivative(b: Builder, op: "Log") -> Value:
-        """1 / x."""
+        """Return 1 / x."""
         return b.divide(b.full_like(op.x, 1.0), op.x)
 
     lower = by_kind(f=math.log)
@@ -229,7 +229,7 @@ class Log1p(Unary, name="log1p"):
 
     @staticmethod
     def derivative(b: Builder, op: "Log1p") -> Value:
-        """1 / (1 + x)."""
+        """Return 1 / (1 + x)."""
         return b.divide(b.full_like(op.x, 1.0), b.offset(op.x, 1.0))
 
     lower = by_kind(f=approx.log1p)
@@ -249,13 +249,13 @@ class Logistic(Unary, name="logistic"):
 
     @staticmethod
     def ref(x: np.ndarray) -> Any:
-        """Compute from e**-|x|, which cannot overflow."""
+        """Return the formula in NumPy from e**-|x|, which cannot overflow."""
         z = np.exp(-np.abs(x))
         return np.where(x >= 0, 1 / (1 + z), z / (1 + z))
 
     @staticmethod
     def derivative(b: Builder, op: "Logistic") -> Value:
-        """y (1 - y)."""
+        """Return y (1 - y)."""
         return b.multiply(op.y, b.subtract(b.full_like(op.y, 1.0), op.y))
 
     lower = by_kind(f=approx.logistic)
@@ -271,7 +271,7 @@ class Sqrt(Unary, name="sqrt"):
 
     @staticmethod
     def derivative(b: Builder, op: "Sqrt") -> Value:
-        """1 / (2 y)."""
+        """Return 1 / (2 y)."""
         return b.divide(b.full_like(op.y, 0.5), op.y)
 
     lower = by_kind(f=math.sqrt)
@@ -293,7 +293,7 @@ class Cbrt(Unary, name="cbrt"):
 
     @staticmethod
     def derivative(b: Builder, op: "Cbrt") -> Value:
-        """1 / (3 y**2)."""
+        """Return 1 / (3 y**2)."""
         return b.divide(b.full_like(op.y, 1 / 3), b.multiply(op.y, op.y))
 
     lower = by_kind(f=approx.cbrt)
@@ -314,12 +314,12 @@ class Rsqrt(Unary, name="rsqrt"):
 
     @staticmethod
     def ref(x: np.ndarray) -> Any:
-        """1 / sqrt(x)."""
+        """Return 1 / sqrt(x) in NumPy."""
         return 1 / np.sqrt(x)
 
     @staticmethod
     def derivative(b: Builder, op: "Rsqrt") -> Value:
-        """-y / (2 x)."""
+        """Return -y / (2 x)."""
         return b.divide(b.scale(op.y, -0.5), op.x)
 
     lower = by_kind(f=math.rsqrt)

@@ -30,7 +30,7 @@ def window_count(size: Size, window: int, stride: int, dilation: int = 1) -> Siz
 def windowed_shape(
     x: Tensor, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
 ) -> list[Size]:
-    """The spatial sizes after sliding a window over x (N, spatial…, C)."""
+    """Return the spatial sizes after sliding a window over x (N, spatial…, C)."""
     spatial = x.shape[1:-1]
     if not len(spatial) == len(window) == len(strides) == len(dilation):
         raise InputError(
@@ -57,7 +57,7 @@ def windowed_shape(
 
 
 def padded_windows(x: View, op: Any, window: Sequence[int], fill: float) -> View | None:
-    """Return the view of the windows over an image that a convolution or pooling reads.
+    """Return the view of padded windows that a convolution or pooling reads.
 
     Args:
         x: the view that its image is: N, spatial…, C.
@@ -82,7 +82,7 @@ def padded_windows(x: View, op: Any, window: Sequence[int], fill: float) -> View
 def pad_spatial(
     b: Builder, x: Value, padding: Sequence[int], value: float = 0.0
 ) -> Value:
-    """`x` with `padding` (low, high per spatial axis) around its spatial axes."""
+    """Emit `x` with `padding` (low, high per spatial axis) around its spatial axes."""
     if not any(padding):
         return x
     low, high = (0, *padding[::2], 0), (0, *padding[1::2], 0)
@@ -111,7 +111,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
         strides: tuple[int, ...],
         dilation: tuple[int, ...],
     ) -> Tensor:
-        """N, positions…, window…, C."""
+        """Return the type: images, positions…, window…, channels."""
         counts = windowed_shape(x, window, strides, dilation)
         return x.with_shape([x.shape[0], *counts, *window, x.shape[-1]])
 
@@ -123,7 +123,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
         strides: tuple[int, ...],
         dilation: tuple[int, ...],
     ) -> np.ndarray:
-        """A strided view of every window."""
+        """Return a strided NumPy view of every window."""
         spatial = tuple(range(1, x.ndim - 1))
         extent = [d * (w - 1) + 1 for w, d in zip(window, dilation, strict=True)]
         view = np.lib.stride_tricks.sliding_window_view(x, extent, spatial)
@@ -136,7 +136,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
     @staticmethod
     def vjp(b: Builder, op: "Windows", dy: Value) -> list[Value]:
-        """Add up the elements of windows, as windows overlap."""
+        """Return the elements of windows added up, as windows overlap."""
         return [fold(b, dy, Tensor.of(op.x), op.window, op.strides, op.dilation)]
 
     batch = staticmethod(fold_leading_axis)
@@ -145,7 +145,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Windows", x: Value) -> Value:
-        """Lower to patches, with the window's axes split off again."""
+        """Emit the windows as rows (im2col), the window's axes split off again."""
         source, result = Tensor.of(op.x), Tensor.of(op.y)
         counts = result.shape[1 : 1 + len(op.window)]
         rows, flat = patches(low, x, source, counts, op.window, op.strides, op.dilation)
@@ -153,7 +153,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
     @staticmethod
     def view(op: "Windows", x: View) -> View | None:
-        """Return the view with axes of places, and axes within a window."""
+        """Return the windows of the operand's view `x`, as a view."""
         counts = Tensor.of(op.y).shape[1 : 1 + len(op.window)]
         return x.windows(counts, op.window, op.strides, op.dilation)
 
@@ -188,7 +188,7 @@ def fold(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """The adjoint of `windows`: every element of each window added to its place."""
+    """Emit the adjoint of `windows`: each window's elements added at their indices."""
     tiled = tuple(window) == tuple(strides) and set(dilation) <= {1}
     return (_fold_tiles if tiled else _fold_offsets)(
         b, dy, x, window, strides, dilation
@@ -203,7 +203,7 @@ def _fold_tiles(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """Transpose windows that touch but do not overlap, with zeros for the rest."""
+    """Emit a transpose of windows that touch but do not overlap, zeros for the rest."""
     spatial = len(window)
     counts = Tensor.of(dy).shape[1 : 1 + spatial]
     order = [0]
@@ -223,7 +223,7 @@ def _fold_offsets(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """Add up overlapping windows: one shifted image per offset in the window."""
+    """Emit the sum of one shifted image per offset in the window."""
     spatial = len(window)
     counts = Tensor.of(dy).shape[1 : 1 + spatial]
     # The window comes first, so that each part is contiguous: IREE 3.13 cannot compile

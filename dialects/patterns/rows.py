@@ -19,13 +19,13 @@ Written = Callable[..., Value]  # with a builder, of values
 
 
 def always(_: Captured) -> bool:
-    """Return True: the condition of a row whose term says all."""
+    """Return True: the condition of a row whose term is its only condition."""
     return True
 
 
 @dataclass(frozen=True, eq=False)
 class RewriteRow:
-    """A rewrite: a term, its conditions, and the replacement.
+    """A rewrite rule: a term to match, its conditions, and the replacement.
 
     Args:
         says: what is replaced by what, in a line.

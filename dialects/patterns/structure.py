@@ -24,39 +24,40 @@ Ways = list[Found]  # in which a term can be found
 
 
 class _MatchedValue:
-    """A value that several rows match in turn, with its known facts cached."""
+    """A value to match against several rows, with facts cached."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
 
     @cached_property
     def op_name(self) -> str:
-        """The name of the op that computes it; empty for an argument."""
+        """Name of the op that defines the value; empty for an argument."""
         owner = self.value.owner
         return "" if isinstance(owner, ir.Block) else owner.name
 
     @cached_property
     def number(self) -> float | None:
-        """The number that all its elements are, if they are one."""
+        """The number that every element of the value is, or None."""
         return splat_of(self.value)
 
     @cached_property
     def op(self) -> Any:
-        """The op that computes it, of its own class."""
+        """The op that defines the value, as an instance of its class."""
         return self.value.owner.opview
 
     @cached_property
     def operands(self) -> "list[_MatchedValue]":
-        """The operands of that op."""
+        """The operands of the op that defines the value."""
         return _operands_of(self.op)
 
 
 def _operands_of(op: GraphOp) -> list[_MatchedValue]:
+    """Return the operands of an op, to be matched."""
     return [_MatchedValue(value) for value in op.operands]
 
 
 def replacement(rows: Sequence[RewriteRow], op: GraphOp) -> Value | None:
-    """Write the replacement of an op by the first row that fits.
+    """Emit and return the replacement of an op by the first row that matches; or None.
 
     Args:
         rows: of the op's class.
@@ -98,7 +99,7 @@ def _ways(term: Term, operand: _MatchedValue, found: Found) -> Ways:
 def _ways_of_op(
     term: OpTerm, op: Any, operands: list[_MatchedValue], found: Found
 ) -> Ways:
-    """Return the captures of each way in which the operands of an op match a term."""
+    """Return the captures of each way in which an op's operands match a term."""
     all_ways = _ways_of_all(term, operands, found)
     if type(op).commutes:
         all_ways += _ways_of_all(term, operands[::-1], found)
@@ -110,6 +111,7 @@ def _ways_of_op(
 
 
 def _ways_of_all(term: OpTerm, operands: list[_MatchedValue], found: Found) -> Ways:
+    """Return the captures of each way in which operands match, in this order."""
     ways = [found]
     for place, each in term.hardest_first:
         if len(ways) == 1:  # nearly always: no list is made
@@ -122,6 +124,7 @@ def _ways_of_all(term: OpTerm, operands: list[_MatchedValue], found: Found) -> W
 
 
 def _bind(name: str, what: object, found: Found) -> Ways:
+    """Return the captures with `what` as `name`; [] if another value has that name."""
     if name not in found:
         return [{**found, name: what}]
     return [found] if found[name] == what else []

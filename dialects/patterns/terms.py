@@ -20,38 +20,41 @@ _PRODUCTS = frozenset({"multiply", "divide", "negate", "power"})
 
 
 class _Heads:
-    """The ops that terms of an expression begin with, computed once for each."""
+    """Base of terms, which caches the ops that can define a matching value."""
 
     @cached_property
     def heads(self) -> frozenset[str] | None:
-        """The ops, repetitions aside, that a value may be of; None where any may be."""
+        """Names of the ops that can define a matching value; None if any op can."""
         return _heads_of(self)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class CaptureTerm(_Heads):
-    """Any value; in an elementwise expression, of the type of the whole of it."""
+    """Term that matches any value, captured as `name`.
+
+    In an elementwise expression it has the type of the whole.
+    """
 
     name: str
 
 
 @dataclass(frozen=True)
 class NumberTerm(_Heads):
-    """A number in every element."""
+    """Term that matches a value with one number, stated or captured, everywhere."""
 
     value: Constant
 
 
 @dataclass(frozen=True)
 class TruthTerm(_Heads):
-    """True, or False, in every element."""
+    """Term that matches a value that is True, or False, in every element."""
 
     value: bool
 
 
 @dataclass(frozen=True)
 class OpTerm(_Heads):
-    """An op of the dialect by name.
+    """Term that matches the result of one op of the dialect.
 
     Args:
         name: of the op; empty for the one whose class has the row.
@@ -67,23 +70,23 @@ class OpTerm(_Heads):
 
     @cached_property
     def operation(self) -> str:
-        """The name of the op, with that of its dialect."""
+        """Name of the op with its dialect, such as `graph.add`."""
         return f"graph.{self.name}"
 
     @cached_property
     def hardest_first(self) -> "list[tuple[int, Term]]":
-        """The operands with their places, those that may be anything at the end."""
+        """Pairs of operand index and term, those that match any value last."""
         places = enumerate(self.operands)
         return sorted(places, key=lambda each: isinstance(each[1], CaptureTerm))
 
     def named(self, op: str) -> "OpTerm":
-        """Return the call with a name under which the op is captured."""
+        """Return the term with a name under which the op is captured."""
         return replace(self, op=op)
 
 
 @dataclass(frozen=True)
 class ProductTerm(_Heads):
-    """`coefficient` times all `factors`."""
+    """Term that matches `coefficient` times all `factors`, in any association."""
 
     coefficient: Constant
     factors: tuple["Term", ...]
@@ -91,7 +94,7 @@ class ProductTerm(_Heads):
 
 @dataclass(frozen=True)
 class SumTerm(_Heads):
-    """`constant` plus all terms of `plus` less all of `minus`."""
+    """Term that matches `constant` plus all of `plus` less all of `minus`."""
 
     constant: Constant
     plus: tuple["Term", ...]
@@ -100,21 +103,21 @@ class SumTerm(_Heads):
 
 @dataclass(frozen=True)
 class ReciprocalTerm(_Heads):
-    """A divisor in a product."""
+    """Term for a divisor in a product."""
 
     of: "Term"
 
 
 @dataclass(frozen=True)
 class MeanTerm(_Heads):
-    """The mean of `of` over axes, captured as `axes`; sizes may be symbolic."""
+    """Term that matches the mean of `of` over axes, captured as `axes`."""
 
     of: "Term"
 
 
 @dataclass(frozen=True)
 class ChoiceTerm(_Heads):
-    """A term that matches any of several spellings."""
+    """Term that matches any of several spellings."""
 
     choices: tuple["Term", ...]
 
@@ -135,27 +138,27 @@ X, Y = CaptureTerm("x"), CaptureTerm("y")
 
 
 def call(name: str, *operands: Term, **attributes: str) -> OpTerm:
-    """An op, with the names that its attributes are captured under."""
+    """Return a term for an op; keywords name the captures of its attributes."""
     return OpTerm(name, operands, attributes)
 
 
 def this(*operands: Term) -> OpTerm:
-    """The op whose class has the row, captured as `op`."""
+    """Return a term for the op whose class has the row, captured as `op`."""
     return OpTerm("", operands, op="op")
 
 
 def product(coefficient: Constant, *factors: Term) -> ProductTerm:
-    """`coefficient` times the factors."""
+    """Return a term for `coefficient` times the factors."""
     return ProductTerm(coefficient, factors)
 
 
 def total(constant: Constant, *plus: Term, minus: tuple[Term, ...] = ()) -> SumTerm:
-    """`constant` plus and minus terms."""
+    """Return a term for `constant` plus the terms, less those of `minus`."""
     return SumTerm(constant, plus, minus)
 
 
 def square(term: Term) -> ProductTerm:
-    """A term times itself."""
+    """Return a term for another term times itself."""
     return product(1.0, term, term)
 
 
@@ -165,7 +168,7 @@ def any_of(*choices: Term) -> ChoiceTerm:
 
 
 def root_ops(term: Term) -> frozenset[str]:
-    """The ops whose result a term may be."""
+    """Return the names of the ops whose result a term can match."""
     match term:
         case OpTerm(name=name):
             return frozenset({name})
@@ -179,6 +182,7 @@ def root_ops(term: Term) -> frozenset[str]:
 
 
 def _heads_of(term: Term) -> frozenset[str] | None:
+    """Return the names of the ops that can define a match; None if any op can."""
     match term:
         case OpTerm(name=name):
             return frozenset({name})
@@ -202,12 +206,12 @@ def _heads_of(term: Term) -> frozenset[str] | None:
 
 
 def _is_open(number: Constant, parts: tuple[Term, ...]) -> bool:
-    """Return whether a number alone may match, or a part beside any number."""
+    """Return whether a sum or product term can match a value of any op."""
     return not parts or (len(parts) == 1 and isinstance(number, str))
 
 
 def may_match(term: Term, names: Container[str]) -> bool:
-    """Return whether a term may match in a graph of ops of these names."""
+    """Return whether a term could match in a graph with ops of these names only."""
     match term:
         case OpTerm(name=name, operands=parts):
             return name in names and all(may_match(each, names) for each in parts)

@@ -28,7 +28,7 @@ def _computed_by(value: Value, operation: str) -> Any:
 
 
 def splat_of(value: Value) -> float | None:
-    """The number that every element of `value` is known to be, if there is one."""
+    """Return the number that every element of `value` is known to be, or None."""
     owner = value.owner
     name = "" if isinstance(owner, ir.Block) else owner.name
     if name == "graph.broadcast":
@@ -40,6 +40,7 @@ def splat_of(value: Value) -> float | None:
 
 @lru_cache(maxsize=2**14)  # few constants, which every pass asks about
 def _splat_number(elements: ir.Attribute) -> float | None:
+    """Return the number that every element of a constant is, or None."""
     array = DenseElements.decode(elements)
     if array.dtype == bool:
         return None
@@ -48,8 +49,9 @@ def _splat_number(elements: ir.Attribute) -> float | None:
 
 
 def number_in(array: np.ndarray) -> Any | None:
-    """Return the number that all elements of an array are, as NumPy's; None where there
-    is none. Zeros of both signs are two numbers, and NaN is none.
+    """Return the number that all elements of an array are, or None.
+
+    Zeros of both signs are two numbers, and NaN is none.
     """
     if array.size == 0:
         return None
@@ -59,7 +61,7 @@ def number_in(array: np.ndarray) -> Any | None:
 
 
 def repeated_scalar(b: Builder, value: Value) -> Value | None:
-    """A scalar that every element of `value` is known to be, if there is one."""
+    """Return or emit a scalar that every element of `value` is known to be; or None."""
     while (inner := _computed_by(value, "graph.broadcast")) is not None:
         value = inner.x
     if not ir.RankedTensorType(value.type).shape:
@@ -71,7 +73,7 @@ def repeated_scalar(b: Builder, value: Value) -> Value | None:
 
 
 def truth_of(value: Value) -> bool | None:
-    """Return the truth value that every element of a bool `value` has, if known."""
+    """Return the truth value that every element of a bool `value` is, or None."""
     while (inner := _computed_by(value, "graph.broadcast")) is not None:
         value = inner.x
     constant = _computed_by(value, "graph.constant")
@@ -80,6 +82,7 @@ def truth_of(value: Value) -> bool | None:
 
 @lru_cache(maxsize=2**12)
 def _truth(elements: ir.Attribute) -> bool | None:
+    """Return the truth value that every element of a constant is, or None."""
     array = DenseElements.decode(elements)
     if array.dtype != bool or array.size == 0:
         return None

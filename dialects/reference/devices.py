@@ -29,7 +29,7 @@ _place: ContextVar[tuple["SimulatedDevices", int] | None] = ContextVar(
 def rendezvous(
     op: "type[OverDevices]", x: np.ndarray, attributes: dict[str, object]
 ) -> np.ndarray:
-    """Compute a collective with the other devices; return this device's part.
+    """Run a collective with the other simulated devices; return this device's result.
 
     Args:
         op: the class; its `across` computes the parts of all.
@@ -56,7 +56,7 @@ def rendezvous(
 
 
 class SimulatedDevices:
-    """The devices along one axis, of which one after the other computes.
+    """Devices along one axis, as threads of which one computes at a time.
 
     Each goes on to the next collective, in their order, so that what evaluates ops for
     all of them, such as random noise, meets the same ops in the same order.
@@ -74,7 +74,7 @@ class SimulatedDevices:
         self._turn_passed = threading.Condition()
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
-        """Call `work(number)` on every device, in turns.
+        """Run `work(number)` on every device, in turns; return the results.
 
         Raises:
             InputError: the devices do not meet in the same collectives.
@@ -91,18 +91,19 @@ class SimulatedDevices:
         return self._rendezvous.run(work_in_place)
 
     def rendezvous(self, number: int, what: object, x: np.ndarray) -> np.ndarray:
-        """Return the part of device `number` of the collective `what`."""
+        """Wait for the other devices; return device `number`'s part of a collective."""
         self._pass_turn(number)
         part: np.ndarray = self._rendezvous.meet(number, (what, x), _across)
         self._await_turn(number)
         return part
 
     def _await_turn(self, number: int) -> None:
+        """Block until it is the turn of device `number`."""
         with self._turn_passed:
             self._turn_passed.wait_for(lambda: self._turn == number)
 
     def _pass_turn(self, number: int) -> None:
-        """Let the next device compute; one that has failed out of turn has none."""
+        """Let the next device compute, if it is the turn of device `number`."""
         with self._turn_passed:
             if self._turn == number:
                 self._turn = (number + 1) % self.size
@@ -110,7 +111,7 @@ class SimulatedDevices:
 
 
 def _across(calls: Sequence[tuple[Any, np.ndarray]]) -> Sequence[np.ndarray]:
-    """Return the parts of all devices of a collective that they meet in."""
+    """Return all devices' results of a collective; raise if their calls differ."""
     (op, attributes), _ = calls[0]
     if any(what != (op, attributes) for what, _ in calls):
         raise Diverged

@@ -52,11 +52,12 @@ def sum_of_products(
 
 
 def _size(sizes: dict[int, int], loops: Loops) -> int:
+    """Return the product of the sizes of loops."""
     return prod(sizes[loop] for loop in loops)
 
 
 def _matmul(x: np.ndarray, y: np.ndarray) -> Any:
-    """Return the products of matrices; those of integers in f64 where it is exact.
+    """Return batched matrix products; those of integers in f64 where it is exact.
 
     So are those of floats that overflow in f32 on the way to a sum that does not.
     """

@@ -9,7 +9,7 @@ import numpy as np
 def wide_sum(
     x: np.ndarray, axes: int | Sequence[int], *, keepdims: bool = False
 ) -> Any:
-    """Return the sum of floats along axes, added up in f64 and rounded once.
+    """Return the sum of a float array along axes, accumulated in f64, rounded once.
 
     NumPy adds along the last axis in parts, and along others in series, which rounds
     1e6 equal f32 numbers all one way. What compiled code makes, in any order, is to be

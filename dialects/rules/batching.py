@@ -22,7 +22,7 @@ BatchRule = Callable[..., Value | Sequence[Value]]
 
 
 def add_leading_axis(b: Builder, value: Value, size: Size) -> Value:
-    """`value` repeated along a new leading axis."""
+    """Emit a broadcast of `value` along a new leading axis."""
     shape = Tensor.of(value).shape
     axes = tuple(range(1, len(shape) + 1))
     return b.broadcast(value, shape=(size, *shape), axes=axes)
@@ -31,7 +31,7 @@ def add_leading_axis(b: Builder, value: Value, size: Size) -> Value:
 def add_leading_axes(
     b: Builder, operands: Sequence[Value], batched: Sequence[bool], size: Size
 ) -> list[Value]:
-    """Give every operand the leading axis."""
+    """Emit the broadcasts that give every operand the leading axis; return all."""
     return [
         x if has else add_leading_axis(b, x, size)
         for x, has in zip(operands, batched, strict=True)
@@ -39,7 +39,7 @@ def add_leading_axes(
 
 
 def leading(**changes: Change) -> BatchRule:
-    """Make the rule of an op that treats a further axis like any other.
+    """Return the `batch` rule of an op that treats a further axis like any other.
 
     Args:
         changes: what becomes of the attributes that speak of axes, by name:
@@ -61,22 +61,22 @@ def leading(**changes: Change) -> BatchRule:
 
 
 def shift_axes(axes: int | Sequence[int], _: Size) -> Any:
-    """Move one axis, or each of several, one place further."""
+    """Return an axis, or each of several, shifted by one."""
     return axes + 1 if isinstance(axes, int) else tuple(axis + 1 for axis in axes)
 
 
 def after_leading(axes: Sequence[int], _: Size) -> tuple[int, ...]:
-    """Return the positions of axes after the new one, which goes to the front."""
+    """Return 0 for the new axis, then the axes shifted by one."""
     return (0, *(axis + 1 for axis in axes))
 
 
 def prepend_size(shape: Shape, size: Size) -> Shape:
-    """A shape with the new axis in front."""
+    """Return a shape with the size of the new axis in front."""
     return (size, *shape)
 
 
 def before(value: int) -> Change:
-    """Return a change that prepends `value` for the new axis."""
+    """Return an attribute change that prepends `value` for the new axis."""
     return lambda values, _: (value, *values)
 
 
@@ -87,7 +87,7 @@ def fold_leading_axis(
     batched: Sequence[bool],
     size: Size,
 ) -> Value:
-    """The rule of an op that treats the first axis of x as a batch already."""
+    """Emit the batched op with the new axis folded into the first, a batch axis."""
     x, *others = operands
     shape = Tensor.of(x).shape
     flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))

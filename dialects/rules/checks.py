@@ -7,7 +7,7 @@ from aotc.errors import InputError
 
 
 def require_dtype(tensor: Tensor, allowed: Sequence[str]) -> None:
-    """Refuse an operand whose dtype the op is not defined for."""
+    """Raise InputError for an operand whose dtype the op does not take."""
     if tensor.dtype not in allowed:
         raise InputError(
             "dtype-mismatch",
@@ -16,7 +16,7 @@ def require_dtype(tensor: Tensor, allowed: Sequence[str]) -> None:
 
 
 def require_equal(*tensors: Tensor) -> None:
-    """Refuse operands that differ in shape or dtype."""
+    """Raise InputError for operands that differ in shape or dtype."""
     first = tensors[0]
     for other in tensors[1:]:
         if other.dtype != first.dtype:
@@ -34,7 +34,7 @@ def require_equal(*tensors: Tensor) -> None:
 
 
 def require_distinct(x: Tensor, axes: Sequence[int]) -> None:
-    """Refuse axes that are out of range or repeated."""
+    """Raise InputError for axes that are out of range or repeated."""
     if len(set(axes)) != len(axes) or any(not 0 <= a < x.rank for a in axes):
         raise InputError(
             "bad-axis", f"expected distinct axes of {x}; got {tuple(axes)}"
@@ -42,7 +42,7 @@ def require_distinct(x: Tensor, axes: Sequence[int]) -> None:
 
 
 def require_axes(x: Tensor, axes: Sequence[int]) -> None:
-    """Refuse axes that are out of range, repeated or not in rising order."""
+    """Raise InputError for axes that are out of range, repeated or not rising."""
     if sorted(set(axes)) != list(axes) or any(not 0 <= a < x.rank for a in axes):
         raise InputError(
             "bad-axis", f"expected distinct rising axes of {x}; got {tuple(axes)}"

@@ -16,7 +16,7 @@ from aotc.mlir import Value, ir
 
 @dataclass(frozen=True)
 class AxisCounter:
-    """A count along an axis: each element is its position.
+    """Fact on an integer value: each element is its index along one axis (an iota).
 
     Args:
         axis: this one.
@@ -28,7 +28,7 @@ class AxisCounter:
 
 
 def counter_of(value: Value) -> AxisCounter | None:
-    """Return how the elements of a value count along an axis; None if they do not."""
+    """Return along which axis a value's elements are their indices; None if none."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if not isinstance(op, GraphOp):
         return None
@@ -44,7 +44,7 @@ def counter_of(value: Value) -> AxisCounter | None:
 
 @lru_cache(maxsize=2**10)
 def counter_of_elements(elements: ir.Attribute) -> AxisCounter | None:
-    """Return the counter that a constant is, if its elements are one."""
+    """Return along which axis a constant's elements are their indices, or None."""
     array = DenseElements.decode(elements)
     axes = [axis for axis, size in enumerate(array.shape) if size != 1]
     if len(axes) != 1 or array.dtype.kind not in "iu":

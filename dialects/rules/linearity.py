@@ -9,7 +9,7 @@ from aotc.dialects.graph import GraphOp, Tangent
 
 
 def _linear(b: Builder, op: GraphOp, *tangents: Tangent) -> Any:
-    """Sum the op on the tangent of each operand."""
+    """Emit the sum of the op applied to the tangent of each operand in turn."""
     operands = list(op.operands)
     terms = [
         op.rebuild(*operands[:n], tangent, *operands[n + 1 :])

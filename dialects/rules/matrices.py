@@ -19,7 +19,7 @@ DTYPES = ("f32", "f64")
 
 
 class MatrixEquation(GraphOp, traits=[Pure]):
-    """Base of ops whose results solve an equation of matrices, by an algorithm."""
+    """Base of ops whose results solve a matrix equation, such as x = q r."""
 
     is_costly = True
     in_memory = True
@@ -32,7 +32,7 @@ class MatrixEquation(GraphOp, traits=[Pure]):
 
 
 def require_matrices(x: Tensor) -> None:
-    """Refuse tensors that are no stacks of matrices of known size, in f32 or f64."""
+    """Raise InputError unless `x` is a stack of f32 or f64 matrices of static size."""
     require_dtype(x, DTYPES)
     if x.rank < 2:
         raise InputError(
@@ -47,14 +47,14 @@ def require_matrices(x: Tensor) -> None:
 
 
 def require_square(x: Tensor) -> None:
-    """Refuse tensors that are no stacks of square matrices."""
+    """Raise InputError unless `x` is a stack of square matrices."""
     require_matrices(x)
     if x.shape[-2] != x.shape[-1]:
         raise InputError("shape-mismatch", f"expected square matrices; got {x}")
 
 
 def require_tall(x: Tensor) -> None:
-    """Refuse matrices with more columns than rows."""
+    """Raise InputError for matrices with more columns than rows."""
     require_matrices(x)
     if x.shape[-2] < x.shape[-1]:
         raise InputError(
@@ -64,7 +64,7 @@ def require_tall(x: Tensor) -> None:
 
 
 def extents(x: Value) -> tuple[int, int]:
-    """The numbers of rows and columns, known by `require_matrices`."""
+    """Return the numbers of rows and columns of matrices of static size."""
     rows, columns = Tensor.of(x).shape[-2:]
     assert isinstance(rows, int)
     assert isinstance(columns, int)
@@ -75,13 +75,13 @@ def extents(x: Value) -> tuple[int, int]:
 
 
 def axis_positions(b: Builder, x: Value, axis: int) -> Value:
-    """The position along `axis` (-2 for rows, -1 for columns) of every element."""
+    """Emit the index along `axis` (-2 for rows, -1 for columns) of every element."""
     kind = Tensor.of(x)
     return b.iota(shape=kind.shape, axis=kind.rank + axis, dtype="i32")
 
 
 def triangle(b: Builder, x: Value, lower: bool, strict: bool = False) -> Value:
-    """`x` on one side of the diagonal, without it if `strict`; zero elsewhere."""
+    """Emit `x` on one side of the diagonal, without it if `strict`; zero elsewhere."""
     direction = ("gt" if strict else "ge") if lower else ("lt" if strict else "le")
     return b.where_true(
         b.compare(
@@ -92,43 +92,43 @@ def triangle(b: Builder, x: Value, lower: bool, strict: bool = False) -> Value:
 
 
 def on_diagonal(b: Builder, x: Value) -> Value:
-    """Return a mask of the elements on the diagonal, as bool."""
+    """Emit a bool mask of the elements on the diagonal."""
     return b.compare(axis_positions(b, x, -2), axis_positions(b, x, -1), direction="eq")
 
 
 def diagonal(b: Builder, x: Value) -> Value:
-    """The elements on the diagonal, in the last axis; no more columns than rows."""
+    """Emit the diagonal of each matrix as a vector; no more columns than rows."""
     kept = b.where_true(on_diagonal(b, x), x)
     return b.reduce_sum(kept, axes=(Tensor.of(x).rank - 2,))
 
 
 def identity(b: Builder, like: Tensor) -> Value:
-    """Return ones on the diagonal, in matrices of type `like`."""
+    """Emit identity matrices of type `like`."""
     ones = b.full(like, 1.0)
     return b.where_true(on_diagonal(b, ones), ones)
 
 
 def along_rows(b: Builder, v: Value, like: Tensor) -> Value:
-    """[…, rows] → matrices with `v[i]` all along row i."""
+    """Emit vectors broadcast to matrices of type `like`, `v[i]` all along row i."""
     axes = tuple(range(like.rank - 1))
     return b.broadcast(v, shape=like.shape, axes=axes)
 
 
 def along_columns(b: Builder, v: Value, like: Tensor) -> Value:
-    """[…, columns] → matrices with `v[k]` all along column k."""
+    """Emit vectors broadcast to matrices of type `like`, `v[k]` along column k."""
     axes = (*range(like.rank - 2), like.rank - 1)
     return b.broadcast(v, shape=like.shape, axes=axes)
 
 
 def for_each(b: Builder, v: Value, shape: Shape) -> Value:
-    """Broadcast one number over each matrix or vector."""
+    """Emit one scalar for each matrix or vector, broadcast to `shape`."""
     return b.broadcast(v, shape=shape, axes=tuple(range(Tensor.of(v).rank)))
 
 
 def block(
     b: Builder, x: Value, rows: tuple[int, int], columns: tuple[int, int]
 ) -> Value:
-    """The elements in rows and columns from a first to before a last one."""
+    """Emit the submatrix with rows and columns in half-open ranges."""
     kind = Tensor.of(x)
     lead = kind.rank - 2
     ranges = (rows, columns)
@@ -141,13 +141,13 @@ def block(
 
 
 def pad_matrices(b: Builder, x: Value, rows: int, columns: int) -> Value:
-    """Pad matrices by zeros below and to the right."""
+    """Emit matrices padded by so many zero rows below and columns to the right."""
     *lead, height, width = Tensor.of(x).shape
     return b.pad_to(x, (*lead, height + rows, width + columns))
 
 
 def signs(b: Builder, x: Value) -> Value:
-    """-1 for negative elements, 1 for the others."""
+    """Emit -1 for negative elements, 1 for the others."""
     negative = b.compare(x, b.full_like(x, 0.0), direction="lt")
     return b.select(negative, b.full_like(x, -1.0), b.full_like(x, 1.0))
 
@@ -156,14 +156,14 @@ def signs(b: Builder, x: Value) -> Value:
 
 
 def matrix_transpose(b: Builder, x: Value) -> Value:
-    """Return the transposed matrices."""
+    """Emit the transposed matrices."""
     return b.move_axis(x, -1, -2)
 
 
 def product(
     b: Builder, x: Value, y: Value, turn: Sequence[bool] = (False, False)
 ) -> Value:
-    """The matrix product; `turn` says which of the two is transposed first."""
+    """Emit the matrix product; `turn` says which of the two is transposed first."""
     rank = Tensor.of(x).rank
     batch = tuple(range(rank - 2))
     rows, columns = rank - 2, rank - 1
@@ -181,12 +181,12 @@ LEFT, RIGHT = (True, False), (False, True)  # which operand of a product is tran
 
 
 def symmetric(b: Builder, x: Value) -> Value:
-    """(x + xᵀ) / 2."""
+    """Emit the symmetric part of square matrices, (x + xᵀ) / 2."""
     return b.scale(b.add(x, matrix_transpose(b, x)), 0.5)
 
 
 def scale_to_one(b: Builder, x: Value) -> tuple[Value, Value]:
-    """Scale matrices so that the largest element is ±1; return also the divisors.
+    """Emit matrices scaled so that the largest element is ±1, and the divisors.
 
     Squares of their elements neither overflow nor vanish.
     """
@@ -198,5 +198,5 @@ def scale_to_one(b: Builder, x: Value) -> tuple[Value, Value]:
 
 
 def epsilon(kind: Tensor) -> float:
-    """The distance from 1 to the next number of the dtype."""
+    """Return the machine epsilon of a float dtype: from 1 to the next number."""
     return float(np.finfo(dtypes.to_numpy(kind.dtype)).eps)

@@ -11,7 +11,7 @@ from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WHOLE, WIDE, WIDENS, GraphO
 
 
 class Mixed(Protocol):
-    """A value of a function in mixed precision.
+    """A value in mixed precision: its dtype, and its kind, which decides on rounding.
 
     Its `kind` is how ops take it: LOW, what is computed of a product, is rounded, and
     so is GIVEN, an argument or what is made of some, where it meets that; WIDE is not,
@@ -24,18 +24,17 @@ class Mixed(Protocol):
 
     @property
     def dtype(self) -> str:
-        """The dtype in the function as it is written."""
+        """The dtype that the value has without mixed precision."""
 
     @property
     def kind(self) -> str:
-        """The kind: one of GIVEN, LOW, WIDE, WHOLE, WIDENS and FOLLOWS."""
+        """The kind, which says how ops take the value: GIVEN, LOW, WIDE, WHOLE, …."""
 
 
 def kind_of(
     op: GraphOp | type[GraphOp], operands: Sequence[Mixed], compute: str
 ) -> str:
-    """Return the kind of an op in mixed precision: WIDE, LOW, WHOLE, FOLLOWS, GIVEN or
-    WIDENS.
+    """Return the kind of an op in mixed precision: GIVEN, LOW, WIDE, …; see `Mixed`.
 
     Products of what is made of whole numbers keep f32: an angle that is a position by a
     frequency has more digits than half floats, and so have quantised weights.
@@ -61,7 +60,7 @@ def kind_of(
 
 
 def kind_of_constant(value: object, compute: str) -> str:
-    """Return the kind of a constant.
+    """Return the kind of a constant in mixed precision; see `Mixed`.
 
     FOLLOWS for one number that `compute` comes near to, or if it holds all exactly;
     else WHOLE for whole numbers, WIDE for others. In f16 the -1e9 that hides a score
@@ -80,7 +79,7 @@ def kind_of_constant(value: object, compute: str) -> str:
 
 
 def _comes_near(array: np.ndarray, compute: str) -> bool:
-    """Return whether rounding leaves numbers what they are, but for the last digits.
+    """Return whether numbers rounded to `compute` lose no more than their last digits.
 
     Numbers below the normal ones have fewer: an epsilon of 1e-5 is near in f16.
     """
@@ -91,7 +90,7 @@ def _comes_near(array: np.ndarray, compute: str) -> bool:
 
 
 def nearest_finite(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Round to a float dtype, in which what is finite stays so.
+    """Return an array rounded to a float dtype, where finite numbers stay finite.
 
     The least number of f32, which hides scores, is beyond what bf16 holds.
     """

@@ -40,7 +40,7 @@ PadRule = Callable[["BucketPadding", Any, Sequence[Value]], Any]
 
 
 class BucketPadding:
-    """The sizes of a bucket, and the builder that rules write with.
+    """Padding of tensors from a call's sizes to those of a bucket, for `pad` rules.
 
     Args:
         symbols: of the function, whose sizes are those of the call.
@@ -61,45 +61,45 @@ class BucketPadding:
         ]
 
     def known(self) -> AbstractContextManager[None]:
-        """Make the contracts on sizes of a call known within a block."""
+        """Return a context manager in which the call's contracts are known."""
         return known_contracts(self.symbols)
 
     def is_padded(self, size: Size) -> bool:
-        """Return whether a size of the call may be less than that of the bucket."""
+        """Return whether a size of the call may be less than the bucket's."""
         return not self._padded.isdisjoint(symbols_of(size))
 
     def axes(self, kind: Tensor, axes: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return the padded axes among some, by default among all."""
+        """Return those of `axes`, by default of all, that are padded."""
         chosen = range(kind.rank) if axes is None else axes
         return tuple(axis for axis in chosen if self.is_padded(kind.shape[axis]))
 
     def shape(self, exact: Sequence[Size]) -> Shape:
-        """The sizes of the bucket for those of a call."""
+        """Return the bucket's sizes for a shape of the call."""
         sizes: list[AffineExpr] = [
             substitute(expr, self._terms) for expr in shape_map(tuple(exact)).results
         ]
         return shape_of_map(shape_map(tuple(map(size_of, sizes))))
 
     def has_room(self, exact: Tensor) -> bool:
-        """Return whether a tensor of any call provably fits into that of the bucket."""
+        """Return whether a tensor of any call provably fits into the bucket's sizes."""
         pairs = zip(exact.shape, self.shape(exact.shape), strict=True)
         return all(bounds(padded - size)[0] >= 0 for size, padded in pairs)
 
     def type(self, exact: Tensor) -> Tensor:
-        """The type in the sizes of the bucket, or of the call, if it may be larger."""
+        """Return a type with the bucket's sizes; the call's own if it may be larger."""
         has_room = self.has_room(exact)
         return exact.with_shape(self.shape(exact.shape)) if has_room else exact
 
     def pad(self, x: Value) -> Value:
-        """A tensor of a call in the sizes of the bucket, zeros after it."""
+        """Emit a tensor of the call padded with zeros to the bucket's sizes."""
         return self.b.pad_to(x, self.shape(Tensor.of(x).shape))
 
     def cut(self, x: Value, exact: Tensor) -> Value:
-        """The part of a padded tensor that is the call's."""
+        """Emit the slice of a padded tensor that holds the call's elements."""
         return self.b.cut_to(x, exact.shape)
 
     def hide(self, x: Value, exact: Tensor, axes: Sequence[int], value: float) -> Value:
-        """Replace the elements after those of the call by `value`.
+        """Emit a padded tensor with `value` in the place of all padding.
 
         Args:
             x: the padded tensor.
@@ -115,7 +115,7 @@ class BucketPadding:
         )
 
     def inside(self, exact: Tensor, axes: Sequence[int]) -> Value | None:
-        """Return a mask of the call's elements along some axes; None if all are."""
+        """Emit a mask of the call's elements along some axes; None if all are."""
         b, shape, found = self.b, self.shape(exact.shape), None
         for axis in self.axes(exact, axes):
             dtype = "i32" if bounds(shape[axis])[1] < 2**31 else "i64"
@@ -128,7 +128,7 @@ class BucketPadding:
         return found
 
     def build(self, op: GraphOp, operands: Sequence[Value], **changed: Any) -> Any:
-        """Build the op with its attributes, and sizes of the bucket.
+        """Emit the op on padded operands, with the bucket's sizes as attributes.
 
         Args:
             op: in the sizes of the call.
@@ -141,7 +141,7 @@ class BucketPadding:
 
 
 def _build_padded(p: BucketPadding, op: GraphOp, operands: Sequence[Value]) -> Any:
-    """Build the op on padded operands, as its elements are independent."""
+    """Emit the op on padded operands, as its elements are independent."""
     return p.build(op, operands)
 
 
@@ -149,7 +149,7 @@ HARMLESS = staticmethod(_build_padded)
 
 
 def harmless_but_along(axes: AxesOf) -> Any:
-    """Make the rule of an op whose elements meet along `axes` of its first operand.
+    """Return the `pad` rule of an op whose elements meet along `axes` only.
 
     Args:
         axes: which ones, for an op.
@@ -165,7 +165,7 @@ def harmless_but_along(axes: AxesOf) -> Any:
 
 
 def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
-    """Make the rule of an op that a certain value in the padding does not change.
+    """Return the `pad` rule of an op that padding by a neutral value does not change.
 
     Args:
         value: for a dtype.
@@ -182,11 +182,11 @@ def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
 
 
 def along_axes(op: Any) -> Sequence[int]:
-    """The attribute `axes` of an op."""
+    """Return the attribute `axes` of an op."""
     axes: Sequence[int] = op.axes
     return axes
 
 
 def along_axis(op: Any) -> Sequence[int]:
-    """The attribute `axis` of an op."""
+    """Return the attribute `axis` of an op, as a tuple."""
     return (op.axis,)

@@ -17,7 +17,7 @@ Write = Callable[[Builder, Value], Value]
 
 @dataclass(frozen=True)
 class Rearrangement:
-    """A chain of ops that rearrange elements, and its inverse.
+    """A chain of reshapes, transposes and pads to emit, and its inverse.
 
     Args:
         shape: of the result; that of what is rearranged, to begin with.
@@ -30,7 +30,7 @@ class Rearrangement:
     undo: Write = lambda b, x: x
 
     def _then(self, shape: Shape, write: Write, back: Write) -> "Rearrangement":
-        """Return the chain that goes on with an op and its inverse."""
+        """Return the rearrangement followed by an op, undone by its inverse."""
         return Rearrangement(
             shape,
             lambda b, x: write(b, self.apply(b, x)),
@@ -38,7 +38,7 @@ class Rearrangement:
         )
 
     def reshape(self, shape: Shape) -> "Rearrangement":
-        """Return the chain that then gives the elements another shape."""
+        """Return the rearrangement followed by a reshape."""
         return self._then(
             shape,
             lambda b, x: b.to_shape(x, shape),
@@ -46,7 +46,7 @@ class Rearrangement:
         )
 
     def transpose(self, order: Sequence[int]) -> "Rearrangement":
-        """Return the chain that then gives the axes another order."""
+        """Return the rearrangement followed by a transpose."""
         return self._then(
             permute(self.shape, order),
             lambda b, x: b.to_order(x, tuple(order)),
@@ -54,7 +54,7 @@ class Rearrangement:
         )
 
     def pad(self, shape: Shape) -> "Rearrangement":
-        """Return the chain that then adds zeros after the elements, up to a shape."""
+        """Return the rearrangement followed by zero padding at the end of axes."""
         if shape == self.shape:
             return self
         return self._then(

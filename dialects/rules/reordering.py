@@ -23,7 +23,7 @@ ReorderRule = Callable[..., tuple[Value, ...]]
 
 
 def in_any_order(**changes: Change) -> ReorderRule:
-    """Return the rule of an op that treats axes alike but for some attributes.
+    """Return the `reorder` rule of an op that treats axes alike but for attributes.
 
     Args:
         changes: what becomes of the attributes that speak of axes, by name:
@@ -41,18 +41,18 @@ def in_any_order(**changes: Change) -> ReorderRule:
 
 
 def rename_axes(axes: int | Sequence[int], order: Order) -> Any:
-    """Return the new position of an axis, or the sorted ones of several."""
+    """Return the new index of an axis, or the sorted ones of several."""
     if isinstance(axes, int):
         return order[axes]
     return tuple(sorted(order[axis] for axis in axes))
 
 
 def reorder_sizes(sizes: Sequence[object], order: Order) -> tuple[Any, ...]:
-    """Move each axis' entry to the axis' new place."""
+    """Return one entry per axis, each moved to the new index of its axis."""
     return permute(sizes, inverse(order))
 
 
 def order_without(axes: Sequence[int], order: Order) -> Order:
-    """The order of the axes that are left when `axes` are reduced away."""
+    """Return the order of the axes that remain when `axes` are reduced away."""
     kept = [at for axis, at in enumerate(order) if axis not in axes]
     return tuple(sorted(kept).index(at) for at in kept)

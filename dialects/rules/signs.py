@@ -18,7 +18,7 @@ _DEPTH = 16  # of ops that are looked at
 
 
 def is_nonnegative(value: Value, depth: int = _DEPTH) -> bool:
-    """Return whether all elements are known to be at least 0; False for floats."""
+    """Return whether all integers of a value are provably >= 0; False for floats."""
     dtype = Tensor.of(value).dtype
     if dtype == "bool" or dtype in dt.UNSIGNED:
         return True
@@ -42,6 +42,6 @@ def has_no_negative(elements: ir.Attribute) -> bool:
 
 
 def never_wraps(largest: Size, dtype: str) -> bool:
-    """Return whether a size never wraps around to below 0."""
+    """Return whether `dtype` holds a size without wrapping around."""
     _, most = bounds(largest)
     return dtype == "i64" or bool(most <= np.iinfo(dt.to_numpy(dtype)).max)

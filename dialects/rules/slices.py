@@ -8,7 +8,7 @@ from aotc.mlir import Value
 
 
 def slice_of_slice(b: Builder, op: Any, inner: Any) -> Value:
-    """Merge both slices."""
+    """Emit one slice in the place of a slice of a slice."""
     rows = zip(inner.start, inner.strides, op.start, strict=True)
     start = tuple(first + stride * later for first, stride, later in rows)
     pairs = zip(inner.strides, op.strides, strict=True)
@@ -17,7 +17,7 @@ def slice_of_slice(b: Builder, op: Any, inner: Any) -> Value:
 
 
 def slice_of_broadcast(b: Builder, op: Any, inner: Any) -> Value:
-    """Slice the operand of a broadcast, repeated as often as the slice has it."""
+    """Emit a broadcast of a slice in the place of a slice of a broadcast."""
     pairs = [*zip(Tensor.of(inner.x).shape, inner.axes, strict=True)]
     start, sizes, strides = (  # one element is read again and again
         tuple(one if size == 1 else cut[axis] for size, axis in pairs)
@@ -28,7 +28,7 @@ def slice_of_broadcast(b: Builder, op: Any, inner: Any) -> Value:
 
 
 def slice_of_part(b: Builder, op: Any, joined: Any) -> Value | None:
-    """Slice the one operand that holds all elements of the part, if it is known."""
+    """Emit a slice of the one operand of a concatenation that it reads; or None."""
     axis = joined.axis
     border = Tensor.of(joined.lhs).shape[axis]
     first, size, stride = op.start[axis], op.sizes[axis], op.strides[axis]

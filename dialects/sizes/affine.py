@@ -33,13 +33,13 @@ _ROUNDS = 8  # of simplification, in case two spellings alternate
 
 
 def constant(value: int) -> Expr:
-    """The expression of a number."""
+    """Return an integer as an affine expression."""
     return ir.AffineConstantExpr.get(value)
 
 
 @lru_cache(maxsize=2**16)
 def simplify(expr: Expr) -> Expr:
-    """The expression as MLIR spells it; one simplification may allow another.
+    """Return an expression simplified by MLIR until nothing changes.
 
     A quotient of what is negated is spelled as one that is rounded up: -(-n // 8) as
     (n + 7) // 8.
@@ -58,7 +58,7 @@ def simplify(expr: Expr) -> Expr:
 
 
 def _order_products(expr: Expr) -> Expr:
-    """The expression with the symbols of each product in order.
+    """Return an expression with the symbols of each product sorted.
 
     MLIR writes a product of three symbols in one order or another, and another one each
     time that it simplifies it.
@@ -87,7 +87,7 @@ def _order_products(expr: Expr) -> Expr:
 
 
 def _round_up_quotients(expr: Expr) -> Expr:
-    """Rewrite each (-a) // b in a sum as -((a + b - 1) // b)."""
+    """Return an expression with each (-a) // b in a sum as -((a + b - 1) // b)."""
     atoms, number = as_sum(expr)
     negated = {
         atom: up for atom in atoms if (up := _negated_quotient(atom)) is not None
@@ -102,7 +102,7 @@ def _round_up_quotients(expr: Expr) -> Expr:
 
 
 def _negated_quotient(atom: Expr) -> Expr | None:
-    """(a + b - 1) // b where the atom is (-a) // b, of a that has no sign; or None."""
+    """Return (a + b - 1) // b for an atom (-a) // b; None for other atoms."""
     if not isinstance(atom, ir.AffineFloorDivExpr):
         return None
     by = atom.rhs.maybe_downcast()
@@ -115,9 +115,7 @@ def _negated_quotient(atom: Expr) -> Expr | None:
 
 
 def _is_huge(expr: Expr) -> bool:
-    """Return whether an expression is the number `_HUGE`; outside of any context,
-    too.
-    """
+    """Return whether an expression is the number `_HUGE`; needs no active context."""
     number = expr.maybe_downcast()
     return isinstance(number, ir.AffineConstantExpr) and number.value == _HUGE
 
@@ -133,7 +131,7 @@ def symbol_count(exprs: Iterable[Expr]) -> int:
 
 
 def symbols_in(expr: Expr) -> set[int]:
-    """The numbers of the symbols that an expression mentions."""
+    """Return the indices of the symbols in an expression."""
     expr = expr.maybe_downcast()
     if isinstance(expr, ir.AffineSymbolExpr):
         return {int(expr.position)}
@@ -154,7 +152,7 @@ _BINARY: list[tuple[Any, Callable[[int, int], int]]] = [
 
 
 def evaluate(expr: Expr, values: Sequence[int]) -> int:
-    """The number that `expr` is when symbol i has value `values[i]`."""
+    """Return the value of `expr` where symbol i is `values[i]`."""
     node = expr.maybe_downcast()
     if isinstance(node, ir.AffineConstantExpr):
         return node.value
@@ -174,7 +172,7 @@ _REBUILD: list[tuple[Any, Callable[[Expr, Expr], Expr]]] = [
 
 
 def substitute(expr: Expr, symbols: Sequence[Expr]) -> Expr:
-    """The expression with `symbols[i]` in the place of symbol i, simplified."""
+    """Return `expr` with `symbols[i]` in the place of symbol i, simplified."""
 
     def rebuild(expr: Expr) -> Expr:
         node = expr.maybe_downcast()
@@ -194,7 +192,7 @@ def substitute(expr: Expr, symbols: Sequence[Expr]) -> Expr:
 
 
 def as_sum(expr: Expr) -> tuple[Atoms, int]:
-    """Return the expression as multiples of atoms, which are no sums, and a number.
+    """Return an expression as {atom: factor} and a number; atoms are not sums.
 
     `s0 * 2 + s0 floordiv 3 - 1` gives `({s0: 2, s0 floordiv 3: 1}, -1)`.
     """
@@ -204,7 +202,7 @@ def as_sum(expr: Expr) -> tuple[Atoms, int]:
 
 
 def _add_terms(expr: Expr, factor: int, atoms: Atoms) -> int:
-    """Add `factor * expr` to `atoms`; returns the number that is left."""
+    """Add the terms of `factor * expr` to `atoms`; return the constant term."""
     expr = expr.maybe_downcast()
     if isinstance(expr, ir.AffineConstantExpr):
         return factor * int(expr.value)
@@ -220,7 +218,7 @@ def _add_terms(expr: Expr, factor: int, atoms: Atoms) -> int:
 
 
 def as_difference(expr: Expr) -> tuple[Expr, Expr]:
-    """Split an expression into two without negative terms, whose difference it is."""
+    """Return two expressions without negative terms whose difference is `expr`."""
     atoms, number = as_sum(expr)
     added = {atom: factor for atom, factor in atoms.items() if factor > 0}
     taken = {atom: -factor for atom, factor in atoms.items() if factor < 0}
@@ -228,7 +226,7 @@ def as_difference(expr: Expr) -> tuple[Expr, Expr]:
 
 
 def is_misjudged(expr: Expr) -> bool:
-    """Return whether IREE misjudges the divisors of an expression, or of a part of it.
+    """Return whether IREE would compute a wrong divisor of an expression, or a part.
 
     Note [multiples less a number]: IREE 3.13 takes the greatest common divisor of the
     terms of a sum, of negative ones as unsigned 64-bit numbers: of `3 * n - 1` that of
@@ -250,6 +248,7 @@ def is_misjudged(expr: Expr) -> bool:
 
 
 def _sum_of(atoms: Atoms, number: int) -> Expr:
+    """Return the expression of a sum of atoms times factors and a number."""
     total = constant(number)
     for atom, factor in atoms.items():
         total = total + atom * factor
@@ -257,7 +256,7 @@ def _sum_of(atoms: Atoms, number: int) -> Expr:
 
 
 def factors(exprs: Iterable[Expr]) -> tuple[int, Counter[Expr]]:
-    """The product of `exprs` as a number and symbolic factors.
+    """Return the product of `exprs` as a number and a multiset of symbolic factors.
 
     (MLIR neither orders products nor multiplies them out.)
     """
@@ -281,17 +280,17 @@ def factors(exprs: Iterable[Expr]) -> tuple[int, Counter[Expr]]:
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
-    """max(a, b), see Note [minimum and maximum]."""
+    """Return max(a, b) as an expression; see Note [minimum and maximum]."""
     return simplify(a + _above_zero(simplify(b + a * -1)))
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
-    """min(a, b)."""
+    """Return min(a, b) as an expression; see Note [minimum and maximum]."""
     return simplify(a + _above_zero(simplify(a + b * -1)) * -1)
 
 
 def _above_zero(d: Expr) -> Expr:
-    """max(d, 0), in one spelling for all multiples of d and -d."""
+    """Return max(d, 0) in one spelling for all multiples of d and -d."""
     atoms, number = as_sum(d)
     common = math.gcd(number, *atoms.values())
     if not atoms:
@@ -312,12 +311,12 @@ def _above_zero(d: Expr) -> Expr:
 
 
 def _negative_part(y: Expr) -> Expr:
-    """max(-y, 0)."""
+    """Return max(-y, 0) as an expression."""
     return y * ir.AffineExpr.get_floor_div(y, constant(_HUGE))
 
 
 def above_zero_of(expr: Expr) -> Expr | None:
-    """The d of which `expr` is spelled max(d, 0), or None."""
+    """Return the d of an expression that is spelled max(d, 0), or None."""
     if not isinstance(expr, ir.AffineMulExpr):
         return None
     sign = expr.rhs.maybe_downcast()
@@ -348,7 +347,10 @@ def extremum(expr: Expr) -> tuple[str, Expr, Expr] | None:
 
 
 def _outermost(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr]:
-    """`rest + max(d, 0)` and `rest - max(d, 0)`; others are nested in the longest."""
+    """Return ("max" or "min", a, b) for `rest + max(d, 0)` or `rest - max(d, 0)`.
+
+    Others are nested in the longest.
+    """
     outer = max(found, key=lambda atom: len(str(atom)))
     factor = atoms.pop(outer)
     rest = _sum_of(atoms, number)
@@ -359,7 +361,10 @@ def _outermost(atoms: Atoms, number: int, found: Atoms) -> tuple[str, Expr, Expr
 def _match_clamp(
     atoms: Atoms, number: int, found: Atoms
 ) -> tuple[str, Expr, Expr] | None:
-    """`max(d, 0) - max(d - c, 0)`, which is min(max(d, 0), c) for a number c >= 0."""
+    """Return ("min" or "max", a, b) for `max(d, 0) - max(d - c, 0)`, or None.
+
+    It is min(max(d, 0), c) for a number c >= 0.
+    """
     for upper, lower in itertools.permutations(found, 2):
         limit = simplify(found[upper] + found[lower] * -1)
         if (atoms[upper], atoms[lower]) == (1, -1) and is_number(limit):
@@ -371,6 +376,7 @@ def _match_clamp(
 
 
 def _drop_atoms(atoms: Atoms, *gone: Expr) -> Atoms:
+    """Return the atoms of a sum without those of `gone`."""
     return {atom: factor for atom, factor in atoms.items() if atom not in gone}
 
 
@@ -378,7 +384,7 @@ def _drop_atoms(atoms: Atoms, *gone: Expr) -> Atoms:
 
 
 def text(expr: Expr) -> str:
-    """`n * 2 - 1`, `min(n, 3)`: the expression in the words of the contracts.
+    """Return an expression as text with symbol names: `n * 2 - 1`, `min(n, 3)`.
 
     The manifest holds this text, and `aotc.artifacts.shapes.SizeExpression` reads it.
     """
@@ -397,7 +403,7 @@ def text(expr: Expr) -> str:
 
 
 def _term(atom: Expr, factor: int) -> str:
-    """Print a positive multiple of an atom."""
+    """Return the text of a positive multiple of an atom."""
     if isinstance(atom, ir.AffineSymbolExpr):
         step = _step(atom.position)
         if factor % step == 0:
@@ -410,15 +416,18 @@ def _term(atom: Expr, factor: int) -> str:
 
 
 def _times(words: str, factor: int) -> str:
+    """Return the text of a product with a number; that of the factor 1 is left out."""
     return words if factor == 1 else f"{words} * {factor}"
 
 
 def _name(position: int) -> str:
+    """Return the name of a symbol; `s0` for one without a contract."""
     contract = contract_of(position)
     return f"s{position}" if contract is None else contract.name
 
 
 def _step(position: int) -> int:
+    """Return the multiple that a symbol counts."""
     contract = contract_of(position)
     return 1 if contract is None else contract.multiple_of
 
@@ -431,6 +440,7 @@ _SIGNS = [
 
 
 def _atom(atom: Expr) -> str:
+    """Return the text of an expression that is no sum."""
     if isinstance(atom, ir.AffineSymbolExpr):
         return f"{_name(atom.position)} // {_step(atom.position)}"
     if above_zero_of(atom) is not None:
@@ -443,7 +453,7 @@ def _atom(atom: Expr) -> str:
 
 
 def _factor(expr: Expr) -> str:
-    """An operand, in parentheses unless it is one word."""
+    """Return the text of an operand, in parentheses unless it is one word."""
     words = text(expr.maybe_downcast())
     plain = words.isidentifier() or words.isdigit() or extremum(expr) is not None
     return words if plain else f"({words})"

@@ -1,6 +1,4 @@
-"""Contracts on sizes that calls decide: a `Contract` each. No MLIR is needed. No
-MLIR is needed.
-"""
+"""Contracts on sizes that calls decide: a `Contract` each. No MLIR is needed."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,14 +13,14 @@ _ELSEWHERE = re.compile(r"(route|callback):[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_policy(value: object) -> bool:
-    """Return whether a value is one of `POLICIES`."""
+    """Return whether a value is one of the texts in `POLICIES`."""
     is_text = isinstance(value, str)
     return is_text and (value in _PLAIN or bool(_ELSEWHERE.fullmatch(str(value))))
 
 
 @dataclass(frozen=True)
 class Contract:
-    """The promise of a symbol: every call binds its size within these bounds.
+    """The promised bounds of a symbolic size, and what happens to calls of other sizes.
 
     `policy` is one of `POLICIES`: what becomes of sizes without code of their own.
     `optimum` is the size that most calls bind, if that is known, and `where` the line
@@ -39,7 +37,7 @@ class Contract:
 
     @property
     def largest(self) -> int | None:
-        """The greatest size that a call may bind; None where there is no limit."""
+        """The greatest size that a call may bind; None if there is no limit."""
         step = self.multiple_of
         return None if self.max is None else self.max // step * step
 
@@ -55,12 +53,12 @@ class Contract:
 
     @property
     def route(self) -> str:
-        """The entry that computes calls of other sizes; empty where none does."""
+        """Name of the entry that computes calls of other sizes; empty without one."""
         kind, _, name = self.policy.partition(":")
         return name if kind == "route" else ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the contract as the manifest holds it."""
+        """Return the contract as JSON data of the manifest."""
         facts = {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
         more = {
             "policy": None if self.policy == DYNAMIC else self.policy,
@@ -71,7 +69,7 @@ class Contract:
         return {**facts, **known}
 
     def __str__(self) -> str:
-        """`batch >= 1`, `length in [1, 512]`, `n >= 8 in steps of 8, mostly 64`."""
+        """Return text such as `batch >= 1` or `n >= 8 in steps of 8, mostly 64`."""
         bounds = f"{self.name} >= {self.min}"
         if self.max is not None:
             bounds = f"{self.name} in [{self.min}, {self.max}]"

@@ -28,21 +28,24 @@ Bounds = tuple[Number, Number]
 
 
 def bounds(expr: Expr) -> Bounds:
-    """The least and greatest value of `expr` by the known contracts."""
+    """Return the least and greatest value of `expr` by the known contracts."""
     return _bounds_under(expr, current_contracts())
 
 
 @lru_cache(maxsize=1 << 14)
 def _bounds_under(expr: Expr, _: tuple[Contract, ...]) -> Bounds:
+    """Return the bounds of `expr`, cached by the known contracts."""
     return _least(expr), -_least(simplify(expr * -1))
 
 
 def _least(expr: Expr) -> Number:
+    """Return the least value of an expression by the known contracts."""
     return _least_under(expr, current_contracts())
 
 
 @lru_cache(maxsize=1 << 14)  # quotients within quotients are asked for again and again
 def _least_under(expr: Expr, _: tuple[Contract, ...]) -> Number:
+    """Return the least value of an expression, cached by the known contracts."""
     found = extremum(expr)
     if found is not None:
         kind, a, b = found
@@ -52,12 +55,12 @@ def _least_under(expr: Expr, _: tuple[Contract, ...]) -> Number:
 
 
 def _ceil(value: Number) -> Number:
-    """`math.ceil` that leaves infinities alone."""
+    """Return `math.ceil` of a number; infinities stay."""
     return value if isinstance(value, float) else math.ceil(value)
 
 
 def _least_sum(atoms: Atoms, number: Number) -> Number:
-    """Bound a sum from below by interval arithmetic, with independent atoms."""
+    """Return a lower bound of a sum by interval arithmetic on its atoms."""
     total = number
     for atom, factor in atoms.items():
         low, high = _atom_bounds(atom)
@@ -66,8 +69,9 @@ def _least_sum(atoms: Atoms, number: Number) -> Number:
 
 
 def _relaxed_least(atoms: Atoms, number: int) -> Number:
-    """Bound a sum from below with quotients as fractions, so that `n - n // 2` adds
-    up.
+    """Return a lower bound of a sum with its quotients relaxed to fractions.
+
+    So `n - n // 2` adds up.
     """
     relaxed: Atoms = {}
     total = Fraction(number)
@@ -86,6 +90,7 @@ def _relaxed_least(atoms: Atoms, number: int) -> Number:
 
 
 def _atom_bounds(atom: Expr) -> Bounds:
+    """Return the bounds of an expression that is no sum."""
     if isinstance(atom, ir.AffineSymbolExpr):
         return symbol_bounds(atom.position)
     positive = above_zero_of(atom)
@@ -100,15 +105,18 @@ def _atom_bounds(atom: Expr) -> Bounds:
 
 
 def _multiply(left: Bounds, right: Bounds) -> Bounds:
+    """Return the bounds of a product of two intervals."""
     products = [_product(a, b) for a in left for b in right]
     return min(products), max(products)
 
 
 def _product(a: Number, b: Number) -> Number:
+    """Return a product where 0 times infinity is 0."""
     return 0 if a == 0 or b == 0 else a * b  # not NaN for 0 * inf
 
 
 def _floor_divide(left: Bounds, right: Bounds) -> Bounds:
+    """Return the bounds of a floor division of two intervals."""
     quotients = [_quotient(a, b) for a in left for b in right]
     return min(quotients), max(quotients)
 
@@ -121,11 +129,13 @@ def _quotient(a: Number, b: Number) -> Number:
 
 
 def _ceil_divide(left: Bounds, right: Bounds) -> Bounds:
+    """Return the bounds of a ceiling division of two intervals."""
     low, high = _floor_divide((-left[1], -left[0]), right)
     return -high, -low
 
 
 def _modulo(left: Bounds, right: Bounds) -> Bounds:
+    """Return the bounds of the remainders of an interval."""
     most = right[1] - 1
     return 0, min(left[1], most) if left[0] >= 0 else most
 

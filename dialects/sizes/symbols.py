@@ -21,7 +21,7 @@ _known: list[Sequence[Contract]] = []
 
 @contextmanager
 def known_contracts(contracts: Sequence[Contract]) -> Iterator[None]:
-    """Give symbol i the name and the bounds of `contracts[i]` within this block."""
+    """Make `contracts[i]` the contract of symbol i within this block."""
     _known.append(contracts)
     try:
         yield
@@ -30,12 +30,12 @@ def known_contracts(contracts: Sequence[Contract]) -> Iterator[None]:
 
 
 def current_contracts() -> tuple[Contract, ...]:
-    """The contracts of the symbols, as far as they are known."""
+    """Return the contracts of the symbols that the current block knows."""
     return tuple(_known[-1]) if _known else ()
 
 
 def contract_of(position: int) -> Contract | None:
-    """The contract of symbol number `position`, where it is known."""
+    """Return the contract of symbol number `position`; None if it is not known."""
     known = current_contracts()
     return known[position] if position < len(known) else None
 
@@ -51,7 +51,7 @@ def symbol_bounds(position: int) -> tuple[float, float]:
 
 
 def symbol_optimum(position: int) -> int | None:
-    """The value that a symbol has in most calls, if that is known."""
+    """Return the value of a symbol in most calls; None if it is not known."""
     contract = contract_of(position)
     if contract is None or contract.optimum is None:
         return None
@@ -59,7 +59,7 @@ def symbol_optimum(position: int) -> int | None:
 
 
 def contracts_attribute(contracts: Sequence[Contract]) -> ir.ArrayAttr:
-    """The contracts as the function attribute `graph.symbols`."""
+    """Return contracts encoded as the function attribute `graph.symbols`."""
 
     def plain(value: int | str) -> ir.Attribute:
         if isinstance(value, str):
@@ -76,7 +76,7 @@ def contracts_attribute(contracts: Sequence[Contract]) -> ir.ArrayAttr:
 
 
 def contracts_of(function: Function) -> list[Contract]:
-    """The contracts in the attribute `graph.symbols` of a function; none without."""
+    """Return the contracts in a function's attribute `graph.symbols`; [] without it."""
     if "graph.symbols" not in function.attributes:
         return []
     return [*_read_contracts(function.attributes["graph.symbols"])]
@@ -86,6 +86,7 @@ def contracts_of(function: Function) -> list[Contract]:
     maxsize=2**12
 )  # all functions of an entry have the same, and every pass asks
 def _read_contracts(attribute: ir.Attribute) -> tuple[Contract, ...]:
+    """Return the contracts that an attribute holds, cached."""
     rows = map(ir.DictAttr, ir.ArrayAttr(attribute))
     return tuple(
         Contract(**{entry.name: _plain(entry.attr) for entry in row}) for row in rows
@@ -93,6 +94,7 @@ def _read_contracts(attribute: ir.Attribute) -> tuple[Contract, ...]:
 
 
 def _plain(attribute: ir.Attribute) -> Any:
+    """Return the text or integer of an attribute."""
     if isinstance(attribute, ir.StringAttr):
         return str(attribute.value)
     return int(ir.IntegerAttr(attribute).value)

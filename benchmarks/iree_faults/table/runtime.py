@@ -34,7 +34,7 @@ ROWS = (
         Symptom.UNSAFE,
         "Checks no position of a scatter.",
         (
-            "dialects/ops/scatter_lowering.py: _without_lost",
+            "dialects/ops/scatter_lowering.py: _keep_writable",
             "dialects/ops/indexing.py: Note [out of bounds]",
         ),
         Dies(runs.scatter_out_of_bounds, "SIGSEGV"),
