@@ -20,7 +20,7 @@ from aotc.passes.properties import GENERAL_CODE_DROPPED, SIZES_PADDED, SIZES_SPE
 
 
 class DropGeneral(Pass):
-    """Declare entries that no call has the general code of."""
+    """Drop the body of entries whose calls all go to specialized or padded copies."""
 
     name = "drop-general"
     level = 0
