@@ -172,7 +172,9 @@ def _scaling_of(
 
 
 def _product_of_each(op: GraphOp) -> _BatchedProduct | None:
-    """The product of each index of the first axis; None if they are no products."""
+    """Return the shape and axes of a product as one for each image; None if it is
+    none.
+    """
     if isinstance(op, DotGeneral):
         if op.lhs_batch or 0 in op.lhs_contract:
             return None
@@ -191,12 +193,13 @@ def _product_of_each(op: GraphOp) -> _BatchedProduct | None:
 
 
 def _is_smaller(value: Value, other: Value) -> bool:
+    """Return whether `value` has fewer elements than `other`, for static shapes."""
     few, many = (element_count(Tensor.of(x).shape) for x in (value, other))
     return isinstance(few, int) and isinstance(many, int) and few < many
 
 
 def _is_worth(product: _BatchedProduct, image: Shape) -> bool:
-    """Return whether scaling the weight for each image pays."""
+    """Return whether giving each image a scaled weight of its own pays."""
     weight, elements = element_count(product.shape), element_count(image)
     summed = element_count(tuple(product.shape[axis] for axis in product.right))
     if not isinstance(weight, int) or not isinstance(elements, int):
@@ -207,7 +210,7 @@ def _is_worth(product: _BatchedProduct, image: Shape) -> bool:
 
 
 def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
-    """Replace a product by another form."""
+    """Replace a product by its rewritten form; erase its operand's multiplication."""
     multiply: Operation = op.operands[0].owner
     with before(op):
         result = found.build(op)
@@ -217,7 +220,7 @@ def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
 
 
 def _scale(weight: Value, scale: Broadcast, axes: dict[int, int]) -> Value:
-    """Multiply a weight by a scale, given the weight's axis for each of the scale's."""
+    """Emit `weight * scale`; `axes` maps the scale's axes to the weight's."""
     build = Builder()
     narrow = build.reshape(scale.x, shape=squeeze_shape(Tensor.of(scale.x).shape))
     kept = [axes[axis] for axis in varying_axes(scale)]

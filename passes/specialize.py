@@ -22,7 +22,7 @@ from aotc.passes.properties import SIZES_SPECIALIZED
 
 
 class Specialize(Pass):
-    """Add specializations beside the entries that ask for them."""
+    """Add an entry for each combination of fixed sizes that entries ask for."""
 
     name = "specialize"
     level = 0
