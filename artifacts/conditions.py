@@ -101,10 +101,12 @@ class Condition:
 
 class _Replacement(ast.NodeTransformer):
     """Syntax tree transformer that replaces names by parsed terms."""
+
     def __init__(self, terms: Mapping[str, str]) -> None:
         self._terms = terms
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the parsed term for a name, or the name itself if it has none."""
         term = self._terms.get(node.id)
         return node if term is None else ast.parse(term, mode="eval").body
 

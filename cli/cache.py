@@ -89,7 +89,12 @@ def _show(
         lines.append(f"removed {output.quantity(len(removed), 'value')}, {size}")
     elif damaged is None and stored:
         rows = [
-            (each.recipe.label, each.recipe.kind, output.size(each.size), _age_text(each))
+            (
+                each.recipe.label,
+                each.recipe.kind,
+                output.size(each.size),
+                _age_text(each),
+            )
             for each in stored
         ]
         lines += [output.table(("VALUE", "KIND", "SIZE", "USED"), rows), ""]

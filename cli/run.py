@@ -130,7 +130,9 @@ def run(
     compiled, so that its prints and breakpoints see values.
     """
     if Path(bundle).suffix == ".py" and options.get("AOTC_EAGER"):
-        _require_no_bundle_options(loop, stream, load_state, save_state, find_nan, target)
+        _require_no_bundle_options(
+            loop, stream, load_state, save_state, find_nan, target
+        )
         document, text = _execute(Path(bundle), entry, inputs, file)
         output.emit(document, text, form)
         return

@@ -123,6 +123,7 @@ def _is_update(made: Operation | Block, kernels: InPlaceKernels) -> bool:
 
 
 def _is_used(op: Operation) -> bool:
+    """Return whether any result of an op has a use."""
     return any(True for value in op.results for _ in value.uses)
 
 

@@ -151,7 +151,8 @@ def sums_in_parts_of_unknown_size(block: Block) -> set[Value]:
         for op in block.operations
         if isinstance(op, GraphOp)
         for value in op.results
-        if isinstance(op, (DotGeneral, ConvGeneral, Pool)) or _is_fused_with_others(value)
+        if isinstance(op, (DotGeneral, ConvGeneral, Pool))
+        or _is_fused_with_others(value)
         if not all(isinstance(size, int) for size in Tensor.of(value).shape[:-_CUT])
         and any(isinstance(use.owner.opview, GraphOp) for use in value.uses)
     }

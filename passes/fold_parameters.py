@@ -290,4 +290,5 @@ def _erase_unread(block: Block, ports: Sequence[Port]) -> list[Port]:
 
 
 def _is_read(value: Value) -> bool:
+    """Return whether a value has a use."""
     return next(iter(value.uses), None) is not None

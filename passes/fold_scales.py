@@ -196,6 +196,7 @@ def _chain(
 
 
 def _only_reader(value: Value) -> Operation | None:
+    """Return the only user of a value; None for none or several."""
     uses = list(value.uses)
     return uses[0].owner if len(uses) == 1 else None
 

@@ -56,7 +56,9 @@ def normalize_by_parts(op: Normalize, inner: Sequence[int]) -> None:
         _, means, variances = b.normalize(
             op.x, axes=tuple(inner), epsilon=op.epsilon, centered=op.centered
         )
-        _normalize_by(b, op, means, variances, _renumbered(_others(op.axes, inner), inner))
+        _normalize_by(
+            b, op, means, variances, _renumbered(_others(op.axes, inner), inner)
+        )
 
 
 def normalize_by_sums(op: Normalize, parts: int) -> list[Value]:

@@ -152,7 +152,9 @@ class _UpdateJoiner:
         formed.
         """
         updates = self._updates(function, entry)
-        most = _DispatchLimits.of(function, entry, on_gpus=self.capabilities.emitted.on_gpus)
+        most = _DispatchLimits.of(
+            function, entry, on_gpus=self.capabilities.emitted.on_gpus
+        )
         return any([self._write(group) for group in _groups(updates, most)])
 
     # ---- what is an update ----------------------------------------------------------
@@ -372,7 +374,9 @@ class _DispatchLimits:
         )
 
 
-def _groups(updates: Sequence[_Update], most: _DispatchLimits) -> Iterator[list[_Update]]:
+def _groups(
+    updates: Sequence[_Update], most: _DispatchLimits
+) -> Iterator[list[_Update]]:
     """Yield runs of consecutive updates that fit one kernel.
 
     One whose results something else reads is alone: others may be computed of that.

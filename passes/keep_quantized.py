@@ -133,7 +133,11 @@ def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
         return op
     axis, at = found[1], IndexMap.of(ordered)
     is_of_rows = at.axes == at.along == (axis,) and at.kept == (1 - axis,)
-    if Tensor.of(ordered.x).rank != 2 or not is_of_rows or _match_affine(ordered.x) is None:
+    if (
+        Tensor.of(ordered.x).rank != 2
+        or not is_of_rows
+        or _match_affine(ordered.x) is None
+    ):
         return op
     kind, b = Tensor.of(op.lhs), Builder()
     (summed,) = op.lhs_contract

@@ -195,6 +195,7 @@ def _is_apt(op: _Moving) -> bool:
 
 
 def _static(sizes: Sequence[object]) -> list[int]:
+    """Replace symbolic sizes by -1."""
     return [size if isinstance(size, int) else -1 for size in sizes]
 
 

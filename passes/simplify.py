@@ -132,4 +132,5 @@ def _is_small(value: Value) -> bool:
 
 
 def _is_constant(value: Value) -> bool:
+    """Return whether a value is made by a constant op."""
     return made_by(value, Constant) is not None

@@ -33,9 +33,7 @@ def host_facts(device: Facts) -> dict[str, object]:
 
 
 def has_driver(device: Facts) -> bool | None:
-    """Return whether HIP is there, None if the profile does not say; a GPU alone
-    does not.
-    """
+    """Return whether a profile says that HIP works; None if it does not say."""
     rocm = section(device, "rocm")
     if rocm.get("devices") and "hip" not in rocm:
         return None

@@ -78,6 +78,7 @@ def _latency(name: str, *, quickest: bool = False) -> Callable[..., float | None
     """Return a getter of a latency statistic, over all rounds or of the quickest
     one.
     """
+
     def value(_: Evidence, figures: Figures) -> float | None:
         found: ReplayLatency | None = figures.least if quickest else figures.latency
         return None if found is None else getattr(found, name)
@@ -94,6 +95,7 @@ def _build(name: str) -> Callable[..., object]:
     """Return a getter of a fact on the contender's build; None for one not built
     here.
     """
+
     def value(_: Evidence, figures: Figures) -> Any:
         build = figures.measured.contender.build
         return None if build is None else getattr(build, name)

@@ -144,5 +144,6 @@ def keeps_values(cast: Cast) -> bool:
 
 
 def _holds(dtype: str, found: Range) -> bool:
+    """Return whether a range of integers fits a dtype."""
     low, high = integer_bounds(dtype)
     return low <= found[0] and found[1] <= high

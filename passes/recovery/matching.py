@@ -74,6 +74,7 @@ def find_match(term: Term, root: Value, numbers: SplatValues) -> Match | None:
 
 class _Matcher:
     """Backtracking matcher of terms against the expression that ends in `root`."""
+
     def __init__(self, root: Value, numbers: SplatValues) -> None:
         self._root = root
         self._own: dict[Value, bool] = {root: True}
