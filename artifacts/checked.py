@@ -41,7 +41,7 @@ def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
 
 @dataclass(frozen=True)
 class CodeCheckResult:
-    """Which code of an entry, for one target, was run and compared before signing.
+    """Result of the self-check of an entry's code for one target, from the manifest.
 
     Args:
         entry: its name.
@@ -59,7 +59,7 @@ class CodeCheckResult:
 
     @property
     def is_checked(self) -> bool:
-        """Whether all code of the entry was run and compared."""
+        """Return whether all code of the entry was run and compared."""
         return not self.unchecked
 
     def __str__(self) -> str:

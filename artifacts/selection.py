@@ -35,7 +35,7 @@ class Judgement:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the host may run the variant."""
+        """Return whether the host may run the variant."""
         return self.verdict in USABLE
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Selection:
 
     @property
     def fallback(self) -> bool:
-        """Whether a CPU runs a bundle that also has code for an accelerator."""
+        """Return whether a CPU runs a bundle that also has code for an accelerator."""
         return (
             self.variant is not None
             and on_cpu(self.variant)

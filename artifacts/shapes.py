@@ -51,7 +51,7 @@ class SizeExpression:
 
     @property
     def is_symbol(self) -> bool:
-        """Whether this size is a single symbol."""
+        """Return whether this size is a single symbol."""
         return isinstance(self._tree, ast.Name)
 
     def decides(self, known: Collection[str]) -> str | None:

@@ -45,7 +45,9 @@ class BenchReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all time ratios to the other bundles are at or below the limit."""
+        """Return whether all time ratios to the other bundles are at or below the
+        limit.
+        """
         return self.limit is None or all(
             each.ratio <= self.limit for each in self._comparisons
         )

@@ -38,7 +38,7 @@ class LoopSettings:
 
 
 class OptionWording:
-    """How error messages of `aotc.training` name the options of `aotc run`."""
+    """Wording by which error messages of `aotc.training` name options of `aotc run`."""
 
     def option(self, name: str, *values: object) -> str:
         """Return an option as typed on the command line: `--seed 0`, `--entry a |

@@ -61,7 +61,7 @@ def print_answer(text: str | bytes, *, nl: bool = True) -> None:
 
 @contextmanager
 def reserved_for_answers() -> Iterator[None]:
-    """Within the block, send all other output to standard error.
+    """Send all other output of the block to standard error.
 
     What a model or a library prints meanwhile, to Python's stream or to the file
     descriptor, goes to standard error: the answer may be a document for a script.
@@ -90,7 +90,7 @@ def answers() -> TextIO:
 
 @contextmanager
 def _kept_descriptor() -> Iterator[int]:
-    """Within the block, redirect descriptor 1 to 2; yield a copy of the original."""
+    """Redirect descriptor 1 to 2 within the block; yield a copy of the original."""
     kept = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
     try:
@@ -117,7 +117,7 @@ def _answer_stream(kept: int) -> TextIO:
 
 @contextmanager
 def _reporting_write_errors(stream: TextIO) -> Iterator[None]:
-    """Within the block, convert failed writes, as on a full disk, to `cannot-write`."""
+    """Convert failed writes of the block, as on a full disk, to `cannot-write`."""
     try:
         yield
     except BrokenPipeError:

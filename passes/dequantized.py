@@ -79,8 +79,8 @@ class Dequantized:
 
     @property
     def has_own_zero(self) -> bool:
-        """Whether the zero point fits the integers' dtype, so that differences are
-        below 256.
+        """Return whether the zero point fits the integers' dtype, so that differences
+        are below 256.
         """
         if self.zero is None or self.offset is not None:
             least, greatest = integer_bounds(self.kind.dtype)
@@ -91,12 +91,12 @@ class Dequantized:
 
     @property
     def is_padded(self) -> bool:
-        """Whether the movement ops contain padding."""
+        """Return whether the movement ops contain padding."""
         return any(isinstance(op, Pad) for op in self.moves)
 
     @property
     def has_one_zero(self) -> bool:
-        """Whether all elements have the same zero point."""
+        """Return whether all elements have the same zero point."""
         if self.zero is None or self.offset is not None:
             return True
         return not _varying_axes(self.zero)

@@ -126,7 +126,9 @@ class _Update:
 
     @property
     def has_readers(self) -> bool:
-        """Whether an op outside the update, other than the return, uses a new state."""
+        """Return whether an op outside the update, other than the return, uses a new
+        state.
+        """
         users = [op for op in users_of(self.results) if op not in self.ops]
         return not all(isinstance(op, func.ReturnOp) for op in users)
 

@@ -36,7 +36,7 @@ class Outlining:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no function has been outlined."""
+        """Return whether no function has been outlined."""
         return not self._by_text
 
     def outline(self, region: Region, fused: Fused) -> None:

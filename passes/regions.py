@@ -104,7 +104,7 @@ class Region:
 
     @cached_property
     def epilogue(self) -> Elementwise:
-        """Which elementwise ops the kernel can compute after the anchor."""
+        """The elementwise ops that the kernel can compute after the anchor."""
         return self.family.epilogue_of(self.anchor, self.capabilities.machine)
 
     @property

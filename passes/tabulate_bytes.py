@@ -155,7 +155,8 @@ class _Image:
 
     @property
     def is_worth_a_table(self) -> bool:
-        """Whether a lookup pays: targets would differ, or the bytes come from memory.
+        """Return whether a lookup pays: targets would differ, or the bytes come from
+        memory.
 
         A table takes a third of a nanosecond for a byte, floats one to three on AVX2
         and 0.6 to 1.3 on AVX-512. Bytes that a kernel makes of floats it has in
@@ -177,7 +178,7 @@ class _Image:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the table is the identity on bytes."""
+        """Return whether the table is the identity on bytes."""
         every = np.zeros(len(self.table), self.table.dtype)
         every[:_BYTES] = _every_byte(Tensor.of(self.source).dtype)
         dtype = dtypes.canonical_dtype(self.table.dtype)

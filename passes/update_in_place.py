@@ -131,7 +131,8 @@ def _reader_results(region: Update) -> list[Value]:
 
 
 class UpdateOrder:
-    """Which values are surely computed after the readers of old states.
+    """Known order of a function's values: which come surely after the readers of old
+    states.
 
     Args:
         function: that updates states.

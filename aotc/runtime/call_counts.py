@@ -48,7 +48,7 @@ class Tally:
 
 
 class ShapeCounts:
-    """What a call with certain shapes adds to the tally of its code.
+    """The increments that a call with certain shapes adds to the tally of its code.
 
     Args:
         tally: of the code.

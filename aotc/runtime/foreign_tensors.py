@@ -98,7 +98,7 @@ class DlpackTensor:
 
     @property
     def is_row_major(self) -> bool:
-        """Whether the elements are contiguous in row-major order."""
+        """Return whether the elements are contiguous in row-major order."""
         if self.strides is None or not self.size:
             return True
         step = 1

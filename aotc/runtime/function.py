@@ -53,7 +53,7 @@ class NoCodeForSizes(InputError):
 
 
 class _CallPlan(NamedTuple):
-    """How calls of certain shapes are computed: export, padding, counters.
+    """Plan for calls of certain shapes: the export, padding, and counters.
 
     Args:
         export: that computes them.

@@ -34,7 +34,7 @@ _DEVICES = {
 
 
 class Described(NamedTuple):
-    """How error messages describe an input.
+    """Description of an input for error messages.
 
     Args:
         title: such as `predict: input 'x'`.

@@ -20,7 +20,8 @@ _Given = TypeVar("_Given", bound=Array | DlpackTensor)
 
 
 class CallPadding:
-    """How calls of certain sizes are padded to the sizes of a code, and results cut.
+    """Padding of calls of certain sizes to the sizes of a code; it also cuts the
+    results.
 
     Args:
         code: that they are padded for.

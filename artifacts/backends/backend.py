@@ -76,8 +76,8 @@ class Backend:
 
     @property
     def is_portable(self) -> bool:
-        """Whether every CPU runs the backend's code, which is slow and keeps line
-        numbers.
+        """Return whether every CPU runs the backend's code, which is slow and keeps
+        line numbers.
         """
         return self.portable_format is not None
 

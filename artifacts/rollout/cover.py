@@ -28,7 +28,7 @@ class Demand:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether all targets together would serve enough of the devices."""
+        """Return whether all targets together would serve enough of the devices."""
         return self.devices.get((), 0) <= self.spare
 
 

@@ -50,7 +50,7 @@ class EntryMemory:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the entry fits in the device's memory; None if a number is
+        """Return whether the entry fits in the device's memory; None if a number is
         unknown.
         """
         if self.needed_bytes is None or self.available_bytes is None:
@@ -108,7 +108,7 @@ class CompatibilityCell:
 
     @property
     def fits(self) -> bool:
-        """Whether no entry is known to need more memory than the device has."""
+        """Return whether no entry is known to need more memory than the device has."""
         return all(entry.fits is not False for entry in self.memory)
 
 

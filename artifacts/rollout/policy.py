@@ -58,7 +58,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class DeviceCoverage:
-    """How many devices of a group are covered, and whether that is enough.
+    """Number of covered devices in a group, and whether it is sufficient.
 
     Args:
         artifact: its number; None for any of them.
