@@ -60,7 +60,7 @@ class Autodiff(Pass):
     ensures = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed, seen = False, 0
         with index_functions(unit.module) as functions:
             while rest := [*functions][seen:]:  # bodies may declare more of them

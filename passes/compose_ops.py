@@ -52,7 +52,7 @@ class ComposeOps(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         left_out = frozenset(self.without.split("+"))
         bodies = unfused_functions(functions_of(unit.module))

@@ -18,5 +18,7 @@ class ControlToBlocks(Pass):
     ensures = (CONTROL_IN_BLOCKS,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether there was structured control flow to rewrite."""
+        """Rewrite the unit's module in place; return whether there was structured
+        control flow to rewrite.
+        """
         return to_blocks(unit.module)

@@ -27,7 +27,7 @@ class Decompose(Pass):
     ensures = (OPS_DECOMPOSED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         while any([decompose_ops(each) for each in _unfused(unit.module)]):
             changed = True  # new functions, too, may have such ops

@@ -46,7 +46,7 @@ class DelayDequantization(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         for function, weights in functions_with_weights(unit.module):
             changed |= _delay(function, weights)

@@ -29,7 +29,7 @@ class DelayExchanges(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         functions = functions_of(unit.module).values()
         waits = {name_of(each) for each in functions if iree_text.waits(each)}
         if not waits:

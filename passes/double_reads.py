@@ -124,7 +124,8 @@ def values_of_many_arguments(block: Block) -> set[Value]:
 
 
 def products_reduced_over_symbols(block: Block) -> set[Value]:
-    """Return the products of which a reduction goes over two axes of symbolic sizes.
+    """Return the matrix products of which a reduction goes over two axes of symbolic
+    sizes.
 
     See Note [sums of all of a product].
     """

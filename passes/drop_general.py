@@ -32,7 +32,7 @@ class DropGeneral(Pass):
     ensures = (GENERAL_CODE_DROPPED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         idle = [
             each.name
             for each in unit.program.entries

@@ -71,7 +71,7 @@ class FoldParameters(Pass):
     notes_origins: ClassVar[bool] = False
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):

@@ -52,7 +52,7 @@ class FoldScales(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite one function in place; return whether anything changed."""
         weights = weight_values(function)
         found = (_product(op, weights) for op in function.entry_block.operations)
         # a list: those that are folded go

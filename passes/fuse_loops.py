@@ -70,7 +70,9 @@ class FuseLoops(Pass):
     requires = (OPS_DECOMPOSED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any loop became one kernel."""
+        """Rewrite the unit's module in place; return whether any loop became one
+        kernel.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
             return False

@@ -52,7 +52,9 @@ class GatherPacked(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any gather was rewritten."""
+        """Rewrite the unit's module in place; return whether any gather was
+        rewritten.
+        """
         if not folds_parameters(unit.program):
             return False
         changed, capabilities = False, capabilities_of(unit.target)

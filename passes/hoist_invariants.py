@@ -54,7 +54,7 @@ class HoistInvariants(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         with index_functions(unit.module) as functions:
             entries = [each for each in functions.values() if not is_private(each)]
             return any([_hoist_all(each, functions) for each in entries])

@@ -24,7 +24,8 @@ Axis = tuple[Value, int]
 
 @dataclass(frozen=True)
 class Relation:
-    """A result axis computed from operand axes, along which an image role propagates.
+    """Result axis computed from operand axes, to which their image role (channels, …)
+    passes.
 
     Args:
         result: the axis.

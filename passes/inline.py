@@ -28,7 +28,7 @@ class Inline(Pass):
     ensures = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         functions = functions_of(unit.module)
 
         def chosen(call: func.CallOp) -> Function | None:

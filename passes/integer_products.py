@@ -54,9 +54,7 @@ _HALF = 128  # what u8 have more than i8
 
 
 class IntegerProducts(FunctionPass):
-    """Multiply integers and scale the sums where both operands of a product are
-    dequantised.
-    """
+    """Compute matrix products and convolutions of dequantised operands in integers."""
 
     name = "integer-products"
     level = 2
@@ -64,8 +62,8 @@ class IntegerProducts(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the matching products of a function in place; return whether there
-        were any.
+        """Rewrite the matching products and convolutions of a function; return whether
+        there were any.
         """
         weights = weight_values(function)
         found = [_product(op, weights) for op in function.entry_block.operations]
@@ -76,7 +74,7 @@ class IntegerProducts(FunctionPass):
 
 
 class _How(Enum):
-    """The operand representation of the rewritten product.
+    """The operand representation of a rewritten matrix product or convolution.
 
     INTEGERS: the bytes as they are; sums of columns by the left operand's zero point
         are subtracted.
@@ -130,8 +128,8 @@ class _DequantizedProduct:
 
 
 def _product(op: Operation, weights: set[Value]) -> _DequantizedProduct | None:
-    """Match an op as a product to compute in integers; None if it must stay in
-    floats.
+    """Match an op as a matrix product or convolution to compute in integers; else
+    None.
     """
     if not isinstance(op, (DotGeneral, ConvGeneral)) or op.results[0] in weights:
         return None
@@ -179,7 +177,7 @@ def _is_possible(product: _DequantizedProduct, *, is_weight: bool) -> bool:
 
 
 def _takes_differences(product: _DequantizedProduct, *, is_weight: bool) -> bool:
-    """Return whether a product is computed on operands with the zero points
+    """Return whether operands are multiplied with their zero points already
     subtracted.
     """
     op = product.op

@@ -55,9 +55,7 @@ _Functions: TypeAlias = Mapping[str, Function]
 
 
 class JoinProducts(Pass):
-    """Join products of one left operand into one kernel, in entries and their loop
-    bodies.
-    """
+    """Join matrix products (or convolutions) of one left operand into one kernel."""
 
     name = "join-products"
     level = 2
@@ -65,7 +63,9 @@ class JoinProducts(Pass):
     requires = (REGIONS_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any products were joined."""
+        """Rewrite the unit's module in place; return whether any products were
+        joined.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
             return False
@@ -101,7 +101,7 @@ def _join_launches(module: Module, capabilities: Capabilities) -> bool:
 
 @dataclass(frozen=True)
 class _Family:
-    """Products of one left operand, by weights that nothing else reads.
+    """Matrix products of one left operand, by weights that nothing else reads.
 
     Args:
         function: that has them.

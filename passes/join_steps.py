@@ -46,8 +46,8 @@ _FEW_ROWS = 4
 
 
 class JoinSteps(Pass):
-    """Compute products of all steps of a scan as one, before or after it, innermost
-    first.
+    """Compute matrix products of all steps of a scan as one, before or after it,
+    innermost first.
     """
 
     name = "join-steps"
@@ -55,12 +55,12 @@ class JoinSteps(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         return change_scans(unit, _join)
 
 
 def _join(op: func.CallOp, functions: Functions) -> bool:
-    """Move products out of the scan called by `op`; return whether any moved."""
+    """Move matrix products out of the scan called by `op`; return whether any moved."""
     loop = ScanCall.of(op, functions)
     changed = _compute_before(loop)
     loop = ScanCall.of(loop.call, functions)
@@ -91,8 +91,8 @@ def _are_few(sizes: Shape) -> bool:
 
 
 def _compute_before(loop: ScanCall) -> bool:
-    """Compute products of scanned values by invariants before the scan; return whether
-    any did.
+    """Compute matrix products of scanned values by invariants before the scan; return
+    whether any did.
     """
     moving = list(_products_of_scanned(loop))
     if not moving:
@@ -110,8 +110,8 @@ def _compute_before(loop: ScanCall) -> bool:
 
 
 def _products_of_scanned(loop: ScanCall) -> Iterator[Value]:
-    """Yield products of a scanned value by a capture that are worth computing before
-    the scan.
+    """Yield matrix products of a scanned value by a capture that are worth computing
+    before the scan.
     """
     scanned, captures = loop.scanned, loop.arguments[loop.scan.first_capture :]
     for op in loop.body.entry_block.operations:
@@ -131,7 +131,8 @@ def _products_of_scanned(loop: ScanCall) -> Iterator[Value]:
 
 
 def _sum_with_scanned(product: DotGeneral, scanned: Sequence[Value]) -> Value | None:
-    """Return the sum of a product and a scanned value, if that is the only use of both.
+    """Return the sum of a matrix product and a scanned value, if that is the only use
+    of both.
 
     The sum then takes the place of that in memory.
     """
@@ -152,7 +153,7 @@ def _other(total: Add, value: Value) -> Value:
 
 
 def _of_all_steps(b: Builder, loop: ScanCall, value: Value) -> Value:
-    """Emit a product, or its sum with a scanned value, for all steps at once."""
+    """Emit a matrix product, or its sum with a scanned value, for all steps at once."""
     op = defining_op(value)
     if isinstance(op, Add):
         first, second = (
@@ -182,8 +183,8 @@ def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _compute_after(loop: ScanCall) -> bool:
-    """Replace products that a scan accumulates by one product after it; return whether
-    any did.
+    """Replace matrix products that a scan accumulates by one product after it; return
+    whether any did.
     """
     sums = _sums_of_products(loop)
     if not sums:
@@ -216,7 +217,9 @@ def _compute_after(loop: ScanCall) -> bool:
 
 
 def _over_all_steps(b: Builder, op: DotGeneral, whole: Mapping[Value, Value]) -> Value:
-    """Emit the product of stacked operands that is also summed over the steps."""
+    """Emit the matrix product of stacked operands that is also summed over the
+    steps.
+    """
     found: Value = b.dot_general(
         whole[op.lhs],
         whole[op.rhs],
@@ -230,8 +233,8 @@ def _over_all_steps(b: Builder, op: DotGeneral, whole: Mapping[Value, Value]) ->
 
 
 def _sums_of_products(loop: ScanCall) -> dict[int, DotGeneral]:
-    """Return accumulated products of a scan that no step reads, by index of the carried
-    value.
+    """Return accumulated matrix products of a scan that no step reads, by index of the
+    carried value.
     """
     found: dict[int, DotGeneral] = {}
     captures = loop.arguments[loop.scan.first_capture :]
@@ -259,7 +262,7 @@ def _sums_of_products(loop: ScanCall) -> dict[int, DotGeneral]:
 def _define_without(
     loop: ScanCall, sums: dict[int, DotGeneral], more: Sequence[Value]
 ) -> str:
-    """Define a body that accumulates no such products but also returns their
+    """Define a body that accumulates no such matrix products but also returns their
     factors.
     """
     kinds, _ = signature(loop.body)

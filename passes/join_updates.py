@@ -84,7 +84,9 @@ class JoinUpdates(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any updates were joined into a kernel."""
+        """Rewrite the unit's module in place; return whether any updates were joined
+        into a kernel.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
             return False

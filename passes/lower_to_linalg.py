@@ -73,7 +73,7 @@ class LowerToLinalg(Pass):
     ensures = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         if (op := lowered_op(unit.module)) is not None:
             raise lowered_error(self, op)
         functions = functions_of(unit.module)

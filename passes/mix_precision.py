@@ -69,7 +69,7 @@ class MixPrecision(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         if self.compute not in CHEAPER:
             raise InputError(
                 "bad-pass-option",

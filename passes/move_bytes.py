@@ -60,7 +60,7 @@ class MoveBytes(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         numbers = numbers_of_weights(unit.program)
         functions = unfused_functions(functions_of(unit.module))
         return any([_change(each, numbers) for each in functions])

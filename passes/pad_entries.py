@@ -37,7 +37,7 @@ class PadEntries(Pass):
     ensures = (SIZES_PADDED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         asking = [each for each in unit.program.entries if each.specializations]
         with index_functions(unit.module):
             for entry in asking:

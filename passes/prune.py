@@ -89,7 +89,7 @@ class Prune(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         with index_functions(unit.module) as functions:
             reads = InputReads(functions)

@@ -31,7 +31,9 @@ class RecordDevices(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether an entry runs on several devices."""
+        """Rewrite the unit's module in place; return whether an entry runs on several
+        devices.
+        """
         known: OverDevices | None = None
         changed = False
         functions = functions_of(unit.module)

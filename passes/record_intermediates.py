@@ -37,7 +37,9 @@ class RecordIntermediates(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether an entry has any large intermediates."""
+        """Rewrite the unit's module in place; return whether an entry has any large
+        intermediates.
+        """
         changed = False
         functions = functions_of(unit.module)
         for entry in entries_of(unit.module):

@@ -39,7 +39,7 @@ class RecoverAttention(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         functions = functions_of(unit.module)
         found = {
             name

@@ -80,7 +80,7 @@ class RecoverOps(Pass):
     )
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         weights = _arrays_of_weights(unit.program)
         changed = False
         for name, function in functions_of(unit.module).items():
@@ -146,8 +146,8 @@ def _name_of(op: Operation) -> str:
 
 
 def replace_attention(op: DotGeneral, known: KnownValues) -> bool:
-    """Replace a product by the attention op whose last step it is; return whether it is
-    one.
+    """Replace a matrix product by the attention op whose last step it is; return
+    whether it is one.
     """
     with ir.InsertionPoint(op), op.location:
         found = recover_attention(Builder(), op, known)

@@ -69,7 +69,9 @@ class Rematerialize(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any value is recomputed."""
+        """Rewrite the unit's module in place; return whether any value is
+        recomputed.
+        """
         return rematerialize(self._function(unit), self.bytes) > 0
 
     def _function(self, unit: Unit) -> Function:

@@ -56,7 +56,7 @@ class RotatePairs(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         for function in unfused_functions(functions_of(unit.module)):
             with known_contracts(contracts_of(function)):

@@ -42,8 +42,8 @@ class RoundRows(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any rows were quantised (relaxed numerics
-        only).
+        """Rewrite the unit's module in place; return whether any rows were quantised
+        (relaxed numerics only).
         """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels) or capabilities.emitted.on_gpus:

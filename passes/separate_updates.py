@@ -40,7 +40,7 @@ class SeparateUpdates(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         shared = [
             found
             for function in functions_of(unit.module).values()

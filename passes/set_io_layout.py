@@ -60,7 +60,7 @@ class SetIoLayout(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         if self.layout not in IMAGE_LAYOUTS:
             raise InputError(
                 "bad-pass-option",

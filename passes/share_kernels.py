@@ -30,5 +30,7 @@ class ShareKernels(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any kernels were merged."""
+        """Rewrite the unit's module in place; return whether any kernels were
+        merged.
+        """
         return share_kernels(unit.module)

@@ -46,7 +46,7 @@ class ShareSteps(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         return change_scans(unit, _share)
 
 
@@ -180,7 +180,7 @@ class _Pair:
         return None
 
     def stacked(self) -> Iterator[Value]:
-        """Yield recomputed values, made by products, that the first scan stacks
+        """Yield recomputed values, made by matrix products, that the first scan stacks
         already.
         """
         for op in self.again.body.entry_block.operations:
@@ -197,8 +197,8 @@ class _Pair:
         return self._is_wanted(value)
 
     def sums(self, stacked: list[Value]) -> list[Value]:
-        """Return recomputed sums of products that may be stacked in place of a scanned
-        input.
+        """Return recomputed sums of matrix products that may be stacked in place of a
+        scanned input.
         """
         needed = {
             *backward_slice(self.again.returned, lambda value: value not in stacked)
@@ -221,7 +221,7 @@ class _Pair:
 
 
 def _needs_product(value: Value) -> bool:
-    """Return whether a value of a scan's body depends on a product in it."""
+    """Return whether a value of a scan's body depends on a matrix product in it."""
     return any(
         isinstance(defining_op(each), DotGeneral) for each in backward_slice([value])
     )

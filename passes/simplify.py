@@ -42,7 +42,7 @@ class Simplify(Pass):
     ensures = (TRANSPOSES_MOVE,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         with index_functions(unit.module) as functions:
             changed = _simplify(functions)
             return drop_uncalled(unit.module) or changed

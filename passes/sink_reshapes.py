@@ -39,7 +39,7 @@ class SinkReshapes(FunctionPass):
     )
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite one function in place; return whether anything changed."""
         weights = weight_values(function)
         changed = False
         for op in [*function.entry_block.operations]:

@@ -50,7 +50,7 @@ class SinkTransposes(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite one function in place; return whether anything changed."""
         if not any(isinstance(op, Transpose) for op in function.entry_block.operations):
             return False
         sweeps = takewhile(bool, (_sweep(function) for _ in range(SWEEPS)))

@@ -43,7 +43,7 @@ from aotc.passes.properties import CALLS_INLINED
 
 
 class SplitProducts(Pass):
-    """Split a product read in column slices into one product for each slice."""
+    """Split a matrix product read in column slices into one product for each slice."""
 
     name = "split-products"
     level = 2
@@ -51,7 +51,7 @@ class SplitProducts(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels) or not capabilities.joins_products:
             return False
@@ -65,7 +65,7 @@ class SplitProducts(Pass):
 def _split_in(
     function: Function, weights: Container[Value], capabilities: Capabilities
 ) -> bool:
-    """Split the sliced products of a function; return whether there were any."""
+    """Split the sliced matrix products of a function; return whether there were any."""
     operations = function.entry_block.operations
     changed, unsliced = False, set[Operation]()
     for product in reversed([op for op in operations if isinstance(op, DotGeneral)]):
@@ -79,7 +79,8 @@ def _split_in(
 
 @dataclass(frozen=True)
 class _SlicedProduct:
-    """A product of which only column slices are read, possibly after elementwise ops.
+    """A matrix product of which only column slices are read, possibly after elementwise
+    ops.
 
     Args:
         product: by a weight that nothing else reads.
@@ -94,7 +95,7 @@ class _SlicedProduct:
     slices: Sequence[Slice]
 
     def split(self, capabilities: Capabilities) -> bool:
-        """Replace each slice by a product of its own; return False if no kernel
+        """Replace each slice by a matrix product of its own; return False if no kernel
         computes them.
         """
         if not self._has_kernel(capabilities):
@@ -108,7 +109,9 @@ class _SlicedProduct:
         return True
 
     def _has_kernel(self, capabilities: Capabilities) -> bool:
-        """Return whether one kernel can compute products as wide as the slices."""
+        """Return whether one kernel can compute matrix products as wide as the
+        slices.
+        """
         with before(self.product):
             product = self._write_product(Builder(), self.slices[0])
         found = capabilities.choose(product, by_weight=True)
@@ -120,15 +123,15 @@ class _SlicedProduct:
         return len(self.slices) <= capabilities.families[found.kernel].most_joined
 
     def _write_product(self, b: Builder, columns: Slice) -> DotGeneral:
-        """Emit the product by the weight's columns that a slice reads."""
+        """Emit the matrix product by the weight's columns that a slice reads."""
         right = _cut(b, self.product.rhs, self.axis, columns)
         value = self.product.rebuild(self.product.lhs, right)
         product: DotGeneral = value.owner.opview
         return product
 
     def _write(self, b: Builder, columns: Slice) -> Value:
-        """Emit one slice: its product, and the elementwise ops after it; return the
-        value.
+        """Emit one slice: its matrix product, and the elementwise ops after it; return
+        the value.
         """
         whole = self.product.results[0]
         value = self._write_product(b, columns).results[0]
@@ -161,7 +164,8 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
 def _columns_of(
     op: DotGeneral, weights: Container[Value], unsliced: set[Operation]
 ) -> _SlicedProduct | None:
-    """Match a product all of whose readers are column slices; None if it is none.
+    """Match a matrix product all of whose readers are column slices; None if it is
+    none.
 
     Args:
         op: the product.
@@ -230,7 +234,8 @@ def _are_disjoint(slices: Sequence[Slice]) -> bool:
 
 
 def _is_read_beside_a_product(columns: Slice) -> bool:
-    """Return whether a reader of the slice also reads another product elementwise.
+    """Return whether a reader of the slice also reads another matrix product
+    elementwise.
 
     Then the kernel of that product reads them where they are.
     """

@@ -67,7 +67,7 @@ class SplitReductions(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
             return False
@@ -113,8 +113,8 @@ def _split_in(
     capabilities: Capabilities,
     numerics: str,
 ) -> bool:
-    """Split reductions and products for GPUs into partial ones; return whether any
-    were.
+    """Split reductions and matrix products for GPUs into partial ones; return whether
+    any were.
     """
     changed = False
     before_all = {op.results[0] for op in _computed_ops(function, weights)}
@@ -146,7 +146,9 @@ def _split_in(
 
 
 def _multiply_by_images(op: DotGeneral) -> None:
-    """Replace a product summed over images by the sum of one product for each image."""
+    """Replace a matrix product summed over images by the sum of one product for each
+    image.
+    """
     kind = Tensor.of(op.y).dtype
     with before(op):
         b = Builder()
@@ -200,7 +202,7 @@ def _compute_alone(op: Reduction, capabilities: Capabilities) -> None:
 
 
 def _dequantize_alone(op: DotGeneral) -> bool:
-    """Give a product its own copy of a dequantised weight; return whether it was
+    """Give a matrix product its own copy of a dequantised weight; return whether it was
     shared.
     """
     table = made_by(op.rhs, Dequantize)
@@ -236,8 +238,8 @@ def _split(op: DotGeneral | Reduction, parts: int) -> bool:
 
 
 def _parts_of_product(b: Builder, op: DotGeneral, parts: int) -> Value | None:
-    """Emit partial products along a new axis, in f32 if narrower; None if it cannot be
-    split.
+    """Emit partial matrix products along a new axis, in f32 if narrower; None if it
+    cannot be split.
     """
     axes = op.lhs_contract[0], op.rhs_contract[0]
     left = _with_parts(b, op.lhs, axes[0], parts)

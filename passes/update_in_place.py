@@ -62,7 +62,7 @@ class UpdateInPlace(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         functions = functions_of(unit.module).values()
         exchanges = {name_of(f) for f in functions if iree_text.calls_loader(f)}

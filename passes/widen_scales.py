@@ -37,7 +37,7 @@ class WidenScales(Pass):
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         bodies = unfused_functions(functions_of(unit.module))
         return any([_change(each, unit.target) for each in bodies])
 

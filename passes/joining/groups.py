@@ -16,7 +16,7 @@ from aotc.passes.joining.products import ProductCall, is_computed_from
 
 @dataclass(frozen=True)
 class JoinedProducts:
-    """Products that one kernel computes, with the tile that it uses.
+    """Matrix products that one kernel computes, with the tile that it uses.
 
     Args:
         products: in order; one that is read by another comes before it.
@@ -30,7 +30,7 @@ class JoinedProducts:
 def groups_of(
     products: Sequence[ProductCall], machine: Machine
 ) -> Iterator[JoinedProducts]:
-    """Yield groups to join among products that share a left operand.
+    """Yield groups to join among matrix products that share a left operand.
 
     The caller writes each before it asks for the next: then that may be impossible.
 

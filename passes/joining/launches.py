@@ -30,7 +30,7 @@ _MOST = 4  # products that a kernel computes
 
 @dataclass(frozen=True, eq=False)
 class _ProductLaunch:
-    """A call of a GPU kernel's region that has exactly one product.
+    """A call of a GPU kernel's region that has exactly one matrix product.
 
     Args:
         call: of it.
@@ -46,8 +46,8 @@ class _ProductLaunch:
 
     @property
     def left(self) -> Hashable:
-        """Key of the left operand and how the product reads it; None if the region
-        computes it.
+        """Key of the left operand and how the matrix product reads it; None if the
+        region computes it.
         """
         value, view = self.anchor.lhs, defining_op(self.anchor.lhs)
         if isinstance(view, Reshape):
@@ -65,8 +65,8 @@ def join_launches(
     capabilities: Capabilities,
     outlining: Outlining,
 ) -> bool:
-    """Join GPU products of one left operand in a function; return whether any were
-    joined.
+    """Join GPU matrix products of one left operand in a function; return whether any
+    were joined.
     """
     changed = False
     with known_contracts(contracts_of(function)):
@@ -86,7 +86,9 @@ def join_launches(
 def _products_in(
     function: Function, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> list[_ProductLaunch]:
-    """Return the calls in a function of regions with exactly one joinable product."""
+    """Return the calls in a function of regions with exactly one joinable matrix
+    product.
+    """
     found = []
     for op in function.entry_block.operations:
         if not isinstance(op, func.CallOp):
@@ -104,8 +106,8 @@ def _products_in(
 
 
 def _beside(products: Sequence[_ProductLaunch]) -> list[_ProductLaunch]:
-    """Return the first product, and up to three others whose operands are computed
-    before it.
+    """Return the first matrix product, and up to three others whose operands are
+    computed before it.
     """
     first, *others = products
     apt = [each for each in others if _can_move_to(each, first.call)]
@@ -113,7 +115,9 @@ def _beside(products: Sequence[_ProductLaunch]) -> list[_ProductLaunch]:
 
 
 def _can_move_to(product: _ProductLaunch, place: Operation) -> bool:
-    """Return whether all operands of a product are computed before the op `place`."""
+    """Return whether all operands of a matrix product are computed before the op
+    `place`.
+    """
     made = [value.owner for value in product.call.operands if defining_op(value)]
     return all(each.operation.is_before_in_block(place.operation) for each in made)
 

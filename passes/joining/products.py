@@ -42,7 +42,8 @@ from aotc.passes.build_time_values import most_extra
 
 @dataclass(frozen=True, eq=False)
 class ProductCall:
-    """A call of a region that has exactly one product, with a packed right operand.
+    """A call of a region with exactly one matrix product or convolution, by a packed
+    weight.
 
     Args:
         call: of the left operand, the packed right one, and others.

@@ -37,7 +37,8 @@ from aotc.passes.recovery.scores import HIDDEN, Addend, AttentionScores, scores_
 
 @dataclass(frozen=True)
 class RecoveredAttention:
-    """The value that replaces a product's result, and the values that become unused.
+    """The value that replaces a matrix product's result, and the values that become
+    unused.
 
     Args:
         value: of the same type.
@@ -63,7 +64,9 @@ def recover_attention(
 
 @dataclass(frozen=True)
 class _ProductSide:
-    """One operand of a product, its axes split into batch/heads, rows, and depth."""
+    """One operand of a matrix product, its axes split into batch/heads, rows, and
+    depth.
+    """
 
     value: Value
     lead: Sequence[int]
@@ -72,7 +75,7 @@ class _ProductSide:
 
 
 def _find(root: DotGeneral, known: KnownValues) -> _AttentionMatch | None:
-    """Match a product as the last step of an attention; None if it is none."""
+    """Match a matrix product as the last step of an attention; None if it is none."""
     left, right = _sides(root)
     p = scaled_view_of(root.lhs)
     softmax = made_by(p.source, Softmax)
@@ -98,7 +101,9 @@ def _find(root: DotGeneral, known: KnownValues) -> _AttentionMatch | None:
 
 
 def _sides(product: DotGeneral) -> tuple[_ProductSide, _ProductSide]:
-    """Return both operands of a product with their batch, free and contracted axes."""
+    """Return both operands of a matrix product with their batch, free and contracted
+    axes.
+    """
     lhs, rhs = Tensor.of(product.lhs).rank, Tensor.of(product.rhs).rank
     left = free_axes(lhs, product.lhs_batch, product.lhs_contract)
     right = free_axes(rhs, product.rhs_batch, product.rhs_contract)
@@ -115,8 +120,8 @@ def _groups(scores: View) -> list[Strides]:
 
 
 def _query_and_key(scores: AttentionScores) -> tuple[_ProductSide, _ProductSide] | None:
-    """Return query and key of the scores' product, in that order; None if axes do not
-    fit.
+    """Return query and key of the scores' matrix product, in that order; None if axes
+    do not fit.
     """
     left, right = _sides(scores.product)
     own = View.identity(Tensor.of(scores.product.y).shape)
@@ -130,7 +135,9 @@ def _query_and_key(scores: AttentionScores) -> tuple[_ProductSide, _ProductSide]
 
 
 def _has_one_dtype(*products: DotGeneral) -> bool:
-    """Return whether all operands and results of products have the same float dtype."""
+    """Return whether all operands and results of matrix products have the same float
+    dtype.
+    """
     values = [x for each in products for x in (each.lhs, each.rhs, each.y)]
     first, *others = {Tensor.of(x).dtype for x in values}
     return not others and dtypes.is_float(first)
@@ -138,7 +145,7 @@ def _has_one_dtype(*products: DotGeneral) -> bool:
 
 @dataclass(frozen=True)
 class _AttentionMatch:
-    """A matched composition: scores, softmax, and product with the value.
+    """A matched composition: scores, softmax, and matrix product with the value.
 
     Args:
         root: the product that ends it.

@@ -37,7 +37,7 @@ class Addend:
 
 @dataclass(frozen=True)
 class AttentionScores:
-    """Attention scores: a view of the query-key product, scaled, plus terms.
+    """Attention scores: a view of the query-key matrix product, scaled, plus terms.
 
     Args:
         product: of query and key.
